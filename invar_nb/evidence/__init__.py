@@ -1,0 +1,1 @@
+"""The floor `evidence`: losses of paired windows, never torch."""
