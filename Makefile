@@ -1,0 +1,93 @@
+# invar_nb from a bare machine: Python 3.11 or newer, pip, make, git. Everything else is installed into .venv.
+#   make demo           two real checkpoints, real English, a verdict and a report, offline
+#   make test           every page, the installed library, the house rules, the site
+#   make docs           the site, in _docs/
+#   make room R=12_bca  while writing: export one page, run it, run it again on the installed module
+#   make fresh          run every page again and store its outputs (then rebuild README.md)
+#   make slow           the long checks (coverage by simulation, slow cells)
+# PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
+PYTHON  ?= python3
+VENV    ?= .venv
+WORKERS ?= 2
+R       ?=
+ARGS    ?=
+
+py  := $(VENV)/bin/python
+pip := $(py) -m pip --disable-pip-version-check -q
+
+# The interpreter that counts is the one in .venv once there is one.
+interpreter := $(if $(wildcard $(py)),$(py),$(PYTHON))
+version     := $(shell $(interpreter) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null)
+TORCH       ?= $(if $(filter 3.11,$(version)),yes,no)
+TORCH_SPEC  ?= torch==2.13.0
+
+one_core := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
+offline  := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false
+run      := $(one_core) $(offline) INVAR_NB_TORCH=$(TORCH) $(py)
+
+stamps  := $(VENV)/stamps
+sources := settings.ini constraints.txt setup.py pyproject.toml
+comma := ,
+# What each target needs; the torch choice is part of the stamp's name, so changing it installs again.
+demo_ready := $(stamps)/demo-torch-$(TORCH)
+test_ready := $(stamps)/test-torch-$(TORCH)
+demo_extras := hf
+test_extras := $(if $(filter yes,$(TORCH)),hf$(comma))arrow,plots,dev,docs
+
+.PHONY: help demo test docs room fresh slow clean check-python check-torch
+help:
+	@sed -n 's/^#   //p' Makefile
+
+# PYTHON is looked at before anything is made; an existing .venv is never silently used in the place of the PYTHON asked for.
+check-python:
+	@if [ -x $(py) ]; then case "$(origin PYTHON)" in command*|environment) \
+	  want=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo missing); \
+	  [ "$$want" = "$(version)" ] || { echo "make: $(VENV) holds Python $(version), but PYTHON=$(PYTHON) is $$want. Remove $(VENV), or name another with VENV=..." >&2; exit 1; };; esac; fi
+	@$(interpreter) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "make: invar_nb needs Python 3.11 or newer; '$(interpreter)' is $$($(interpreter) -V 2>&1 || echo missing). Say which: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+
+$(py): | check-python
+	@$(PYTHON) -m venv $(VENV)
+
+define install
+	@case "$(TORCH)" in yes|no) ;; *) echo "make: TORCH must be yes or no; got '$(TORCH)'." >&2; exit 1;; esac
+	@echo "make: installing into $(VENV) (Python $(version), torch: $(TORCH), extras: $(1)); some minutes the first time ..."
+	@if [ "$(TORCH)" = yes ]; then $(pip) install -c constraints.txt '$(TORCH_SPEC)' || { \
+	  echo "make: $(TORCH_SPEC) cannot be had here. Install PyTorch's CPU build into $(VENV) yourself, or go without: make TORCH=no test" >&2; exit 1; }; fi
+	@$(pip) install -c constraints.txt -e '.[$(1)]'
+	@mkdir -p $(stamps) && rm -f $(stamps)/*-torch-$(if $(filter yes,$(TORCH)),no,yes) && touch $@
+endef
+
+$(demo_ready): $(py) $(sources)
+	$(call install,$(demo_extras))
+
+$(test_ready): $(py) $(sources)
+	$(call install,$(test_extras))
+	@touch $(demo_ready)
+
+check-torch: check-python
+	@if [ "$(TORCH)" != yes ]; then \
+	  echo "make: the demo scores real models and needs PyTorch; TORCH=$(TORCH) on Python $(version)." >&2; \
+	  echo "make: use Python 3.11 (make PYTHON=python3.11 demo, in a clone without .venv), or TORCH=yes to let pip choose a build." >&2; exit 1; fi
+
+demo: check-torch $(demo_ready)
+	@$(offline) $(VENV)/bin/invar-nb demo $(ARGS)
+
+test: check-python $(test_ready)
+	@$(run) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)
+
+slow: check-python $(test_ready)
+	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+docs: check-python $(test_ready)
+	@$(run) tools/build_site.py $(ARGS)
+
+room: check-python $(test_ready)
+	@$(run) tools/pages.py room $(R)
+
+fresh: check-python $(test_ready)
+	@$(run) tools/pages.py fresh --workers $(WORKERS) $(R)
+	@$(run) tools/build_readme.py
+
+clean:
+	rm -rf _docs _proc _exec _site_src build dist .pytest_cache

@@ -1,0 +1,1 @@
+"""The floor `statement`: the report, the figures, the demo and the shell."""

@@ -1,0 +1,30 @@
+"""What every test shares: the choice about PyTorch said out loud, and the time of each page.
+
+INVAR_NB_TORCH=yes (set by the Makefile on Python 3.11): a missing PyTorch stops the run, nothing is skipped for it.
+INVAR_NB_TORCH=no: whatever needs PyTorch is named in the summary as NOT RUN. Unset: yes if it is installed."""
+import importlib.util
+import os
+
+import pytest
+
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+WANTED = os.environ.get("INVAR_NB_TORCH", "yes" if HAS_TORCH else "no")
+
+
+def pytest_configure(config):
+    if WANTED == "yes" and not HAS_TORCH:
+        raise pytest.UsageError("INVAR_NB_TORCH=yes, but PyTorch is not installed: run `make test`, or `make TORCH=no test` to go without.")
+
+
+def pytest_terminal_summary(terminalreporter):
+    t = terminalreporter
+    reports = [r for key in ("passed", "failed", "skipped") for r in t.stats.get(key, [])]
+    timed = sorted({(k, v) for r in reports for k, v in getattr(r, "user_properties", ()) if k.startswith("page ")}, key=lambda kv: -float(kv[1]))
+    if timed:
+        t.section("pages (seconds each)")
+        for name, seconds in timed: t.write_line(f"{float(seconds):7.1f}  {name.removeprefix('page ')}")
+    missed = [r for r in t.stats.get("skipped", []) if "torch" in str(r.longrepr).lower()]
+    if missed:
+        t.section("NOT RUN: PyTorch is not installed", sep="!", red=True, bold=True)
+        for name in sorted({r.nodeid for r in missed}): t.write_line(f"NOT RUN  {name}")
+        t.write_line(f"{len(missed)} checks were not run. Python 3.11 with `make test` runs them.")

@@ -1,0 +1,424 @@
+"""The rules of the house, read off the source: exports in sync, the stairs, forbidden patterns, honest prose, light imports, the site.
+
+Each rule is a function that returns broken places; a test applies it to the project, another shows it a sin it must find."""
+import ast
+import base64
+import json
+import re
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+
+import pages
+
+ROOT, LIB = pages.root, pages.lib
+ALL = pages.pages()
+ROOMS = [p for p in ALL if pages.exported_module(pages.read(p))]
+MODULES = sorted(p for p in LIB.rglob("*.py") if p.name not in ("__init__.py", "_modidx.py"))
+SOURCES = sorted([*LIB.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
+rel = lambda p: Path(p).relative_to(ROOT).as_posix()
+MAGIC = re.compile(r"^\s*[!%?].*$|^.*\?\s*$", re.M)
+
+
+def code_cells(path):
+    return [(i, c) for i, c in enumerate(pages.read(path).cells) if c.cell_type == "code"]
+
+
+def parse_cell(source):
+    return ast.parse(MAGIC.sub("pass", source))
+
+
+def trees():
+    "(where, tree) of every Python file and every code cell of the project."
+    for p in SOURCES: yield rel(p), ast.parse(p.read_text(encoding="utf-8"))
+    for p in ALL:
+        for i, c in code_cells(p):
+            if not c.source.lstrip().startswith("%%"): yield f"{rel(p)} cell {i}", parse_cell(c.source)
+
+
+# --- exports --------------------------------------------------------------------------------------------------------------------------
+def test_exports_are_in_sync(tmp_path):
+    "Exporting every page to an empty folder gives the modules that are there, byte for byte; none is missing, none is left over."
+    pages.export(ROOMS, tmp_path / "invar_nb")
+    made = {p.relative_to(tmp_path / "invar_nb").as_posix(): p.read_bytes() for p in (tmp_path / "invar_nb").rglob("*.py") if p.name != "__init__.py"}
+    here = {p.relative_to(LIB).as_posix(): p.read_bytes() for p in MODULES}
+    made.pop("_modidx.py", None)
+    orphans, missing = sorted(here.keys() - made.keys()), sorted(made.keys() - here.keys())
+    assert not orphans, f"no page exports {orphans}"
+    assert not missing, f"not exported yet: {missing}"
+    stale = sorted(k for k in here if here[k] != made[k])
+    assert not stale, f"edited by hand, or not exported: {stale}. Edit the page, then `make room R=NAME`"
+
+
+def test_one_page_one_module():
+    exports = {pages.page_id(p): pages.exported_module(pages.read(p)) for p in ROOMS}
+    for page, module in exports.items():
+        floor, name = page.split("/")
+        assert module == f"{floor}.{re.sub(r'^[0-9]+_', '', name)}", f"{page} exports {module}"
+    numbers = Counter(re.match(r"\d+", p.name)[0] for p in pages.rooms())
+    assert not [n for n, k in numbers.items() if k > 1], "a room number is used twice"
+    assert set(pages.rooms()) == set(ROOMS), "a numbered page exports nothing, or an unnumbered one exports"
+
+
+def test_module_index_is_complete():
+    "What nbdev links from is written from the same pages."
+    scope = {}
+    exec((LIB / "_modidx.py").read_text(), scope)
+    known = set(scope["d"]["syms"])
+    assert known == {"invar_nb." + pages.exported_module(pages.read(p)) for p in ROOMS}, "run `make fresh` (or nbdev_export) and commit invar_nb/_modidx.py"
+
+
+def test_floors_are_packages():
+    assert not [p.parent.name for p in MODULES if not (p.parent / "__init__.py").exists()]
+
+
+# --- notebooks ------------------------------------------------------------------------------------------------------------------------
+def unclean(nb):
+    "Traces of a hand's run: execution counts, metadata, and outputs no reader should get."
+    found = [f"notebook metadata {k}" for k in nb.metadata if k not in ("kernelspec",)]
+    for i, c in enumerate(nb.cells):
+        if c.metadata: found.append(f"cell {i}: metadata {dict(c.metadata)}")
+        if c.cell_type != "code": continue
+        if c.execution_count is not None: found.append(f"cell {i}: execution count")
+        for o in c.outputs:
+            if o.get("execution_count") is not None or o.get("metadata"): found.append(f"cell {i}: output metadata")
+            if o.output_type == "error": found.append(f"cell {i}: an error is stored as output")
+            if o.output_type == "stream" and o.name == "stderr": found.append(f"cell {i}: stderr is stored: {o.text[:80]!r}")
+            for kind, data in o.get("data", {}).items():
+                if kind == "image/png" and len(base64.b64decode(data)) > 100_000: found.append(f"cell {i}: an image of {len(base64.b64decode(data)) // 1000} kB")
+            text = o.get("text", "") + str(o.get("data", {}).get("text/plain", ""))
+            if re.search(r"\b0x[0-9a-f]{6,}", text): found.append(f"cell {i}: a memory address in the output")
+    return found
+
+
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
+def test_notebook_is_clean(path):
+    assert not unclean(pages.read(path)), "run nbdev_clean"
+
+
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
+def test_outputs_are_stored(path):
+    "A code cell that prints or ends on a value shows it: a page with no outputs at all was never run."
+    nb = pages.read(path)
+    code = [c for c in nb.cells if c.cell_type == "code" and not pages.skipped(c)]
+    assert not code or any(c.outputs for c in code), "make fresh R=NAME"
+
+
+HEADINGS = ["Question", "Claim", "Derivation", "Counter-example", "Implementation", "Check", "Picture", "What can go wrong", "References"]
+NEEDED = {"Question", "Implementation", "Check", "What can go wrong", "References"}
+
+
+def page_pattern(nb):
+    "What a room's page lacks of the pattern: title and lead, the sections in order, a question, checks, a picture."
+    text = "\n\n".join(c.source for c in nb.cells if c.cell_type == "markdown")
+    bare = re.sub(r"```.*?```", "", text, flags=re.S)
+    found = [] if re.match(r"# .+\n+> .+", bare.lstrip()) else ["it does not open with `# Title` and one `> line`"]
+    sections = [h.strip() for h in re.findall(r"^## (.+)$", bare, re.M)]
+    found += [f"no section {h}" for h in HEADINGS if h in NEEDED and h not in sections]
+    known = [h for h in sections if h in HEADINGS]
+    if known != [h for h in HEADINGS if h in known]: found.append(f"sections out of order: {known}")
+    question = re.search(r"^## Question\n(.*?)(?=^## |\Z)", bare, re.M | re.S)
+    if question and "?" not in question[1]: found.append("the Question section asks nothing")
+    if question and not re.search(r"\d", question[1]): found.append("the Question section has no number")
+    code = "\n".join(c.source for c in nb.cells if c.cell_type == "code")
+    if not re.search(r"\bassert\b|assert_allclose|assert_array_equal", code): found.append("it checks nothing")
+    if "Picture" in sections and not any("image/" in k for c in nb.cells if c.cell_type == "code" for o in c.outputs for k in o.get("data", {})):
+        if not re.search(r"<svg|!\[|mermaid|```\n", text): found.append("the Picture section has no picture")
+    return found
+
+
+@pytest.mark.parametrize("path", ROOMS, ids=pages.page_id)
+def test_page_pattern(path):
+    assert not page_pattern(pages.read(path))
+
+
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+_MATH = re.compile(r"\$\$.*?\$\$|\$[^$\n]+\$", re.S)
+_DECIMAL = re.compile(r"(?<![\w./-])[-−+]?(\d+\.\d+)(?![\w/]|\.\d)")
+_ANY = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?(?:e[+-]?\d+)?|\.\d+)", re.I)
+
+
+def unbacked_decimals(nb):
+    "Decimals in prose that neither the page's code nor its outputs know (rounding to the prose's digits and per cent are fine)."
+    known = set()
+    for c in nb.cells:
+        if c.cell_type != "code": continue
+        text = c.source + "\n" + "\n".join(t for _, t in pages.shown(nbformat.from_dict({"cells": [c]})))
+        known |= {float(m) for m in _ANY.findall(text.replace("_", ""))}
+    found, section = [], ""
+    for i, c in enumerate(nb.cells):
+        if c.cell_type != "markdown": continue
+        for block in re.split(r"(?m)^(?=## )", c.source):
+            head = re.match(r"## (.+)", block)
+            if head: section = head[1].strip()
+            if section == "References": continue
+            prose = re.sub(r"```.*?```|`[^`]*`|<svg.*?</svg>", " ", _LINK.sub("] ", block), flags=re.S)
+            prose = re.sub(r"https?://\S+|doi:\S+|\b10\.\d{4,}/\S+|\((\d+\.\d+)\)|(?:Eq|eq|equation|section|Section|§|[Pp]ython|torch|PyTorch|nbdev|Apache[- ]|v)\.?\s*\(?\d+\.\d+\)?|\d+\.\d+\.\d+", " ", prose)
+            for m in _DECIMAL.finditer(prose):
+                digits, places = float(m[1]), len(m[1].split(".")[1])
+                if any(abs(round(x, places) - digits) < 1e-12 or abs(round(100 * x, places) - digits) < 1e-9 for x in known): continue
+                found.append(f"cell {i}: {m[0]}")
+    return found
+
+
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
+def test_numbers_in_prose_are_computed(path):
+    assert not unbacked_decimals(pages.read(path)), "a number is typed that the page does not compute"
+
+
+def test_equations_are_labelled_once_and_found():
+    labels, uses = Counter(), {}
+    for p in ALL:
+        text = "\n\n".join(c.source for c in pages.read(p).cells if c.cell_type == "markdown")
+        labels.update(re.findall(r"\$\$\s*\{#(eq-[\w-]+)\}", text))
+        uses[rel(p)] = set(re.findall(r"(?<![\w@])@(eq-[\w-]+)", re.sub(r"`[^`]*`", "", text)))
+    assert not [k for k, n in labels.items() if n > 1], "a label is used twice over the site"
+    lost = {p: sorted(u - labels.keys()) for p, u in uses.items() if u - labels.keys()}
+    assert not lost, f"no such equation: {lost}"
+
+
+def test_links_between_pages_resolve():
+    broken = []
+    for p in ALL:
+        for c in pages.read(p).cells:
+            if c.cell_type != "markdown": continue
+            for target in _LINK.findall(re.sub(r"`[^`]*`", "", c.source)):
+                if re.match(r"[a-z]+:|#|mailto", target): continue
+                if not (p.parent / target.split("#")[0]).exists(): broken.append(f"{rel(p)}: {target}")
+    assert not broken
+
+
+# --- the stairs -----------------------------------------------------------------------------------------------------------------------
+def number_of():
+    return {"invar_nb." + pages.exported_module(pages.read(p)): int(re.match(r"\d+", p.name)[0]) for p in ROOMS}
+
+
+def imported(tree, module):
+    "Absolute names of what a module imports, at top or inside functions."
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import): yield from ((a.name, node.lineno) for a in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")[:-node.level] if node.level else []
+            name = ".".join(base + ([node.module] if node.module else []))
+            yield name, node.lineno
+            yield from ((f"{name}.{a.name}", node.lineno) for a in node.names)
+
+
+def upward(tree, module, numbers):
+    "Imports that do not go down: of a room with the same or a larger number, of a room that is none, of the package root."
+    found = []
+    for name, line in imported(tree, module):
+        if not name.startswith("invar_nb"): continue
+        room = next((m for m in numbers if name == m or name.startswith(m + ".")), None)
+        if room: numbers[room] < numbers[module] or found.append(f"{module}:{line} imports {name}")
+        elif name == "invar_nb" or name.startswith("invar_nb."):
+            is_prefix = any(m.startswith(name + ".") for m in numbers) and name != "invar_nb"
+            if not is_prefix and name not in ("invar_nb", "invar_nb.__version__"): found.append(f"{module}:{line} imports {name}")
+    return found
+
+
+def test_the_stairs():
+    numbers, found = number_of(), []
+    for m in MODULES:
+        name = "invar_nb." + m.relative_to(LIB).with_suffix("").as_posix().replace("/", ".")
+        if name in numbers: found += upward(ast.parse(m.read_text()), name, numbers)
+    assert not found, found
+
+
+def test_the_stairs_can_be_broken():
+    numbers = {"invar_nb.ground.a": 0, "invar_nb.evidence.b": 30, "invar_nb.statement.c": 50}
+    for source in ("from ..statement.c import x", "def f():\n    from invar_nb.statement import c", "import invar_nb.statement.c", "from .b import x",
+                   "from invar_nb import compare", "from ..nowhere import y"):
+        assert upward(ast.parse(source), "invar_nb.evidence.b", numbers), source
+    assert not upward(ast.parse("from ..ground.a import x\nimport numpy\nfrom invar_nb import __version__"), "invar_nb.evidence.b", numbers)
+
+
+# --- forbidden patterns ---------------------------------------------------------------------------------------------------------------
+GENERATORS = {"default_rng", "Generator", "SeedSequence", "BitGenerator", "PCG64", "PCG64DXSM", "Philox", "MT19937", "SFC64"}
+
+
+def dotted(node):
+    parts = []
+    while isinstance(node, ast.Attribute): parts.append(node.attr); node = node.value
+    return ".".join(reversed([*parts, node.id])) if isinstance(node, ast.Name) else ""
+
+
+def sins(tree, library=False):
+    "Patterns that hide errors or make results depend on more than the arguments."
+    found = []
+    def say(node, what): found.append(f"line {getattr(node, 'lineno', 0)}: {what}")
+    for n in ast.walk(tree):
+        if isinstance(n, ast.ImportFrom) and any(a.name == "*" for a in n.names): say(n, "star import")
+        if isinstance(n, ast.ExceptHandler):
+            kinds = [dotted(k) for k in (n.type.elts if isinstance(n.type, ast.Tuple) else [n.type])] if n.type else [""]
+            if {"", "Exception", "BaseException"} & set(kinds): say(n, "broad except")
+        if isinstance(n, ast.Call):
+            name = dotted(n.func)
+            if name == "zip" and not any(k.arg == "strict" and getattr(k.value, "value", None) is True for k in n.keywords) and len(n.args) > 1: say(n, "zip without strict=True")
+            if re.match(r"(np|numpy)\.random\.\w+$", name) and name.split(".")[-1] not in GENERATORS: say(n, f"global random state: {name}")
+            if library and name == "print": say(n, "print in the library")
+            if library and name == "setattr" and not (n.args and isinstance(n.args[0], ast.Name) and n.args[0].id == "self"): say(n, "patching with setattr")
+        if isinstance(n, (ast.FunctionDef, ast.ClassDef)):
+            for d in n.decorator_list:
+                if re.match(r"(fastcore\.\w+\.)?patch(_to|_property)?$", dotted(d.func if isinstance(d, ast.Call) else d)): say(n, "patching")
+        if isinstance(n, ast.Assert):
+            if isinstance(n.test, ast.Constant) or (isinstance(n.test, ast.Tuple) and n.test.elts): say(n, "an assert that cannot fail")
+            elif library: say(n, "assert in the library")
+        if isinstance(n, (ast.Import, ast.ImportFrom)):
+            names = [a.name for a in n.names] if isinstance(n, ast.Import) else [n.module or ""]
+            if any(x.split(".")[0] in ("mock", "nose") or x.startswith("unittest.mock") for x in names): say(n, "mocking")
+            if library and any(x.split(".")[0] in ("nbdev", "fastcore", "IPython", "pytest", "hypothesis") for x in names): say(n, f"the library imports {names}")
+            wide = names + ([f"{n.module}.{a.name}" for a in n.names] if isinstance(n, ast.ImportFrom) else [])
+            if library and any(x.startswith("scipy.") and x.split(".")[1] not in ("special", "optimize", "fft") and "." in x for x in wide if x.count(".") and x.split(".")[0] == "scipy"):
+                say(n, f"scipy beyond special, optimize, fft: {wide}")
+    return found
+
+
+def test_no_forbidden_pattern():
+    found = {where: s for where, tree in trees() if (s := sins(tree, library=where.startswith("invar_nb/") and "_modidx" not in where))}
+    assert not found, json.dumps(found, indent=1)
+
+
+@pytest.mark.parametrize("sin", [
+    "from math import *", "try: f()\nexcept Exception: pass", "try: f()\nexcept: pass", "try: f()\nexcept (ValueError, BaseException) as e: pass",
+    "for a, b in zip(x, y): pass", "zip(x, y, strict=False)", "np.random.normal(3)", "numpy.random.seed(0)", "print(1)", "setattr(Other, 'f', g)",
+    "@patch\ndef f(self: Other): pass", "assert True", "assert (x == 1, 'never')", "assert x == 1", "from unittest.mock import patch", "import scipy.stats",
+    "from scipy import stats", "from nbdev.showdoc import show_doc"])
+def test_each_forbidden_pattern_is_found(sin):
+    assert sins(ast.parse(sin), library=True)
+
+
+def test_allowed_patterns_are_not_called_sins():
+    fine = "from scipy.special import ndtri\nfrom scipy import special\nrng = np.random.default_rng(0)\nfor a, b in zip(x, y, strict=True): pass\ntry: f()\nexcept (ValueError, OSError): pass"
+    assert not sins(ast.parse(fine), library=True)
+
+
+HEAVY = ("torch", "transformers", "safetensors", "tokenizers", "pyarrow", "matplotlib", "ray")
+
+
+def heavy_at_top(tree):
+    return [f"line {n.lineno}: {a}" for n in tree.body if isinstance(n, (ast.Import, ast.ImportFrom))
+            for a in ([x.name for x in n.names] if isinstance(n, ast.Import) else [n.module or ""]) if a.split(".")[0] in HEAVY]
+
+
+def test_heavy_packages_are_imported_inside_functions():
+    found = {rel(m): h for m in MODULES if (h := heavy_at_top(ast.parse(m.read_text())))}
+    assert not found, found
+    assert heavy_at_top(ast.parse("import numpy\nimport torch.nn as nn"))
+
+
+def hidden_public(nb):
+    "Public functions and classes of a cell whose source the page does not show."
+    found = []
+    for i, c in enumerate(nb.cells):
+        d = pages.directives(c)
+        if c.cell_type == "code" and ("export" in d or "exporti" in d):
+            found += [f"cell {i}: {n.name}" for n in parse_cell(c.source).body if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and not n.name.startswith("_")]
+    return found
+
+
+def undocumented(nb):
+    return [f"cell {i}: {n.name}" for i, c in enumerate(nb.cells) if "exports" in pages.directives(c) for n in parse_cell(c.source).body
+            if isinstance(n, (ast.FunctionDef, ast.ClassDef)) and not n.name.startswith("_") and not ast.get_docstring(n)]
+
+
+@pytest.mark.parametrize("path", ROOMS, ids=pages.page_id)
+def test_public_definitions_are_shown(path):
+    assert not hidden_public(pages.read(path)), "use `#| exports`"
+    assert not undocumented(pages.read(path)), "a public definition has no docstring"
+
+
+# --- words and paths ------------------------------------------------------------------------------------------------------------------
+FORBIDDEN = [r"(?<![\w.~)])/(?:work|root|home|Users|farm)/[\w.]", r"(?<![\w.])/tmp/[\w.]", r"index[-_]url", r"pythonhosted", r"(?:download|index)\.pytorch\.org", r"(?<![\w.])pypi\.(?:org|python)",
+             r"[A-Z]:\\\\?Users"]
+
+
+def own_text():
+    files = subprocess.run(["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True).stdout.split("\0")
+    for f in filter(None, files):
+        p = ROOT / f
+        if p.is_file() and not p.is_symlink() and p.suffix not in (".safetensors", ".png", ".parquet") and p.name != Path(__file__).name: yield f, p.read_text(encoding="utf-8", errors="replace")
+
+
+def test_no_machine_paths_and_no_index_hosts():
+    found = [f"{name}: {m[0]!r}" for name, text in own_text() for pattern in FORBIDDEN for m in re.finditer(pattern, text)]
+    assert not found, found
+    assert all(any(re.search(p, sin) for p in FORBIDDEN) for sin in ("see /" + "home/me/x", "'/tmp" + "/x.json'", "--index" + "-url x", "https://pypi" + ".org/simple"))
+
+
+# --- import budget --------------------------------------------------------------------------------------------------------------------
+def loaded(statement):
+    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
+    return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
+
+
+@pytest.mark.parametrize("statement", ["import invar_nb", "import invar_nb; dir(invar_nb)", "import invar_nb.statement.cli"])
+def test_import_is_light(statement):
+    found = loaded(statement) & {"torch", "transformers", "scipy", "scipy.stats", "matplotlib", "pyarrow", "numpy", "IPython", "nbdev", "fastcore"}
+    assert not found, f"{statement} loads {sorted(found)}"
+
+
+def test_light_imports_are_measured_at_all():
+    assert "numpy" in loaded("import numpy") and "invar_nb" in loaded("import invar_nb")
+
+
+def test_public_names_resolve():
+    import invar_nb
+    missing = [n for n in invar_nb.__all__ if not hasattr(invar_nb, n)]
+    assert not missing
+    with pytest.raises(AttributeError, match="no attribute"): invar_nb.not_a_name
+    for room, names in invar_nb._rooms.items():
+        nb = pages.read(next(p for p in ROOMS if pages.exported_module(pages.read(p)) == room))
+        shown = {n for c in nb.cells if "exports" in pages.directives(c) for s in parse_cell(c.source).body for n in
+                 ([s.name] if hasattr(s, "name") else [t.id for t in getattr(s, "targets", []) if isinstance(t, ast.Name)])}
+        assert set(names) <= shown, f"{room} does not export {sorted(set(names) - shown)}"
+
+
+# --- packaging and the site -----------------------------------------------------------------------------------------------------------
+def test_versions_agree():
+    from configparser import ConfigParser
+
+    import invar_nb
+    ini = ConfigParser(delimiters=["="])
+    ini.read(ROOT / "settings.ini")
+    version = ini["DEFAULT"]["version"]
+    assert invar_nb.__version__ == version
+    assert re.search(rf"^version: {re.escape(version)}$", (ROOT / "CITATION.cff").read_text(), re.M)
+    assert f"## {version}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_page_is_in_the_sidebar():
+    yaml = pytest.importorskip("yaml")
+    def walk(items):
+        for i in items:
+            if isinstance(i, str): yield i
+            elif "section" in i: yield from walk(i["contents"])
+            else: yield i["href"]
+    listed = list(walk(yaml.safe_load((ROOT / "_quarto.yml").read_text())["website"]["sidebar"]["contents"]))
+    here = {p.relative_to(pages.nbs).as_posix() for p in ALL}
+    assert set(listed) == here and len(listed) == len(here), f"_quarto.yml and nbs/ differ: {sorted(set(listed) ^ here)}"
+
+
+def test_readme_is_rendered_from_index():
+    import build_readme
+    assert (ROOT / "README.md").read_text() == build_readme.render(), "run `python tools/build_readme.py`"
+
+
+def test_site_builds_without_a_warning(tmp_path):
+    "Stored outputs are rendered (test_rooms proves them fresh); Sphinx turns every warning into an error."
+    out = tmp_path / "site"
+    r = subprocess.run([sys.executable, "tools/build_site.py", "--out", str(out)], cwd=ROOT, capture_output=True, text=True)
+    assert r.returncode == 0, (r.stdout + r.stderr)[-4000:]
+    html = {p.relative_to(out).as_posix(): p.read_text() for p in out.rglob("*.html")}
+    for p in ALL:
+        name = re.sub(r"^\d+_", "", p.stem)
+        where = p.relative_to(pages.nbs).parent / f"{name}.html"
+        assert where.as_posix() in html, f"{where} was not built"
+    outside = sorted({m for t in html.values() for m in re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(https?://[^"]+)"', t) if "invar-nb.github.io" not in m})
+    assert not outside, f"the site needs the network for {outside}"
+    assert "searchindex.js" in {p.name for p in out.iterdir()}
+    assert not [n for n, t in html.items() if re.search(r"@eq-\w|\{#eq-|\{eq\}`", re.sub(r"<(pre|code).*?</\1>", "", t, flags=re.S))], "an equation label was left in the text"

@@ -1,0 +1,239 @@
+"""The pages of the house: find them, run them in a fresh kernel, read what they show, export them.
+
+    python tools/pages.py room 12_bca      export one page, run it, run it again on the installed module
+    python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
+"""
+import argparse, json, os, re, sys, tempfile, time
+from concurrent.futures import ThreadPoolExecutor
+from itertools import zip_longest
+from pathlib import Path
+
+root = Path(__file__).resolve().parent.parent
+nbs, lib = root / "nbs", root / "invar_nb"
+FLOORS = ("ground", "statistics", "evidence", "machine", "statement")
+TORCH_FLOORS = ("machine", "statement", "tutorials", "")     # the other floors never need torch
+DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
+
+
+class PageError(AssertionError):
+    "A page stopped; `needs_torch` says that what it missed is PyTorch or a package beside it."
+
+    def __init__(self, message, needs_torch=False):
+        super().__init__(message)
+        self.needs_torch = needs_torch
+
+
+def pages():
+    "Every notebook of the project, in reading order."
+    found = [f for f in nbs.rglob("*.ipynb") if not any(p[0] in "._" for p in f.relative_to(nbs).parts)]
+    order = {floor: i for i, floor in enumerate(FLOORS)}
+    return sorted(found, key=lambda f: (order.get(f.parent.name, -1 if f.stem == "index" else 9), f.name))
+
+
+def rooms():
+    "The numbered notebooks: those that export a module."
+    return [f for f in pages() if re.match(r"\d+_", f.name)]
+
+
+def page_id(path):
+    return path.relative_to(nbs).with_suffix("").as_posix()
+
+
+def read(path):
+    import nbformat
+    return nbformat.read(path, 4)
+
+
+def directives(cell):
+    return {k: v.strip() for k, v in DIRECTIVE.findall(cell.source)} if cell.cell_type == "code" else {}
+
+
+def exported_module(nb):
+    "The dotted name after `#| default_exp`, or None."
+    return next((d["default_exp"] for c in nb.cells if (d := directives(c)).get("default_exp")), None)
+
+
+def skipped(cell, slow=False):
+    d = directives(cell)
+    return d.get("eval") == "false" or "notest" in d or ("slow" in d and not slow)
+
+
+_INSTALLED = """import importlib as _il
+_m = _il.import_module("invar_nb.{module}")
+globals().update({{k: v for k, v in vars(_m).items() if not k.startswith("__")}})
+del _il, _m"""
+
+
+def as_installed(nb):
+    "The same page with every exported cell replaced by the names of the installed module: its checks then check the library itself."
+    module = exported_module(nb)
+    for c in nb.cells:
+        d = directives(c)
+        if "default_exp" in d: c.source = _INSTALLED.format(module=module)
+        elif d.keys() & {"export", "exports", "exporti"}: c.source = ""
+    return nb
+
+
+def environment():
+    "What a page may see: one core, a non-interactive backend, no model hub, and (from tests/offline) no network."
+    env = dict(os.environ)
+    env.update(MPLBACKEND="module://matplotlib_inline.backend_inline", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TQDM_DISABLE="1",
+               OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false",
+               PYDEVD_DISABLE_FILE_VALIDATION="1", PYTHONHASHSEED="0", COLUMNS="100", NO_COLOR="1")
+    env.pop("FORCE_COLOR", None)
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root / "tests" / "offline"), env.get("PYTHONPATH")]))
+    return env
+
+
+def run(path, installed=False, slow=False, timeout=900):
+    "Run a page top to bottom in a fresh kernel; return (notebook as it ran, seconds). A failing cell is a PageError."
+    import nbformat
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError
+    from traitlets.config import Config
+    whole = read(path)
+    if installed: as_installed(whole)
+    ran = nbformat.v4.new_notebook(cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata)
+    for c in ran.cells:
+        if c.cell_type == "code": c.outputs, c.execution_count = [], None
+    ipc = Config() if os.name == "nt" else Config(KernelManager=dict(transport="ipc"))     # no port is opened for the kernel
+    client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc)
+    began = time.perf_counter()
+    try: client.execute(env=environment())
+    except CellExecutionError as e:
+        text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))
+        missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers)\b|invar_nb\[hf\]", text)
+        raise PageError(f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}", bool(missing)) from None
+    return whole, time.perf_counter() - began
+
+
+_ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
+
+
+def _settle(match):
+    """Two machines may differ in the last bit of a float: more than twelve significant digits are cut to twelve,
+    and rounding dust (below 1e-12, not zero digits of a longer text) reads as ~0."""
+    s = match[0]
+    digits = re.sub(r"e.*|[-.]", "", s).lstrip("0")
+    if not re.search(r"[.e]", s): return s
+    if 0 < abs(float(s)) < 1e-12 or (float(s) == 0 and "e" in s): return "~0"
+    return f"{float(s):.11e}" if len(digits) > 12 else s
+
+
+def shown(nb):
+    "The text a reader sees under each code cell: [(cell index, text)]; an image counts by its presence only."
+    out = []
+    for i, c in enumerate(nb.cells):
+        if c.cell_type != "code": continue
+        parts, stream = [], {}
+        for o in c.outputs:
+            if o.output_type == "stream": stream[o.name] = stream.get(o.name, "") + o.text
+            elif o.output_type == "error": parts.append(f"{o.ename}: {o.evalue}")
+            else:
+                data = o.data
+                images = sorted(k for k in data if k.startswith("image/"))
+                text = data.get("text/markdown") or data.get("text/html") or data.get("text/plain") or ""
+                parts.append(f"<{', '.join(images)}>" if images else text)
+        whole = "\n".join([*(f"[{k}] {v}" if k == "stderr" else v for k, v in sorted(stream.items(), reverse=True)), *parts])
+        whole = _NUMBER.sub(_settle, _ADDRESS.sub("0x...", re.sub(r"\x1b\[[0-9;]*m", "", whole)))
+        out.append((i, "\n".join(line.rstrip() for line in whole.strip().split("\n"))))
+    return out
+
+
+def differences(stored, fresh):
+    "Cells whose stored text is not what the fresh run shows, as readable lines."
+    lines = []
+    for (i, old), (_, new) in zip(shown(stored), shown(fresh), strict=True):
+        if old == new: continue
+        a, b = next(pair for pair in zip_longest(old.split("\n"), new.split("\n"), fillvalue="") if pair[0] != pair[1])
+        lines.append(f"cell {i}: stored  {a[:300]!r}\n        fresh   {b[:300]!r}")
+    return lines
+
+
+def export(paths, lib_path, index=False):
+    "nbdev's own export of the given pages into `lib_path`."
+    from nbdev.doclinks import _build_modidx
+    from nbdev.export import nb_export
+    for p in paths: nb_export(p, lib_path=Path(lib_path))
+    if index: _build_modidx(Path(lib_path))
+
+
+def clean(path):
+    from nbdev.clean import nbdev_clean
+    nbdev_clean(str(path))
+
+
+def store(path):
+    "Run a page in place and keep its outputs, cleaned."
+    import nbformat
+    nb, seconds = run(path)
+    with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".ipynb", delete=False, encoding="utf-8") as f:
+        nbformat.write(nb, f)
+    os.chmod(f.name, 0o644)
+    os.replace(f.name, path)
+    clean(path)
+    return seconds
+
+
+def find(name):
+    "A page by its name: `12_bca`, `statistics/12_bca`, `bca` or `index`."
+    name = name.removesuffix(".ipynb")
+    hits = [p for p in pages() if name in (page_id(p), p.stem, re.sub(r"^\d+_", "", p.stem))]
+    if len(hits) != 1:
+        sys.exit(f"pages: no page is called {name!r}. There are: {', '.join(page_id(p) for p in pages())}")
+    return hits[0]
+
+
+def room(name):
+    path = find(name)
+    began = time.perf_counter()
+    clean(path)
+    export([path], lib)
+    print(f"{page_id(path)}: exported", flush=True)
+    try:
+        stored = read(path)
+        fresh, seconds = run(path)
+        print(f"{page_id(path)}: ran in a fresh kernel, {seconds:.1f} s", flush=True)
+        if exported_module(stored):
+            print(f"{page_id(path)}: ran on the installed module, {run(path, installed=True)[1]:.1f} s", flush=True)
+    except PageError as e:
+        print(e, file=sys.stderr)
+        return 1
+    stale = differences(stored, fresh)
+    if stale: print("\n".join(["stored outputs are not what a fresh run gives (make fresh R=" + path.stem + " stores them):", *stale]))
+    print(f"{page_id(path)}: {'STALE OUTPUTS' if stale else 'ok'} in {time.perf_counter() - began:.1f} s")
+    return int(bool(stale))
+
+
+def fresh(names, workers):
+    chosen = [find(n) for n in names] or pages()
+    rc = 0
+
+    def one(path):
+        try: return path, store(path), None
+        except PageError as e: return path, 0.0, e
+    with ThreadPoolExecutor(workers) as pool:
+        for path, seconds, error in pool.map(one, chosen):
+            rc |= bool(error)
+            print(f"{page_id(path)}: {error or f'stored, {seconds:.1f} s'}", flush=True)
+    export([p for p in chosen if exported_module(read(p))], lib, index=not names)
+    return rc
+
+
+def main(argv=None):
+    p = argparse.ArgumentParser(description="Run the pages of the house.")
+    sub = p.add_subparsers(dest="what", required=True)
+    sub.add_parser("list")
+    sub.add_parser("room").add_argument("name")
+    f = sub.add_parser("fresh")
+    f.add_argument("names", nargs="*")
+    f.add_argument("--workers", type=int, default=2)
+    a = p.parse_args(argv)
+    if a.what == "list": print("\n".join(page_id(q) for q in pages()))
+    if a.what == "room": return room(a.name)
+    if a.what == "fresh": return fresh(a.names, a.workers)
+    return 0
+
+
+if __name__ == "__main__": sys.exit(main())
