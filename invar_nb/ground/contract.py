@@ -7,12 +7,12 @@ __all__ = ['ContractError', 'PairingError', 'refuse', 'lock', 'as_vector', 'as_c
            'as_count', 'canonical_json', 'strict_json', 'digest']
 
 # %% ../../nbs/ground/00_contract.ipynb #c002
-import dataclasses, difflib, hashlib, json, math, numbers
+import difflib, hashlib, json, math, numbers
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 import numpy as np
 
-# %% ../../nbs/ground/00_contract.ipynb #c004
+# %% ../../nbs/ground/00_contract.ipynb #c025
 class ContractError(ValueError):
     "A value does not satisfy what the function promises to work on."
 
@@ -20,7 +20,7 @@ class ContractError(ValueError):
 class PairingError(ContractError):
     "Two arms do not speak about the same windows, or there is no pair at all."
 
-# %% ../../nbs/ground/00_contract.ipynb #c005
+# %% ../../nbs/ground/00_contract.ipynb #c026
 _LONGEST = 160  # characters of the culprit that an error still shows
 
 
@@ -34,7 +34,7 @@ def _one_line(text: str) -> str:
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST - 45]} ... {text[-40:]}"
 
-# %% ../../nbs/ground/00_contract.ipynb #c006
+# %% ../../nbs/ground/00_contract.ipynb #c028
 def refuse(
     where: str,      # the function the user called
     must: str,       # what must hold
@@ -45,16 +45,17 @@ def refuse(
 ) -> NoReturn:
     "Raise `error` with the one line `<where>: <must>; got <got>. <cure>.`"
     shown = got if isinstance(got, str) else repr(_plain(got))
-    raise error(f"{_one_line(where)}: {_one_line(must)}; got {_one_line(shown)}. {_one_line(cure).rstrip('.')}.")
+    stop = "" if cure.endswith(("?", "!", ".")) else "."
+    raise error(f"{_one_line(where)}: {_one_line(must)}; got {_one_line(shown)}. {_one_line(cure)}{stop}")
 
-# %% ../../nbs/ground/00_contract.ipynb #c007
+# %% ../../nbs/ground/00_contract.ipynb #c030
 def lock(array: object) -> np.ndarray:
     "A copy in row order that nobody can write to by accident."
     array = np.array(array, order="C", copy=True)
     array.flags.writeable = False
     return array
 
-# %% ../../nbs/ground/00_contract.ipynb #c008
+# %% ../../nbs/ground/00_contract.ipynb #c031
 _EXACT = 2**53  # every integer up to here is a float64; above, 1e16 + 1 == 1e16
 
 
@@ -70,7 +71,7 @@ def _as_array(values: object, where: str, name: str) -> np.ndarray:
         refuse(where, f"{name} must not be masked", "a masked array",
                "Pass .compressed() and drop the same rows everywhere: a mask would be lost silently")
     if isinstance(values, (str, bytes, Mapping)):
-        refuse(where, f"{name} must be a sequence of numbers", values, "Pass a list or a 1-D array")
+        refuse(where, f"{name} must be a sequence of numbers", repr(values), "Pass a list or a 1-D array")
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
@@ -80,8 +81,9 @@ def _as_array(values: object, where: str, name: str) -> np.ndarray:
         got = f"a {type(values).__name__}" if array.dtype == object and array.ndim == 0 else f"shape {array.shape}"
         refuse(where, f"{name} must have one dimension", got, "Pass a list or a 1-D array")
     if array.size and array.dtype.kind not in "biufO":
-        bad = next((i for i, v in enumerate(values) if isinstance(_plain(v), (str, bytes, complex))), 0)
-        refuse(where, f"{name} must be numbers", f"{_at(bad, values[bad])} (dtype {array.dtype})", "Convert it yourself first")
+        items = values if isinstance(values, (list, tuple)) else array  # numpy has turned [1.0, "x"] into two strings
+        bad = next((i for i, v in enumerate(items) if not isinstance(_plain(v), numbers.Real)), 0)
+        refuse(where, f"{name} must be numbers", f"{_at(bad, items[bad])} (dtype {array.dtype})", "Convert it yourself first")
     return array
 
 
@@ -110,7 +112,7 @@ def _length(array: object, length: int | None, where: str, name: str) -> None:
     if length is not None and len(array) != length:
         refuse(where, f"{name} must have {length} entries", f"{len(array)}", "Give one entry per window; nothing is cut or repeated")
 
-# %% ../../nbs/ground/00_contract.ipynb #c009
+# %% ../../nbs/ground/00_contract.ipynb #c033
 def as_vector(
     values: object,                # anything numpy.asarray takes
     *,
@@ -138,7 +140,7 @@ def as_vector(
     _length(vector, length, where, name)
     return vector
 
-# %% ../../nbs/ground/00_contract.ipynb #c010
+# %% ../../nbs/ground/00_contract.ipynb #c035
 def as_counts(
     values: object,             # integers, or floats that are whole
     *,
@@ -151,6 +153,9 @@ def as_counts(
     _no_bools(array, values, where, name)
     if array.dtype == object:
         array = _unboxed(array, where, name)
+    if array.dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            array = array.astype(np.float64)  # float16 cannot even hold the bound
     good = (array >= 1) & (array <= _EXACT)  # NaN and infinity fail here, before any cast to int64
     if array.dtype.kind == "f":
         good &= array == np.floor(array)
@@ -164,7 +169,7 @@ def as_counts(
     _length(counts, length, where, name)
     return counts
 
-# %% ../../nbs/ground/00_contract.ipynb #c011
+# %% ../../nbs/ground/00_contract.ipynb #c037
 def as_names(
     values: Iterable,           # strings or integers
     *,
@@ -174,7 +179,7 @@ def as_names(
 ) -> tuple[str, ...]:
     "Names as non-empty strings; integers are spelled out, everything else is refused."
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
-        refuse(where, f"{name} must be a sequence of names", values, "Pass a list of strings")
+        refuse(where, f"{name} must be a sequence of names", repr(values), "Pass a list of strings")
     out = []
     for i, value in enumerate(values):
         if isinstance(value, numbers.Integral) and not _is_bool(value):
@@ -187,7 +192,7 @@ def as_names(
     _length(out, length, where, name)
     return tuple(out)
 
-# %% ../../nbs/ground/00_contract.ipynb #c012
+# %% ../../nbs/ground/00_contract.ipynb #c039
 def as_choice(value: object, options: Iterable[str], *, where: str, name: str) -> str:
     "One of the options, or a `ContractError` that lists them and suggests the nearest."
     options = tuple(options)
@@ -197,7 +202,7 @@ def as_choice(value: object, options: Iterable[str], *, where: str, name: str) -
     refuse(where, f"{name} must be one of {', '.join(map(repr, options))}", repr(_plain(value)),
            f"Did you mean {near[0]!r}?" if near else "Choose one of them")
 
-# %% ../../nbs/ground/00_contract.ipynb #c013
+# %% ../../nbs/ground/00_contract.ipynb #c040
 def as_fraction(value: object, *, where: str, name: str) -> float:
     "A float strictly between 0 and 1."
     value = _plain(value)
@@ -208,7 +213,7 @@ def as_fraction(value: object, *, where: str, name: str) -> float:
         refuse(where, f"{name} must lie strictly between 0 and 1 as a float64", repr(value), "Move it away from the ends")
     return float(value)
 
-# %% ../../nbs/ground/00_contract.ipynb #c014
+# %% ../../nbs/ground/00_contract.ipynb #c041
 def as_count(value: object, *, where: str, name: str, minimum: int = 1) -> int:
     "A whole number of at least `minimum`; 1200.0 is whole, True is not a number."
     value = _plain(value)
@@ -217,7 +222,7 @@ def as_count(value: object, *, where: str, name: str, minimum: int = 1) -> int:
         refuse(where, f"{name} must be a whole number of at least {minimum}", repr(value), "Pass an int")
     return int(value)
 
-# %% ../../nbs/ground/00_contract.ipynb #c015
+# %% ../../nbs/ground/00_contract.ipynb #c043
 def _scalar(value: object, path: str) -> object:
     "A JSON scalar, or a refusal that names the path to it."
     if value is None or isinstance(value, bool):
@@ -253,13 +258,17 @@ def _json(value: object, path: str, above: tuple[int, ...]) -> object:
         _scalar(key, f"a key of {path}")
     return {str.__str__(key): _json(item, f"{path}.{key}", above) for key, item in value.items()}
 
-# %% ../../nbs/ground/00_contract.ipynb #c016
+# %% ../../nbs/ground/00_contract.ipynb #c044
 def canonical_json(value: object, *, indent: int | None = None) -> str:
     "Strict JSON with sorted keys: equal values give equal bytes, every float64 returns exactly; NaN is refused with its path."
-    return json.dumps(_json(value, "$", ()), sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent,
+    try:
+        plain = _json(value, "$", ())
+    except RecursionError:
+        refuse("canonical_json", "a value must not be nested so deeply", "more levels than the interpreter has", "Flatten it")
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=indent,
                       separators=(",", ":") if indent is None else (",", ": "))
 
-# %% ../../nbs/ground/00_contract.ipynb #c017
+# %% ../../nbs/ground/00_contract.ipynb #c046
 def strict_json(text: str | bytes, *, where: str) -> object:
     "Read JSON, refusing what `json.loads` lets pass: NaN, Infinity, 1e999, repeated keys, bytes that are not UTF-8."
     def constant(literal: str) -> NoReturn:
@@ -278,12 +287,14 @@ def strict_json(text: str | bytes, *, where: str) -> object:
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
         return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=mapping)
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
+    except ContractError:
+        raise
+    except ValueError as error:  # not UTF-8, not JSON, or an integer of thousands of digits
         refuse(where, "the text must be UTF-8 JSON", str(error), "The file is cut off or is not JSON; write it again")
     except RecursionError:
         refuse(where, "JSON must not be nested so deeply", "more levels than the interpreter has", "Flatten it")
 
-# %% ../../nbs/ground/00_contract.ipynb #c018
+# %% ../../nbs/ground/00_contract.ipynb #c047
 def digest(data: bytes | str) -> str:
     "SHA-256 of the bytes (text as UTF-8), as `sha256:` and 64 hexadecimal digits."
     return "sha256:" + hashlib.sha256(data.encode("utf-8") if isinstance(data, str) else data).hexdigest()

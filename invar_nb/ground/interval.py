@@ -11,11 +11,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from .contract import as_choice, as_fraction, refuse
 
-# %% ../../nbs/ground/01_interval.ipynb #c004
+# %% ../../nbs/ground/01_interval.ipynb #c024
 FALLBACKS = ("single_pair", "all_equal", "infinite_bias", "zero_jackknife_variance", "bca_pole")
 ENGINES = ("given", "point", "enumeration", "convolution", "inversion", "monte_carlo")
 
-# %% ../../nbs/ground/01_interval.ipynb #c005
+# %% ../../nbs/ground/01_interval.ipynb #c025
 @dataclass(frozen=True, kw_only=True)
 class Fallback:
     "Why an interval is not the one that was asked for."
@@ -27,7 +27,7 @@ class Fallback:
         if not isinstance(self.reason, str) or not self.reason.strip():
             refuse("Fallback", "reason must say what happened", self.reason if self.reason is None else repr(self.reason), "Write one sentence")
 
-# %% ../../nbs/ground/01_interval.ipynb #c006
+# %% ../../nbs/ground/01_interval.ipynb #c026
 def _number(value: object, where: str, name: str) -> float:
     "A finite float64, or a refusal."
     if isinstance(value, numbers.Real) and not isinstance(value, bool) and abs(value) < math.inf:
@@ -48,7 +48,7 @@ def _applied(f: Callable[[float], float], x: float, what: str) -> float:
         refuse("Interval.map", f"{what} must be a finite number", f"{y!r} from {x!r}", "Stay in the unit where the numbers fit")
     return float(y)
 
-# %% ../../nbs/ground/01_interval.ipynb #c007
+# %% ../../nbs/ground/01_interval.ipynb #c028
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     "Two endpoints with the promise they make: the level, the method, what was used instead, and how exact the endpoints are."
