@@ -10,21 +10,22 @@ import math
 import numpy as np
 from ..ground.contract import PairingError, as_counts, as_vector, refuse
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c004
+# %% ../../nbs/statistics/10_weighted.ipynb #c044
 def as_pairs(
     delta: object,   # d_i, shape (n,)
     tokens: object,  # t_i, shape (n,), counts >= 1
     *,
-    where: str,      # function named by the error
+    where: str,             # function named by the error
+    name: str = "delta",    # argument named by the error
 ) -> tuple[np.ndarray, np.ndarray]:
     "One difference and one token count per window, n >= 1; no window at all is a `PairingError`."
     tokens = as_counts(tokens, where=where, name="tokens")
-    delta = as_vector(delta, where=where, name="delta", length=tokens.size)
+    delta = as_vector(delta, where=where, name=name, length=tokens.size)
     if tokens.size == 0:
         refuse(where, "there must be at least one pair", "no pairs", "Score both models on at least one window", error=PairingError)
     return delta, tokens
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c005
+# %% ../../nbs/statistics/10_weighted.ipynb #c046
 def _mean(values: np.ndarray, tokens: np.ndarray, where: str) -> float:
     "sum t v / T: every product rounded once, their sum correctly rounded, so the order of rows cannot matter."
     with np.errstate(over="ignore"):
@@ -37,16 +38,16 @@ def _mean(values: np.ndarray, tokens: np.ndarray, where: str) -> float:
         refuse(where, "values times tokens must fit float64", f"values up to {np.abs(values).max():g}", "No loss in nats is this large; check the unit")
     return min(max(mean, float(values.min())), float(values.max()))  # a mean lies within its values; rounding must not undo that
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c006
+# %% ../../nbs/statistics/10_weighted.ipynb #c047
 def weighted_mean(
     values: object,  # v_i, shape (n,)
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
     "Token-weighted mean, sum t_i v_i / sum t_i (@eq-weighted-mean); the same bits whatever the order of the rows."
-    values, tokens = as_pairs(values, tokens, where="weighted_mean")
+    values, tokens = as_pairs(values, tokens, where="weighted_mean", name="values")
     return _mean(values, tokens, "weighted_mean")
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c007
+# %% ../../nbs/statistics/10_weighted.ipynb #c049
 def effective_sample_size(
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
@@ -58,14 +59,14 @@ def effective_sample_size(
     squares = int(tokens @ tokens) if fits else sum(t * t for t in tokens.tolist())  # int64 would wrap silently
     return int(tokens.sum()) ** 2 / squares
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c008
+# %% ../../nbs/statistics/10_weighted.ipynb #c050
 def ratio_standard_error(
     values: object,  # v_i, shape (n,), n >= 2
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
     "Linearised standard error of the weighted mean when windows are the independent draws; needs two windows."
     where = "ratio_standard_error"
-    values, tokens = as_pairs(values, tokens, where=where)
+    values, tokens = as_pairs(values, tokens, where=where, name="values")
     if values.size < 2:
         refuse(where, "spread needs at least two windows", "one window", "Score more windows")
     residuals = (values - _mean(values, tokens, where)) * (tokens / int(tokens.sum()))  # p_i (v_i - mean)
@@ -75,7 +76,7 @@ def ratio_standard_error(
     squares = math.fsum(((residuals / largest) ** 2).tolist())  # scaled: the square of 1e-200 is not 0
     return largest * math.sqrt(values.size / (values.size - 1) * squares)
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c009
+# %% ../../nbs/statistics/10_weighted.ipynb #c052
 def spread_is_rounding(
     delta: object,               # d_i, shape (n,), n >= 1
     *,
