@@ -96,14 +96,15 @@ def run(path, installed=False, slow=False, timeout=900):
     ran = nbformat.v4.new_notebook(cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata)
     for c in ran.cells:
         if c.cell_type == "code": c.outputs, c.execution_count = [], None
-    ipc = Config() if os.name == "nt" else Config(KernelManager=dict(transport="ipc"))     # no port is opened for the kernel
-    client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc)
     began = time.perf_counter()
-    try: client.execute(env=environment())
-    except CellExecutionError as e:
-        text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))
-        missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers)\b|invar_nb\[hf\]", text)
-        raise PageError(f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}", bool(missing)) from None
+    with tempfile.TemporaryDirectory(prefix="page-") as sockets:      # the kernel is talked to over sockets in here: no port is opened
+        ipc = Config() if os.name == "nt" else Config(KernelManager=dict(transport="ipc", ip=f"{sockets}/k"))
+        client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc)
+        try: client.execute(env=environment())
+        except CellExecutionError as e:
+            text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))
+            missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers)\b|invar_nb\[hf\]", text)
+            raise PageError(f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}", bool(missing)) from None
     return whole, time.perf_counter() - began
 
 
