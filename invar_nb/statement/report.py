@@ -508,7 +508,7 @@ def _span(ends: list, form: str = ".4f") -> str:
 
 
 def _p(value: float | None) -> str:
-    return "none (one window has no spread)" if value is None else f"{value:.3g}"
+    return "none (one window has no spread)" if value is None else f"{value:.3g}" if value >= 1e-15 else "below 1e-15"
 
 
 def _answer_blocks(d: Mapping) -> list:
@@ -797,12 +797,13 @@ def save_comparison(
     return report
 
 # %% ../../nbs/statement/50_report.ipynb #c058
+_WORDS = ("advice", "contracts", "rationale", "sentence", "signature", "warnings")  # follow from numbers: compared after them
 _RELATIVE, _ABSOLUTE = 1e-9, 1e-12  # another machine's exp and sums may round otherwise; the digest still fixes every byte
 
 
 def _first_difference(recorded: object, rebuilt: object, path: str = "") -> tuple[str, object, object] | None:
     if isinstance(recorded, dict) and isinstance(rebuilt, dict):
-        for name in sorted(recorded.keys() | rebuilt.keys()):
+        for name in sorted(recorded.keys() | rebuilt.keys(), key=lambda name: (name in _WORDS, name)):
             found = _first_difference(recorded.get(name, "(absent)"), rebuilt.get(name, "(absent)"), f"{path}.{name}".lstrip("."))
             if found:
                 return found
@@ -815,13 +816,18 @@ def _first_difference(recorded: object, rebuilt: object, path: str = "") -> tupl
     return None if _same(recorded, rebuilt) and type(recorded) is type(rebuilt) else (path, recorded, rebuilt)
 
 
+def _first_line(have: list, want: list) -> int:
+    shared = min(len(have), len(want))
+    return next((i for i in range(shared) if have[i] != want[i]), shared)
+
+
 def _read_canonical(path: Path) -> tuple[str, dict]:
     raw = path.read_bytes()
     document = strict_json(raw, where="verify")
     text = _text(document) if isinstance(document, dict) else ""
     if raw != text.encode("utf-8"):
         have, want = raw.decode("utf-8").split("\n"), text.split("\n")
-        line = next((i for i, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want)))
+        line = _first_line(have, want)
         refuse("verify", "report.json must be in its canonical spelling", f"line {line + 1}: {''.join(have[line:line + 1]).strip()!r}",
                "Somebody edited or reformatted it; ask for the file as it was written")
     return text, document
@@ -850,7 +856,7 @@ def _check_pages(report: Report, folder: Path) -> None:
             continue
         have, want = path.read_bytes().split(b"\n"), render(report).encode("utf-8").split(b"\n")
         if have != want:
-            line = next((i for i, (a, b) in enumerate(zip(have, want, strict=False)) if a != b), min(len(have), len(want)))
+            line = _first_line(have, want)
             refuse("verify", f"{name} must be what report.json renders to", f"line {line + 1}: {b''.join(have[line:line + 1]).decode('utf-8', 'replace')[:200]!r}",
                    "Somebody edited the page; write it again from report.json, or delete it")
 
