@@ -43,7 +43,7 @@ def weighted_mean(
     values: object,  # v_i, shape (n,)
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "Token-weighted mean, sum t_i v_i / sum t_i (@eq-weighted-mean); the same bits whatever the order of the rows."
+    "Token-weighted mean, sum t_i v_i / sum t_i; the same bits whatever the order of the rows."
     values, tokens = as_pairs(values, tokens, where="weighted_mean", name="values")
     return _mean(values, tokens, "weighted_mean")
 
@@ -51,7 +51,7 @@ def weighted_mean(
 def effective_sample_size(
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "Kish's n_eff = T^2 / sum t_i^2, between 1 and n, from exact integers and rounded once."
+    "Kish (1965): n_eff = T^2 / sum t_i^2, between 1 and n, from exact integers and rounded once."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
     if tokens.size == 0:
         refuse("effective_sample_size", "there must be at least one window", "no windows", "Score at least one window", error=PairingError)
@@ -64,7 +64,7 @@ def ratio_standard_error(
     values: object,  # v_i, shape (n,), n >= 2
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "Linearised standard error of the weighted mean when windows are the independent draws; needs two windows."
+    "Linearised standard error of the weighted mean when windows are the independent draws (Cochran 1977, chapter 6); needs n >= 2."
     where = "ratio_standard_error"
     values, tokens = as_pairs(values, tokens, where=where, name="values")
     if values.size < 2:
