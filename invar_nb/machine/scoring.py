@@ -7,7 +7,7 @@ __all__ = ['BOS_POLICIES', 'DEFAULT_LENGTH', 'DTYPES', 'BATCH_TOKENS', 'PADDING_
            'data_digest', 'tokenizer_digest', 'check_same_tokenizer', 'LoadedModel', 'load_model', 'token_log_losses',
            'score_windows', 'score_plan', 'score_text', 'weights_digest', 'ProgressLine']
 
-# %% ../../nbs/machine/40_scoring.ipynb #c002
+# %% ../../nbs/machine/40_scoring.ipynb #c003
 import contextlib, dataclasses, hashlib, inspect, json, re, sys, time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -15,7 +15,7 @@ import numpy as np
 from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_names, canonical_json, digest, refuse, strict_json
 from ..evidence.windows import FIRST_WINDOWS, Window, WindowLosses, assign_splits, plan_windows
 
-# %% ../../nbs/machine/40_scoring.ipynb #c004
+# %% ../../nbs/machine/40_scoring.ipynb #c031
 def _torch(where: str):
     "torch, or one line that says how to get it."
     try:
@@ -48,7 +48,7 @@ def _quiet(transformers):
         if bars:
             log.enable_progress_bar()
 
-# %% ../../nbs/machine/40_scoring.ipynb #c006
+# %% ../../nbs/machine/40_scoring.ipynb #c033
 def read_texts(paths: Iterable[str | Path]) -> tuple[str, ...]:
     "One document for each text file, and for each line of a `.jsonl` file with a \"text\" field; decoded strictly, changed nowhere."
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
@@ -68,7 +68,7 @@ def read_texts(paths: Iterable[str | Path]) -> tuple[str, ...]:
         _check_text(text, i, "read_texts")
     return tuple(texts)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c007
+# %% ../../nbs/machine/40_scoring.ipynb #c034
 def _json_lines(text: str, path: Path) -> list[str]:
     found = []
     for i, line in enumerate(text.split("\n"), 1):
@@ -108,7 +108,7 @@ def _byte_bounds(text: str, offsets: np.ndarray) -> np.ndarray:  # b_0 = 0 <= b_
     rank, size = before - before[first][group], np.maximum(np.bincount(group, weights=wide).astype(np.int64), 1)[group]
     return np.append(begin + rank * room // size, at[-1])
 
-# %% ../../nbs/machine/40_scoring.ipynb #c008
+# %% ../../nbs/machine/40_scoring.ipynb #c035
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TextPlan:
     "What both arms score: token ids, windows and the bytes they cover; `data_id` is equal exactly when the plans are."
@@ -145,7 +145,7 @@ class TextPlan:
                 "bos": self.bos, "bos_tokens": list(self.bos_tokens), "max_length": self.max_length, "stride": self.stride,
                 "first_window": self.first_window, "windows_planned": self.n_windows_planned, "windows_scored": len(self.windows)}
 
-# %% ../../nbs/machine/40_scoring.ipynb #c009
+# %% ../../nbs/machine/40_scoring.ipynb #c036
 BOS_POLICIES = ("auto", "add", "none")
 DEFAULT_LENGTH = 1024  # L where neither the caller nor the model asks for less
 
@@ -172,10 +172,11 @@ def plan_text(
     max_length = _admissible_length(tokenizer, max_length, where)
     stride = max(1, max_length // 2) if stride is None else as_count(stride, where=where, name="stride")
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer) if isinstance(tokenizer, LoadedModel) else tokenizer
-    prefix = _document_start(tokenizer, texts[0] if texts else "", bos)
-    ids, bounds, plan, names = [], [], [], []
     for d, text in enumerate(texts):
         _check_text(text, d, where)
+    prefix = _document_start(tokenizer, texts[0], bos)
+    ids, bounds, plan, names = [], [], [], []
+    for d, text in enumerate(texts):
         document, edges = _encode(tokenizer, text, prefix)
         if len(document) < 2:
             refuse(where, "a document must have a token to score after its first", f"{len(document)} token as document {d}",
@@ -198,7 +199,7 @@ def plan_text(
         text_bytes=tuple(len(text.encode("utf-8")) for text in texts), tokenizer_digest=tokenizer_digest(tokenizer), bos=bos,
         bos_tokens=tuple(prefix), max_length=max_length, stride=stride, first_window=first_window, n_windows_planned=planned)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c010
+# %% ../../nbs/machine/40_scoring.ipynb #c037
 def _admissible_length(source: object, max_length: int | None, where: str) -> int:
     "L within what the model was built for; a LoadedModel knows its limit, a bare tokenizer does not."
     limit = source.max_length if isinstance(source, LoadedModel) else None
@@ -258,7 +259,7 @@ def _bytes_of(windows: Iterable[Window], bounds: list[np.ndarray | None]) -> np.
     found = np.array([bounds[int(w.document_id)][w.stop] - bounds[int(w.document_id)][w.score_from] for w in windows], dtype=np.int64)
     return found if (found > 0).all() else None
 
-# %% ../../nbs/machine/40_scoring.ipynb #c011
+# %% ../../nbs/machine/40_scoring.ipynb #c038
 def data_digest(
     token_ids: Iterable[np.ndarray],  # one array of ids for each document "0", "1", ...
     windows: Iterable[Window],
@@ -267,7 +268,7 @@ def data_digest(
     documents = [[len(ids), digest(np.ascontiguousarray(ids, dtype="<i8").tobytes())] for ids in token_ids]
     return digest(canonical_json({"documents": documents, "windows": [[w.document_id, w.start, w.score_from, w.stop, w.split] for w in windows]}))
 
-# %% ../../nbs/machine/40_scoring.ipynb #c013
+# %% ../../nbs/machine/40_scoring.ipynb #c040
 def tokenizer_digest(tokenizer: object) -> str:
     "Digest of everything that turns text into ids: vocabulary, merges, normaliser, added tokens; not padding or truncation."
     fast = getattr(tokenizer, "backend_tokenizer", None)
@@ -281,10 +282,10 @@ def tokenizer_digest(tokenizer: object) -> str:
             what["vocab_file"] = digest(Path(tokenizer.vocab_file).read_bytes())
     return digest(canonical_json({"tokenizer": what, "probe": _token_list(tokenizer, _PROBE, True)}))
 
-# %% ../../nbs/machine/40_scoring.ipynb #c014
+# %% ../../nbs/machine/40_scoring.ipynb #c041
 _PROBE = "The same text, Ünïcode 東京 and  two spaces\n\t0123."
 
-# %% ../../nbs/machine/40_scoring.ipynb #c015
+# %% ../../nbs/machine/40_scoring.ipynb #c042
 def check_same_tokenizer(
     baseline: object,   # a LoadedModel or a tokenizer
     candidate: object,
@@ -304,13 +305,13 @@ def check_same_tokenizer(
         refuse("check_same_tokenizer", "both arms must have one tokenizer",
                f"{_short(tokenizer_digest(a))} with {len(a)} tokens and {_short(tokenizer_digest(b))} with {len(b)} tokens", _ONE_TOKENIZER, error=PairingError)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c016
+# %% ../../nbs/machine/40_scoring.ipynb #c043
 _ONE_TOKENIZER = "Load both models with one tokenizer (load_model(..., tokenizer=DIR)) if that is what they were trained with"
 
 
 def _short(name: str) -> str: return name[:19]
 
-# %% ../../nbs/machine/40_scoring.ipynb #c018
+# %% ../../nbs/machine/40_scoring.ipynb #c045
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedModel:
     "A model ready to be scored, with everything a report must say about it."
@@ -325,7 +326,7 @@ class LoadedModel:
     device: str
     provenance: Mapping        # plain JSON, for the losses and the report
 
-# %% ../../nbs/machine/40_scoring.ipynb #c019
+# %% ../../nbs/machine/40_scoring.ipynb #c046
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -368,7 +369,7 @@ def load_model(
     return LoadedModel(model=model.eval(), tokenizer=words, name=name, weights_digest=weights, config_digest=facts["config_digest"],
                        tokenizer_digest=words_digest, max_length=_positions(config), dtype=facts["dtype"], device=str(place), provenance=facts)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c020
+# %% ../../nbs/machine/40_scoring.ipynb #c047
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -489,7 +490,7 @@ def _positions(config: object) -> int | None:
             return value
     return None
 
-# %% ../../nbs/machine/40_scoring.ipynb #c022
+# %% ../../nbs/machine/40_scoring.ipynb #c049
 _CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once
 _CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
 
@@ -570,7 +571,7 @@ def _parts(model: object) -> tuple[object | None, object | None]:
 
 def _head_path(torch, model, backbone, head, hidden, said, probe: np.ndarray, device) -> tuple[str, Callable | None]:
     "How to get the model's own logits from its head; the general path where no known way gives exactly them."
-    if backbone is None or not bool(torch.isfinite(said).all()):
+    if backbone is None:
         return "logits", None
     alone = getattr(_call(backbone, _arguments(backbone), {"input_ids": torch.as_tensor(probe[None], device=device)}), "last_hidden_state", None)
     hidden = alone if hidden is None else hidden
@@ -584,7 +585,12 @@ def _head_path(torch, model, backbone, head, hidden, said, probe: np.ndarray, de
 
 
 def _near(torch, one, two, relative: float) -> bool:
-    return one.shape == two.shape and bool((one - two).abs().max() <= relative * two.abs().max())
+    "Equal within a fraction of the largest finite value; infinities must be equal, NaN never is."
+    if one.shape != two.shape:
+        return False
+    finite = two[torch.isfinite(two)]
+    scale = float(finite.abs().max()) if finite.numel() else 0.0
+    return bool(((one == two) | ((one - two).abs() <= relative * scale)).all())
 
 
 def _below(ids: np.ndarray, rows: int | None, where: str, document: str = "") -> None:
@@ -609,7 +615,7 @@ def _own_logits(torch, model, backbone, probe: np.ndarray, device, accepted: fro
 def _check_causal(torch, model, probe: np.ndarray, said, device, accepted: frozenset, where: str) -> None:
     "Change the later half of a text: a causal model's logits on the earlier half may not move."
     half = len(probe) // 2
-    if half < 1 or not bool(torch.isfinite(said).all()):
+    if half < 1 or bool(torch.isnan(said).any()):
         return  # a NaN is named later, with its window and token
     changed = probe.copy()
     changed[half:] = (changed[half:] + 1) % (int(probe.max()) + 1 if probe.max() else 2)
@@ -618,7 +624,7 @@ def _check_causal(torch, model, probe: np.ndarray, said, device, accepted: froze
         refuse(where, "the model must be causal: a later token must not change an earlier loss",
                f"logits that move by {float((after - before).abs().max()):.2g} when a later token changes", "Use a causal language model, not an encoder")
 
-# %% ../../nbs/machine/40_scoring.ipynb #c023
+# %% ../../nbs/machine/40_scoring.ipynb #c050
 def _inputs(engine: _Engine, rows: list[np.ndarray], side: str) -> tuple[dict, list[int]]:
     "Token ids of a batch with padding masked by length, never by token id; and where each row begins."
     torch, lengths = engine.torch, [len(row) for row in rows]
@@ -681,7 +687,7 @@ def _batches(windows: list[Window], budget: int) -> list[list[int]]:
             found.append([i])
     return found
 
-# %% ../../nbs/machine/40_scoring.ipynb #c024
+# %% ../../nbs/machine/40_scoring.ipynb #c051
 BATCH_TOKENS = 4096
 PADDING_SIDES = ("right", "left")
 
@@ -707,7 +713,7 @@ def token_log_losses(
     _check_windows(windows, documents, model, where)
     yield from _token_log_losses(model, documents, windows, batch_tokens, chunk_tokens, padding_side, device, skip, [], where)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c025
+# %% ../../nbs/machine/40_scoring.ipynb #c052
 def _documents(token_ids: object, where: str) -> dict[str, np.ndarray]:
     documents = dict(token_ids) if isinstance(token_ids, Mapping) else {"0": token_ids}
     for name, ids in documents.items():
@@ -775,9 +781,10 @@ def _check_finite(losses: np.ndarray, name: str, window: Window, ids: np.ndarray
     if bad.size:
         at = window.score_from + int(bad[0])
         refuse(where, "every loss must be finite", f"{float(losses[bad[0]])} at window {name!r}, token {at} (id {int(ids[at])})",
-               "The weights hold NaN, or half precision overflowed: load with dtype='float32'")
+               "The weights hold NaN, or half precision overflowed: load with dtype='float32'" if np.isnan(losses[bad[0]]) else
+               "The model rules this token out, or half precision overflowed: load with dtype='float32', or take the text out of both arms")
 
-# %% ../../nbs/machine/40_scoring.ipynb #c027
+# %% ../../nbs/machine/40_scoring.ipynb #c054
 def score_windows(
     model: object,                       # a Hugging Face causal LM, or a LoadedModel
     token_ids: np.ndarray,               # ids of one document, shape (N,)
@@ -800,7 +807,7 @@ def score_windows(
     return _assemble(model, documents, windows, names, data_digest(documents.values(), windows), None, facts, batch_tokens=batch_tokens,
                      chunk_tokens=chunk_tokens, padding_side=padding_side, device=device, progress=progress, finished={}, record=None)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c028
+# %% ../../nbs/machine/40_scoring.ipynb #c055
 def _assemble(model, documents, windows, names, data_id, n_bytes, facts, *, batch_tokens, chunk_tokens, padding_side, device, progress, finished, record):
     "Sum each window's float32 losses in float64, as they come, and put the means in the plan's order."
     where = "score_windows"
@@ -838,7 +845,7 @@ def _assemble(model, documents, windows, names, data_id, n_bytes, facts, *, batc
     return WindowLosses.from_arrays(names, tokens, mean, model=model.name if isinstance(model, LoadedModel) else type(hf).__name__, data_id=data_id,
                                     document_ids=[w.document_id for w in windows], n_bytes=n_bytes, split=[w.split for w in windows], provenance=facts)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c029
+# %% ../../nbs/machine/40_scoring.ipynb #c056
 def score_plan(
     model: object,                       # a LoadedModel, or a Hugging Face causal LM
     plan: TextPlan,
@@ -862,7 +869,7 @@ def score_plan(
                      facts, batch_tokens=batch_tokens, chunk_tokens=chunk_tokens, padding_side=padding_side, device=device, progress=progress,
                      finished=finished or {}, record=record)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c030
+# %% ../../nbs/machine/40_scoring.ipynb #c057
 def score_text(
     model: object,                       # a LoadedModel, or a Hugging Face causal LM
     tokenizer: object | None,            # None: the LoadedModel's own
@@ -890,7 +897,7 @@ def score_text(
     plan = plan_text(source, texts, max_length=max_length, stride=stride, bos=bos, first_window=first_window, windows=windows, preview=preview, final=final)
     return score_plan(model, plan, **scoring)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c031
+# %% ../../nbs/machine/40_scoring.ipynb #c058
 def weights_digest(model: object) -> str:
     "Digest of the tensors of a model in memory: names, types, shapes and bytes. (A LoadedModel has its files' digest instead.)"
     torch, total = _torch("weights_digest"), hashlib.sha256()
@@ -900,7 +907,7 @@ def weights_digest(model: object) -> str:
             total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return "tensors:sha256:" + total.hexdigest()
 
-# %% ../../nbs/machine/40_scoring.ipynb #c033
+# %% ../../nbs/machine/40_scoring.ipynb #c060
 class ProgressLine:
     "Tokens done, tokens per second and time left, rewritten in place; silent unless its stream is a terminal."
 
@@ -936,7 +943,7 @@ class ProgressLine:
         speed = f"{rate:,.0f} tokens/s" if rate >= 10 or rate == 0 else f"{rate:.2g} tokens/s"
         return f"{self.label + ': ' if self.label else ''}{done:,} of {total:,} tokens, {speed}, {left}"
 
-# %% ../../nbs/machine/40_scoring.ipynb #c034
+# %% ../../nbs/machine/40_scoring.ipynb #c061
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)
