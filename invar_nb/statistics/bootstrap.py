@@ -14,11 +14,11 @@ from scipy.special import ndtr, stdtrit
 from ..ground.contract import as_choice, as_count, as_fraction, as_vector, lock, refuse
 from .weighted import as_pairs, weighted_mean
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c027
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c028
 METHODS = ("bca", "percentile", "expanded")  # how replicates become an interval
 RESAMPLES = ("windows", "tokens")  # uniform windows and the ratio recomputed; or probability t_i/T and the plain mean
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c029
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c030
 @dataclass(frozen=True, kw_only=True)
 class BootstrapPlan:
     "A whole bootstrap recipe: two people who run one plan on one data set get one interval, bit for bit."
@@ -49,14 +49,14 @@ class BootstrapPlan:
         object.__setattr__(self, "replicates", replicates)
         object.__setattr__(self, "seed", as_count(self.seed, where=where, name="seed", minimum=0))
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c030
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c031
 def _known_resample(resample, where):
     if resample in ("blocks", "documents"):
         refuse(where, "this version resamples 'windows' or 'tokens'", repr(resample),
                "Use resample='windows' and read the lag-1 autocorrelation beside the interval")
     return as_choice(resample, RESAMPLES, where=where, name="resample")
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c032
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c033
 def canonical_order(
     delta: np.ndarray,  # d_i, shape (n,)
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
@@ -65,7 +65,7 @@ def canonical_order(
     delta, tokens = as_pairs(delta, tokens, where="canonical_order")
     return np.lexsort((tokens, delta))
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c034
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c035
 def bootstrap_replicates(
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
@@ -87,7 +87,7 @@ def bootstrap_replicates(
     sizes = [min(rows, replicates - start) for start in range(0, replicates, rows)]
     return centre + np.concatenate([draw(rng, size, delta - centre, tokens) for size in sizes])
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c036
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c037
 _CELLS = 1 << 20  # indices held at once: 8 MiB, whatever R and n are
 
 
@@ -101,7 +101,7 @@ def _draw_tokens(rng, size, deviation, tokens):
     token = rng.integers(0, ends[-1], size=(size, tokens.size))
     return deviation[np.searchsorted(ends, token, side="right")].mean(axis=1)
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c038
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c039
 @dataclass(frozen=True, eq=False)
 class MonteCarlo:
     "The bootstrap distribution as R replicates tell it."
@@ -153,7 +153,7 @@ class MonteCarlo:
         low, high = np.quantile(self.replicates, ends)
         return float(step * (high - low) / (ends[1] - ends[0]))
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c040
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c041
 def tail_levels(
     method: str,  # "percentile" or "expanded"
     level: float,  # confidence of the interval
@@ -172,8 +172,7 @@ def tail_levels(
     q = _student(n_eff - 1, tail) * np.sqrt(n / (n - 1))
     return float(ndtr(-q)), float(ndtr(q))
 
-# %% ../../nbs/statistics/11_bootstrap.ipynb #c041
+# %% ../../nbs/statistics/11_bootstrap.ipynb #c042
 def _student(df, tail):
-    "Upper `tail` quantile of Student's t; as df goes to 0 it goes to infinity, where the level is 0."
-    q = -stdtrit(df, tail) if df > 0 else np.inf
-    return q if np.isfinite(q) else np.inf
+    "Upper `tail` quantile of Student's t; at df = 0 it is infinite, and the level is 0."
+    return -stdtrit(df, tail) if df > 0 else np.inf
