@@ -54,7 +54,10 @@ def trees():
 def exported(tmp_path_factory):
     "The library that nbdev makes from the pages alone, in an empty project of its own."
     project = tmp_path_factory.mktemp("project")
-    shutil.copytree(pages.nbs, project / "nbs", ignore=shutil.ignore_patterns("_*", ".*"))
+    for p in ALL:
+        to = project / "nbs" / p.relative_to(pages.nbs)
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(p, to)
     shutil.copy(ROOT / "settings.ini", project)
     (project / "invar_nb").mkdir()
     shutil.copy(LIB / "__init__.py", project / "invar_nb")
@@ -132,9 +135,13 @@ def page_pattern(nb):
     found += [f"no section {h}" for h in HEADINGS if h in NEEDED and h not in sections]
     known = [h for h in sections if h in HEADINGS]
     if known != [h for h in HEADINGS if h in known]: found.append(f"sections out of order: {known}")
-    question = re.search(r"^## Question\n(.*?)(?=^## |\Z)", bare, re.M | re.S)
-    if question and "?" not in question[1]: found.append("the Question section asks nothing")
-    if question and not re.search(r"\d", question[1]): found.append("the Question section has no number")
+    question, inside = "", False
+    for c in nb.cells:
+        for block in re.split(r"(?m)^(?=## )", c.source) if c.cell_type == "markdown" else [c.source]:
+            if c.cell_type == "markdown" and block.startswith("## "): inside = block.startswith("## Question")
+            if inside: question += block + "\n"
+    if question and "?" not in question: found.append("the Question section asks nothing")
+    if question and not re.search(r"\d", question): found.append("the Question section has no number")
     code = "\n".join(c.source for c in nb.cells if c.cell_type == "code")
     if not re.search(r"\bassert\b|assert_allclose|assert_array_equal", code): found.append("it checks nothing")
     if "Picture" in sections and not any("image/" in k for c in nb.cells if c.cell_type == "code" for o in c.outputs for k in o.get("data", {})):
@@ -168,6 +175,7 @@ def unbacked_decimals(nb):
             if head: section = head[1].strip()
             if section == "References": continue
             prose = re.sub(r"```.*?```|`[^`]*`|<svg.*?</svg>", " ", _LINK.sub("] ", block), flags=re.S)
+            prose = re.sub(r"[Pp]ython 3\.\d+(?:(?:,| and| or) 3\.\d+)*", " ", prose)
             prose = re.sub(r"https?://\S+|doi:\S+|\b10\.\d{4,}/\S+|\((\d+\.\d+)\)|(?:Eq|eq|equation|section|Section|§|[Pp]ython|torch|PyTorch|nbdev|Apache[- ]|v)\.?\s*\(?\d+\.\d+\)?|\d+\.\d+\.\d+", " ", prose)
             for m in _DECIMAL.finditer(prose):
                 digits, places = float(m[1]), len(m[1].split(".")[1])

@@ -94,6 +94,7 @@ def run(path, installed=False, slow=False, timeout=900):
     whole = read(path)
     if installed: as_installed(whole)
     ran = nbformat.v4.new_notebook(cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata)
+    if not any(c.cell_type == "code" for c in ran.cells): return whole, 0.0
     for c in ran.cells:
         if c.cell_type == "code": c.outputs, c.execution_count = [], None
     began = time.perf_counter()
