@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'REQUIRED', 'OPTIONAL', 'LEDGER_SCHEMA', 'write_bytes', 'file_digest', 'losses_digest', 'write_losses',
-           'read_losses', 'Ledger']
+           'read_losses', 'parse_losses', 'Ledger']
 
-# %% ../../nbs/machine/41_store.ipynb #c002
+# %% ../../nbs/machine/41_store.ipynb #c003
 import hashlib, io, os, secrets, time
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ import numpy as np
 from ..ground.contract import as_count, as_names, as_vector, canonical_json, digest, refuse, strict_json
 from ..evidence.windows import WindowLosses
 
-# %% ../../nbs/machine/41_store.ipynb #c004
+# %% ../../nbs/machine/41_store.ipynb #c017
 def write_bytes(path: str | os.PathLike, data: bytes) -> None:
     "Put `data` at `path` whole or not at all: write a neighbour, flush it to the disk, rename it over the old file."
     path = Path(path)
@@ -34,7 +34,7 @@ def write_bytes(path: str | os.PathLike, data: bytes) -> None:
         raise
     _sync_folder(path.parent)
 
-# %% ../../nbs/machine/41_store.ipynb #c005
+# %% ../../nbs/machine/41_store.ipynb #c018
 def _sync_folder(folder: Path) -> None:
     "The rename itself reaches the disk; where folders cannot be opened (Windows) the system does it."
     if os.name == "posix":
@@ -44,13 +44,13 @@ def _sync_folder(folder: Path) -> None:
         finally:
             os.close(handle)
 
-# %% ../../nbs/machine/41_store.ipynb #c006
+# %% ../../nbs/machine/41_store.ipynb #c019
 def file_digest(path: str | os.PathLike) -> str:
     "SHA-256 of a file's bytes, read in blocks, as `sha256:` and 64 hexadecimal digits."
     with open(_readable(path, "file_digest"), "rb") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
-# %% ../../nbs/machine/41_store.ipynb #c007
+# %% ../../nbs/machine/41_store.ipynb #c020
 def _readable(path: str | os.PathLike, where: str) -> Path:
     path = Path(path)
     if not path.exists():
@@ -59,11 +59,11 @@ def _readable(path: str | os.PathLike, where: str) -> Path:
         refuse(where, "the path must name a file", str(path), "It is a folder; name the file in it")
     return path
 
-# %% ../../nbs/machine/41_store.ipynb #c009
+# %% ../../nbs/machine/41_store.ipynb #c022
 SCHEMA = "invar_nb/losses/1"
 REQUIRED, OPTIONAL = ("window_id", "tokens", "log_loss"), ("n_bytes", "document_id", "split")
 
-# %% ../../nbs/machine/41_store.ipynb #c010
+# %% ../../nbs/machine/41_store.ipynb #c023
 _HEADER = {"schema": str, "model": str, "data_id": str, "provenance": dict, "windows": int, "digest": str}
 
 
@@ -82,12 +82,12 @@ def _columns(losses: WindowLosses) -> dict[str, list]:
 def _lines(columns: Mapping[str, list]) -> list[str]:
     return [canonical_json(dict(zip(columns, row, strict=True))) for row in zip(*columns.values(), strict=True)]
 
-# %% ../../nbs/machine/41_store.ipynb #c011
+# %% ../../nbs/machine/41_store.ipynb #c024
 def losses_digest(losses: WindowLosses) -> str:
     "What the losses say, whatever file format carries them: SHA-256 over header and rows in canonical JSON."
     return _content_digest(_header(losses), _lines(_columns(losses)))
 
-# %% ../../nbs/machine/41_store.ipynb #c012
+# %% ../../nbs/machine/41_store.ipynb #c025
 def _header(losses: WindowLosses) -> dict:
     return {"schema": SCHEMA, "model": losses.model, "data_id": losses.data_id, "provenance": dict(losses.provenance),
             "windows": len(losses.window_ids)}
@@ -96,7 +96,7 @@ def _header(losses: WindowLosses) -> dict:
 def _content_digest(header: Mapping, lines: list[str]) -> str:
     return digest("\n".join([canonical_json({k: v for k, v in header.items() if k != "digest"}), *lines]))
 
-# %% ../../nbs/machine/41_store.ipynb #c013
+# %% ../../nbs/machine/41_store.ipynb #c026
 def write_losses(losses: WindowLosses, path: str | os.PathLike) -> None:
     "Write losses to `.jsonl` or `.parquet`: equal losses give equal bytes, and a crash leaves the old file or the new one."
     path = Path(path)
@@ -109,7 +109,7 @@ def write_losses(losses: WindowLosses, path: str | os.PathLike) -> None:
     header["digest"] = _content_digest(header, lines)
     write_bytes(path, encode(header, columns, lines))
 
-# %% ../../nbs/machine/41_store.ipynb #c014
+# %% ../../nbs/machine/41_store.ipynb #c027
 def _to_jsonl(header: dict, columns: dict, lines: list[str]) -> bytes:
     return ("\n".join([canonical_json(header), *lines]) + "\n").encode("utf-8")
 
@@ -137,22 +137,31 @@ def _to_parquet(header: dict, columns: dict, lines: list[str]) -> bytes:
 
 _encoders = {".jsonl": _to_jsonl, ".parquet": _to_parquet}
 
-# %% ../../nbs/machine/41_store.ipynb #c016
+# %% ../../nbs/machine/41_store.ipynb #c029
 def read_losses(path: str | os.PathLike) -> WindowLosses:
     "Read what `write_losses` wrote; whatever is not exactly that is refused with file, line and cure."
     path = _readable(path, "read_losses")
-    decode = {".jsonl": _from_jsonl, ".parquet": _from_parquet}.get(path.suffix)
+    return parse_losses(path.read_bytes(), name=str(path))
+
+# %% ../../nbs/machine/41_store.ipynb #c030
+def parse_losses(
+    data: bytes,  # the whole file
+    *,
+    name: str,    # its name: the suffix tells the format, errors begin with it
+) -> WindowLosses:
+    "The losses in these bytes: for callers who also take the digest of the very same bytes."
+    decode = {".jsonl": _from_jsonl, ".parquet": _from_parquet}.get(Path(name).suffix)
     if decode is None:
-        refuse("read_losses", "the file name must end in .jsonl or .parquet", path.name, "Rename it to what it is")
-    header, columns, place = decode(path)
+        refuse("read_losses", "the file name must end in .jsonl or .parquet", Path(name).name, "Rename it to what it is")
+    header, columns, place = decode(data, name)
     _check_columns(columns, place)
-    losses = _assemble(header, columns, str(path))
+    losses = _assemble(header, columns)
     if "digest" in header and header["digest"] != losses_digest(losses):
-        refuse(f"read_losses: {path}", "the content must match the digest in its header", losses_digest(losses),
+        refuse(f"read_losses: {name}", "the content must match the digest in its header", losses_digest(losses),
                "The file was changed after it was written: score again, or restore it")
     return losses
 
-# %% ../../nbs/machine/41_store.ipynb #c017
+# %% ../../nbs/machine/41_store.ipynb #c031
 def _check_header(header: object, where: str) -> dict:
     if not isinstance(header, dict) or "schema" not in header:
         refuse(where, f'the header must be an object with "schema": "{SCHEMA}"', header if isinstance(header, str) else repr(header),
@@ -170,9 +179,8 @@ def _check_header(header: object, where: str) -> dict:
     return header
 
 
-def _from_jsonl(path: Path):
+def _from_jsonl(data: bytes, path: str):
     place = lambda i: f"read_losses: {path}:{i + 2}"
-    data = path.read_bytes()
     if not data:
         refuse(f"read_losses: {path}:1", "a loss file starts with its header", "an empty file", "Score again")
     if not data.endswith(b"\n"):
@@ -227,20 +235,20 @@ def _check_columns(columns: Mapping[str, list], place) -> None:
         seen[name] = i
 
 
-def _assemble(header: Mapping, columns: Mapping[str, list], path: str) -> WindowLosses:
+def _assemble(header: Mapping, columns: Mapping[str, list]) -> WindowLosses:
     return WindowLosses.from_arrays(
         columns["window_id"], columns["tokens"], columns["log_loss"], model=header.get("model", ""), data_id=header.get("data_id", ""),
         document_ids=columns.get("document_id"), n_bytes=columns.get("n_bytes"), split=columns.get("split"),
         provenance=header.get("provenance", {}))
 
 
-def _from_parquet(path: Path):
+def _from_parquet(data: bytes, path: str):
     arrow = _arrow("read_losses")
     place = lambda i: f"read_losses: {path}:row {i + 1}"
     try:
-        table = arrow.parquet.read_table(io.BytesIO(path.read_bytes()))
+        table = arrow.parquet.read_table(io.BytesIO(data))
     except (arrow.ArrowException, OSError, ValueError) as error:
-        refuse(f"read_losses: {path}", "the file must be Parquet", str(error), "It is cut off or is something else: score again")
+        refuse(f"read_losses: {path}", "the file must be Parquet", str(error).rstrip(". "), "It is cut off or is something else: score again")
     stored = (table.schema.metadata or {}).get(b"invar_nb")
     if stored is None:
         refuse(f"read_losses: {path}", "Parquet metadata must hold the key 'invar_nb'", f"columns {', '.join(table.column_names)}",
@@ -257,7 +265,7 @@ def _from_parquet(path: Path):
         refuse(f"read_losses: {path}", f"{header['windows']} rows must follow the header", str(table.num_rows), "Rows were lost or added: score again")
     return header, table.to_pydict(), place
 
-# %% ../../nbs/machine/41_store.ipynb #c019
+# %% ../../nbs/machine/41_store.ipynb #c033
 class Ledger:
     """Append-only record of windows already scored, so that a run that died goes on where it stopped.
 
