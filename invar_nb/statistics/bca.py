@@ -149,10 +149,8 @@ def interval_from(
         method = "expanded" if plan.method == "expanded" else "percentile"
         levels = tail_levels(method, plan.level, n=delta.size, n_eff=effective_sample_size(tokens))
     low, high = (distribution.quantile(p) for p in levels)
-    if distribution.engine == "monte_carlo":  # z0 is estimated from the same replicates: its error counts too
-        error = tuple(distribution.quantile_error(p, slope=s, below=below) for p, s in zip(levels, slopes, strict=True))
-    else:
-        error = tuple(distribution.quantile_error(p) for p in levels)
+    # z0 comes from the same distribution as the endpoint: its error counts too
+    error = tuple(distribution.quantile_error(p, slope=s, below=below) for p, s in zip(levels, slopes, strict=True))
     return Interval(low=low, high=high, level=plan.level, method=plan.method, fallback=fallback,
                     engine=distribution.engine, endpoint_error=error)
 
