@@ -103,6 +103,8 @@ def write_losses(losses: WindowLosses, path: str | os.PathLike) -> None:
     encode = _encoders.get(path.suffix)
     if encode is None:
         refuse("write_losses", "the file name must end in .jsonl or .parquet", path.name, "Parquet needs pyarrow; JSONL needs nothing")
+    if not len(losses):
+        refuse("write_losses", "there must be a window to write", "none", "Score some text first")
     columns = _columns(losses)
     lines = _lines(columns)
     header = _header(losses)
@@ -176,6 +178,8 @@ def _check_header(header: object, where: str) -> dict:
             refuse(where, f"the header's {key} must be {kind.__name__}", repr(value), "Write the file with write_losses")
     if "windows" not in header:
         refuse(where, "the header must say how many windows follow", "no 'windows'", 'Add "windows": the number of lines after the header')
+    if header["windows"] < 1:
+        refuse(where, "a loss file must hold at least one window", str(header["windows"]), "Score some text first")
     return header
 
 
