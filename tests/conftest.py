@@ -23,6 +23,10 @@ def pytest_terminal_summary(terminalreporter):
     if timed:
         t.section("pages (seconds each)")
         for name, seconds in timed: t.write_line(f"{float(seconds):7.1f}  {name.removeprefix('page ')}")
+    uncompared = [str(r.longrepr[2]) for r in t.stats.get("skipped", []) if "not compared" in str(r.longrepr)]
+    if uncompared:
+        t.section("NOT COMPARED", sep="!", yellow=True, bold=True)
+        for reason in uncompared: t.write_line(reason.removeprefix("Skipped: "))
     missed = [r for r in t.stats.get("skipped", []) if "torch" in str(r.longrepr).lower()]
     if missed:
         t.section("NOT RUN: PyTorch is not installed", sep="!", red=True, bold=True)

@@ -175,7 +175,7 @@ def unbacked_decimals(nb):
             if head: section = head[1].strip()
             if section == "References": continue
             prose = re.sub(r"```.*?```|`[^`]*`|<svg.*?</svg>", " ", _LINK.sub("] ", block), flags=re.S)
-            prose = re.sub(r"[Pp]ython 3\.\d+(?:(?:,| and| or) 3\.\d+)*", " ", prose)
+            prose = "\n".join(re.sub(r"3\.1\d\b", " ", line) if "ython" in line else line for line in prose.split("\n"))       # Python's own versions
             prose = re.sub(r"https?://\S+|doi:\S+|\b10\.\d{4,}/\S+|\((\d+\.\d+)\)|(?:Eq|eq|equation|section|Section|§|[Pp]ython|torch|PyTorch|nbdev|Apache[- ]|v)\.?\s*\(?\d+\.\d+\)?|\d+\.\d+\.\d+", " ", prose)
             for m in _DECIMAL.finditer(prose):
                 digits, places = float(m[1]), len(m[1].split(".")[1])

@@ -3,7 +3,7 @@
     python tools/pages.py room 12_bca      export one page, run it, run it again on the installed module
     python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
 """
-import argparse, json, os, re, sys, tempfile, time
+import argparse, os, re, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
 from itertools import zip_longest
 from pathlib import Path
