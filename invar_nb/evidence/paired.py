@@ -21,7 +21,7 @@ from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.weighted import effective_sample_size, spread_is_rounding, weighted_mean
 
-# %% ../../nbs/evidence/31_paired.ipynb #c023
+# %% ../../nbs/evidence/31_paired.ipynb #c027
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PairedWindows:
     "Two models' log-losses on one plan, in one order; never truncated, sorted or filtered. Raises PairingError."
@@ -63,7 +63,7 @@ class PairedWindows:
         "The pairs of one split, in order."
         return replace(self, **selected_windows(self, split, where="PairedWindows.select"))
 
-# %% ../../nbs/evidence/31_paired.ipynb #c025
+# %% ../../nbs/evidence/31_paired.ipynb #c029
 def pair(
     baseline: WindowLosses,  # A
     candidate: WindowLosses,  # B, scored on the same plan
@@ -89,7 +89,7 @@ def pair(
     return PairedWindows(data_id=baseline.data_id, window_ids=baseline.window_ids, tokens=baseline.tokens,
                          baseline=baseline.log_loss, candidate=candidate.log_loss, **either)
 
-# %% ../../nbs/evidence/31_paired.ipynb #c026
+# %% ../../nbs/evidence/31_paired.ipynb #c030
 def _match_ids(baseline, candidate):
     if baseline == candidate:
         return
@@ -103,7 +103,7 @@ def _match_ids(baseline, candidate):
            "The ids are the same in another order: write both in the plan's order", error=PairingError)
 
 
-# %% ../../nbs/evidence/31_paired.ipynb #c027
+# %% ../../nbs/evidence/31_paired.ipynb #c031
 def _match(baseline, candidate, name, cure):
     a, b = np.asarray(getattr(baseline, name)).tolist(), np.asarray(getattr(candidate, name)).tolist()
     i = next((i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y), None)
@@ -111,7 +111,7 @@ def _match(baseline, candidate, name, cure):
         refuse("pair", f"{name} must match", f"{a[i]!r} and {b[i]!r} at window {i} ({baseline.window_ids[i]!r})", cure,
                error=PairingError)
 
-# %% ../../nbs/evidence/31_paired.ipynb #c029
+# %% ../../nbs/evidence/31_paired.ipynb #c033
 def pair_arrays(
     baseline_log_loss,  # l_i(A), shape (n,) [nats/token]
     candidate_log_loss,  # l_i(B), shape (n,) [nats/token]
@@ -131,7 +131,7 @@ def pair_arrays(
                error=PairingError)
     return PairedWindows(data_id="", window_ids=range(len(tokens)), tokens=tokens, baseline=baseline, candidate=candidate)
 
-# %% ../../nbs/evidence/31_paired.ipynb #c030
+# %% ../../nbs/evidence/31_paired.ipynb #c034
 def lag1_autocorrelation(
     delta,  # d_i, shape (n,) [nats/token]
     tokens,  # t_i, shape (n,)
@@ -153,7 +153,7 @@ def lag1_autocorrelation(
     power = float(np.sum(left**2 + right**2)) / 2
     return (float(np.clip(np.sum(left * right) / power, -1, 1)) if power > 0 else None), count
 
-# %% ../../nbs/evidence/31_paired.ipynb #c031
+# %% ../../nbs/evidence/31_paired.ipynb #c035
 def design_effect(
     lag1: float,  # r, in [-1, 1]
     lengths,  # windows of each document
@@ -165,7 +165,7 @@ def design_effect(
     inside = [m if m == 1 else m + 2 * (m * powers[m - 2] - weighted[m - 2]) for m in lengths]
     return max(1.0, float(np.dot(inside, repeats) / np.dot(lengths, repeats)))
 
-# %% ../../nbs/evidence/31_paired.ipynb #c032
+# %% ../../nbs/evidence/31_paired.ipynb #c036
 @dataclass(frozen=True, kw_only=True)
 class Dependence:
     "How much neighbouring windows of one document agree; the fields are None where it cannot be measured."
@@ -175,7 +175,7 @@ class Dependence:
     n_eff: float | None  # windows that would be as good, were they independent
 
 
-# %% ../../nbs/evidence/31_paired.ipynb #c033
+# %% ../../nbs/evidence/31_paired.ipynb #c037
 def measure_dependence(delta, tokens, document_ids=None) -> Dependence:
     "Lag-1 autocorrelation, its standard error under independence, design effect and effective number of windows."
     lag1, neighbours = lag1_autocorrelation(delta, tokens, document_ids)
@@ -188,7 +188,7 @@ def measure_dependence(delta, tokens, document_ids=None) -> Dependence:
     effect = design_effect(lag1, np.diff(edges))
     return Dependence(lag1=lag1, lag1_standard_error=1 / math.sqrt(neighbours), design_effect=effect, n_eff=n / effect)
 
-# %% ../../nbs/evidence/31_paired.ipynb #c035
+# %% ../../nbs/evidence/31_paired.ipynb #c039
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
     "What the pairs say: effect, interval, p-value, and everything needed to doubt them."
@@ -246,7 +246,7 @@ class Comparison:
                         f"{d.n_eff:.0f} and the interval is about {math.sqrt(d.design_effect):.2f} times too narrow.")
         return tuple(said)
 
-# %% ../../nbs/evidence/31_paired.ipynb #c036
+# %% ../../nbs/evidence/31_paired.ipynb #c040
 def compare(
     pairs: PairedWindows,
     *,

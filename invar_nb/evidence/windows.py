@@ -149,11 +149,12 @@ def bits_per_byte(
 def as_window_ids(values, *, where: str) -> tuple[str, ...]:
     "Names of windows, each used once, or a refusal that tells both places."
     names, seen = as_names(values, where=where, name="window_ids"), {}
+    if len(set(names)) == len(names):
+        return names
     for i, name in enumerate(names):
         if seen.setdefault(name, i) != i:
             refuse(where, "window_ids must be unique", f"{name!r} at {seen[name]} and at {i}",
                    "Give every window an id of its own")
-    return names
 
 # %% ../../nbs/evidence/30_windows.ipynb #c035
 def store_labels(windows, n, *, where):
@@ -205,6 +206,8 @@ class WindowLosses:
         store(self, "tokens", as_counts(self.tokens, where=where, name="tokens", length=n))
         store(self, "log_loss", as_vector(self.log_loss, where=where, name="log_loss", length=n, minimum=0))
         store_labels(self, n, where=where)
+        if not isinstance(self.provenance, Mapping):
+            refuse(where, "provenance must be a mapping", repr(self.provenance), "Pass {} if there is none")
         store(self, "provenance", json.loads(canonical_json(dict(self.provenance))))
 
     @classmethod
