@@ -13,7 +13,7 @@ R       ?=
 ARGS    ?=
 
 py  := $(VENV)/bin/python
-pip := $(py) -m pip --disable-pip-version-check -q
+pip := $(py) -m pip --disable-pip-version-check -qq
 
 # The interpreter that counts is the one in .venv once there is one.
 interpreter := $(if $(wildcard $(py)),$(py),$(PYTHON))
