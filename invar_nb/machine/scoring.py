@@ -375,10 +375,9 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 def _find_folder(path_or_id: str | Path, revision: str | None, remote_code: bool, pickle_too: bool) -> tuple[Path, str, str | None]:
     "The directory itself, or the snapshot of a hub id with its commit."
-    folder = Path(path_or_id).expanduser()
-    if folder.is_dir():
+    folder, text = Path(path_or_id).expanduser(), str(path_or_id)
+    if folder.is_dir() and text:
         return folder, folder.resolve().name, None
-    text = str(path_or_id)
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(text) or folder.exists():
         refuse("load_model", "a model is a directory written by save_pretrained, or a hub id", text,
                "Check the path" if not folder.exists() else "Pass the directory that holds config.json, not a file in it")
