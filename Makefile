@@ -3,7 +3,7 @@
 #   make test           every page, the installed library, the house rules, the site
 #   make docs           the site, in _docs/
 #   make room R=12_bca  while writing: export one page, run it, run it again on the installed module
-#   make fresh          run every page again and store its outputs (then rebuild README.md)
+#   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells)
 # PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
 PYTHON  ?= python3
@@ -86,7 +86,7 @@ room: check-python $(test_ready)
 	@$(run) tools/pages.py room $(R)
 
 fresh: check-python $(test_ready)
-	@$(run) tools/pages.py fresh --workers $(WORKERS) $(R)
+	@$(run) tools/pages.py fresh --workers $(WORKERS) $(ARGS) $(R)
 	@$(run) tools/build_readme.py
 
 clean:

@@ -428,6 +428,14 @@ def test_readme_is_rendered_from_index():
     assert (ROOT / "README.md").read_text() == build_readme.render(), "run `python tools/build_readme.py`"
 
 
+def test_readme_shows_the_demo():
+    "What the README says the demo prints is what the demo's own page, run afresh by test_rooms, shows."
+    told = [t for i, t in pages.shown(pages.read(pages.nbs / "index.ipynb")) if "invar-nb" in pages.read(pages.nbs / "index.ipynb").cells[i].source and t]
+    seen = "\n".join(t for _, t in pages.shown(pages.read(pages.nbs / "statement" / "52_demo.ipynb")))
+    assert told, "make fresh R=index ARGS=--slow stores the demo's output"
+    nothing([line for line in told[0].split("\n") if line.strip() not in seen], "the demo page shows no such line: make fresh R=index ARGS=--slow, then tools/build_readme.py")
+
+
 def test_site_builds_without_a_warning(tmp_path):
     "Stored outputs are rendered (test_rooms proves them fresh); Sphinx turns every warning into an error."
     out = tmp_path / "site"

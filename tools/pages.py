@@ -166,10 +166,10 @@ def clean(path):
     nbdev_clean(str(path))
 
 
-def store(path):
-    "Run a page in place and keep its outputs, cleaned."
+def store(path, slow=False):
+    "Run a page in place and keep its outputs, cleaned; cells marked slow keep the outputs they have unless asked for."
     import nbformat
-    nb, seconds = run(path)
+    nb, seconds = run(path, slow=slow)
     with tempfile.NamedTemporaryFile("w", dir=path.parent, prefix=".", suffix=".ipynb", delete=False, encoding="utf-8") as f:
         nbformat.write(nb, f)
     os.chmod(f.name, 0o644)
@@ -208,12 +208,12 @@ def room(name):
     return int(bool(stale))
 
 
-def fresh(names, workers):
+def fresh(names, workers, slow=False):
     chosen = [find(n) for n in names] or pages()
     rc = 0
 
     def one(path):
-        try: return path, store(path), None
+        try: return path, store(path, slow), None
         except PageError as e: return path, 0.0, e
     with ThreadPoolExecutor(workers) as pool:
         for path, seconds, error in pool.map(one, chosen):
@@ -231,10 +231,11 @@ def main(argv=None):
     f = sub.add_parser("fresh")
     f.add_argument("names", nargs="*")
     f.add_argument("--workers", type=int, default=2)
+    f.add_argument("--slow", action="store_true", help="run the cells marked slow too")
     a = p.parse_args(argv)
     if a.what == "list": print("\n".join(page_id(q) for q in pages()))
     if a.what == "room": return room(a.name)
-    if a.what == "fresh": return fresh(a.names, a.workers)
+    if a.what == "fresh": return fresh(a.names, a.workers, a.slow)
     return 0
 
 
