@@ -100,6 +100,17 @@ def _let_go_of_stdout() -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 # %% ../../nbs/statement/53_cli.ipynb #c011
+def _run(arguments: list[str]) -> int:
+    "Parse and call. Click's own `main` would turn an interrupt into a code of its own, so it is not asked."
+    command = typer.main.get_command(app)
+    try:
+        with command.make_context("invar-nb", arguments) as context:
+            command.invoke(context)
+    except typer.Exit as leaving:
+        return leaving.exit_code
+    return OK
+
+# %% ../../nbs/statement/53_cli.ipynb #c012
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script: parse, run, answer with a code of @eq-cli-exit. Never raises."
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -107,14 +118,15 @@ def main(arguments: Optional[list[str]] = None) -> int:
         with contextlib.suppress(ValueError):  # not in the main thread: then nobody sends us signals
             signal.signal(signal.SIGTERM, _no_interrupt)
     with _Border(debug="--debug" in arguments, as_json="--json" in arguments) as border:
-        code = typer.main.get_command(app).main(args=arguments, prog_name="invar-nb", standalone_mode=False)
+        border.code = _run(list(arguments) or ["--help"])
         sys.stdout.flush()
-        border.code = code if isinstance(code, int) else OK
+    if not arguments and border.code == OK:
+        border.code = USAGE  # the help was shown, but nothing was asked
     if border.code == FAILED:
         _let_go_of_stdout()
     return border.code
 
-# %% ../../nbs/statement/53_cli.ipynb #c013
+# %% ../../nbs/statement/53_cli.ipynb #c014
 def _say(text: str) -> None:
     sys.stderr.write(text + "\n")
 
@@ -144,7 +156,7 @@ def _as_usage():
     except ContractError as error:
         raise _UsageError(str(error)) from error
 
-# %% ../../nbs/statement/53_cli.ipynb #c014
+# %% ../../nbs/statement/53_cli.ipynb #c015
 def summary(document: dict, folder: Optional[Path] = None) -> str:
     "What a person reads after a comparison: the sentence, the numbers, the doubts, where the report is, how to verify it."
     metric, stats, gate = document["primary_metric"], document["dataset"]["windows"]["stats"], document["gate"]
@@ -167,7 +179,7 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     colour = {"regressed": "red", "improved": "green"}.get(kind, "yellow" if document["verdict"]["noise_kind"] == "inconclusive" else "green")
     return "\n".join([_bold(word, colour) + ":" + rest, *(f"  {name:<8} {value}" for name, value in rows)])
 
-# %% ../../nbs/statement/53_cli.ipynb #c016
+# %% ../../nbs/statement/53_cli.ipynb #c017
 def arm_kind(argument: str) -> str:
     "losses, directory or hub; anything else is a usage error."
     path = Path(argument).expanduser()
@@ -182,7 +194,7 @@ def arm_kind(argument: str) -> str:
         raise _UsageError(f"{argument!r} does not exist. Name a model directory, a losses file or a hub id such as org/name.")
     return "hub"
 
-# %% ../../nbs/statement/53_cli.ipynb #c017
+# %% ../../nbs/statement/53_cli.ipynb #c018
 def _texts(files: list[str]) -> tuple[str, ...]:
     from invar_nb.ground.contract import refuse
     from invar_nb.machine.scoring import read_texts
@@ -215,7 +227,7 @@ def _let_go_of_memory() -> None:
     if torch is not None and torch.cuda.is_available():
         torch.cuda.empty_cache()
 
-# %% ../../nbs/statement/53_cli.ipynb #c019
+# %% ../../nbs/statement/53_cli.ipynb #c020
 def _words(argument: str, o) -> object:
     from transformers import AutoTokenizer
     return AutoTokenizer.from_pretrained(o.tokenizer or Path(argument).expanduser(), local_files_only=True, trust_remote_code=o.trust_remote_code)
@@ -238,7 +250,7 @@ def _score(loaded: object, plan: object, label: str, o, **resume) -> object:
     _say(f"{label}: {loaded.name}, {len(plan.windows)} windows, {plan.total_tokens} tokens, {loaded.dtype} on {loaded.device}")
     return score_plan(loaded, plan, batch_tokens=o.batch_tokens, progress=ProgressLine(label, quiet=_quiet(o.quiet)), **resume)
 
-# %% ../../nbs/statement/53_cli.ipynb #c020
+# %% ../../nbs/statement/53_cli.ipynb #c021
 _RECORDED = ("max_length", "stride", "bos")
 
 
@@ -278,8 +290,8 @@ def _both_arms(arguments: list[str], kinds: list[str], o) -> list[object]:
             _let_go_of_memory()
     return arms
 
-# %% ../../nbs/statement/53_cli.ipynb #c022
-app = typer.Typer(name="invar-nb", add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, rich_markup_mode=None,
+# %% ../../nbs/statement/53_cli.ipynb #c023
+app = typer.Typer(name="invar-nb", add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None,
                   context_settings={"help_option_names": ["-h", "--help"]},
                   epilog="Exit codes: 0 not worse, 1 regressed or gate failed, 2 usage, 3 evidence refused, 4 inconclusive (with --fail-inconclusive), 5 the work failed.")
 
@@ -315,7 +327,7 @@ _Pickle = Annotated[bool, typer.Option("--allow-pickle", help="Read pickled weig
 _Tokenizer = Annotated[Optional[str], typer.Option("--tokenizer", metavar="DIR", help="Directory of the tokenizer, for both arms. [each model's own]")]
 _Engine = Annotated[str, typer.Option("--engine", help="local: this version scores on one machine.")]
 
-# %% ../../nbs/statement/53_cli.ipynb #c023
+# %% ../../nbs/statement/53_cli.ipynb #c024
 def _one_machine(engine: str) -> None:
     if engine != "local":
         raise _UsageError(f"--engine {engine}: this version scores on one machine; leave the option out or say local.")
@@ -346,7 +358,7 @@ def _check_statistics(settings: dict) -> None:
         if not 0 < settings["margin"] < float("inf"):
             refuse("options", "--margin must be a positive number of nats per token", settings["margin"], "0.02 is about two percent")
 
-# %% ../../nbs/statement/53_cli.ipynb #c024
+# %% ../../nbs/statement/53_cli.ipynb #c025
 @app.command()
 def compare(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Model directory, hub id, or saved losses (.jsonl, .parquet).")],
@@ -409,7 +421,7 @@ def compare(
     _answer(json.dumps({**document, "exit_code": code, "report": str(out / "report.json")}, sort_keys=True, allow_nan=False) if as_json else summary(document, out))
     raise typer.Exit(code)
 
-# %% ../../nbs/statement/53_cli.ipynb #c025
+# %% ../../nbs/statement/53_cli.ipynb #c026
 @app.command()
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model directory or hub id.")],
@@ -465,7 +477,7 @@ def score(
     line = f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in {len(losses)} windows; losses in {out}"
     _answer(json.dumps(found, sort_keys=True) if as_json else line)
 
-# %% ../../nbs/statement/53_cli.ipynb #c026
+# %% ../../nbs/statement/53_cli.ipynb #c027
 @app.command()
 def verify(
     report: Annotated[Path, typer.Argument(metavar="REPORT", help="report.json, or the folder that holds it.")],
@@ -485,7 +497,7 @@ def verify(
             f"{_bold('Verified', 'green')}: {checked}.\n  says     {found.sentence}\n  digest   {found.digest}\n"
             "  not said that the models were really run; their weights' digests are in the report")
 
-# %% ../../nbs/statement/53_cli.ipynb #c028
+# %% ../../nbs/statement/53_cli.ipynb #c029
 @app.command()
 def demo(
     out: Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="A folder that does not exist yet. [invar-demo]")] = None,
