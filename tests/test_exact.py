@@ -130,6 +130,38 @@ def test_two_engines_agree_where_lists_are_just_possible(name):
             assert abs(listed.quantile(p) - forced.quantile(p)) <= forced.quantile_error(p) + 1e-12
 
 
+@pytest.mark.parametrize("others, last", [(64, 16), (100, 99), (7, 300)])
+def test_lattice_with_one_odd_window_is_not_mistaken_for_smooth(others, last):
+    """All windows of one length but the last, deltas in tenths: |phi|^n dies, then revives, and no single lattice holds the sums.
+
+    The referee splits by k, how often the odd window is drawn: k is binomial, the other draws convolve on the lattice of tenths."""
+    n, rng = 60, np.random.default_rng(1)
+    tenths = np.round(1.5 * rng.standard_normal(n)).astype(int)
+    tokens = np.r_[np.full(n - 1, others), last]
+    law = exact_distribution(tenths / 10, tokens)
+    assert law.engine == "inversion"
+    lowest = tenths[:-1].min()
+    one = np.bincount(tenths[:-1] - lowest) / (n - 1)
+    sums = [np.ones(1)]
+    for _ in range(n): sums.append(np.convolve(sums[-1], one))
+    value, weight = [], []
+    for k in range(n + 1):
+        total = (lowest * (n - k) + np.arange(len(sums[n - k]))) / 10
+        value.append((others * total + last * k * tenths[-1] / 10) / (others * (n - k) + last * k))
+        weight.append(math.comb(n, k) * (1 / n) ** k * (1 - 1 / n) ** (n - k) * sums[n - k])
+    value, weight = np.concatenate(value), np.concatenate(weight)
+    estimate = float(tokens @ tenths) / tokens.sum() / 10
+    errors = []
+    for x in np.r_[estimate, estimate + np.linspace(-0.05, 0.05, 23)]:
+        truth = weight[value < x - 1e-12].sum() + weight[np.abs(value - x) <= 1e-12].sum() / 2
+        errors.append(abs(law.below(x) - truth))
+        assert errors[-1] <= law.below_error(x) + 1e-12
+    assert max(errors) < 2e-3  # the smooth reading of these data is off by ten times as much
+    for p in (0.025, 0.5, 0.975):
+        x, room = law.quantile(p), law.quantile_error(p)
+        assert weight[value < x - room].sum() <= p <= weight[value <= x + room].sum()
+
+
 def test_seeded_replicates_are_the_contract_of_the_notes():
     delta, tokens = world("uneven", 60, seed=3)
     once, again = (bootstrap_interval(delta, tokens, replicates=1200, seed=5, resample="tokens") for _ in range(2))
