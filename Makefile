@@ -71,7 +71,7 @@ check-torch: check-python
 	  echo "make: use Python 3.11 (make PYTHON=python3.11 demo, in a clone without .venv), or TORCH=yes to let pip choose a build." >&2; exit 1; fi
 
 demo: check-torch $(demo_ready)
-	@$(offline) $(VENV)/bin/invar-nb demo $(ARGS)
+	@$(one_core) $(offline) $(VENV)/bin/invar-nb demo $(ARGS)
 
 test: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -425,7 +425,7 @@ def test_every_page_is_in_the_sidebar():
 
 def test_readme_is_rendered_from_index():
     import build_readme
-    assert (ROOT / "README.md").read_text() == build_readme.render(), "run `python tools/build_readme.py`"
+    nothing([] if (ROOT / "README.md").read_text() == build_readme.render() else ["README.md is not what nbs/index.ipynb says"], "run `python tools/build_readme.py`")
 
 
 def test_readme_shows_the_demo():
@@ -440,7 +440,7 @@ def test_site_builds_without_a_warning(tmp_path):
     "Stored outputs are rendered (test_rooms proves them fresh); Sphinx turns every warning into an error."
     out = tmp_path / "site"
     r = subprocess.run([sys.executable, "tools/build_site.py", "--out", str(out)], cwd=ROOT, capture_output=True, text=True)
-    assert r.returncode == 0, (r.stdout + r.stderr)[-4000:]
+    nothing([(r.stdout + r.stderr)[-4000:]] if r.returncode else [])
     html = {p.relative_to(out).as_posix(): p.read_text() for p in out.rglob("*.html")}
     for p in ALL:
         name = re.sub(r"^\d+_", "", p.stem)

@@ -22,7 +22,7 @@ def run_or_say(path, record_property, **kw):
     except pages.PageError as e:
         floor = path.parent.name if path.parent != pages.nbs else ""
         if e.needs_torch and WANTED == "no" and floor in pages.TORCH_FLOORS: pytest.skip(f"needs torch: {ids(path)}")
-        raise
+        pytest.fail(str(e), pytrace=False)
     record_property(f"page {ids(path)}{' (installed)' if kw.get('installed') else ''}", f"{seconds:.2f}")
     return nb
 
@@ -33,7 +33,7 @@ def test_page_shows_what_a_fresh_run_shows(path, record_property):
     other = {v for _, t in pages.shown(pages.read(path)) for v in re.findall(r"\bPython (\d+\.\d+\.\d+)\b", t)} - {platform.python_version()}
     if other: pytest.skip(f"ran, but not compared: the stored outputs are those of Python {', '.join(sorted(other))}, whose own text this page reads: {ids(path)}")
     stale = pages.differences(pages.read(path), fresh)
-    assert not stale, f"{ids(path)}: outputs are stale; `make fresh R={path.stem}` stores them again\n" + "\n".join(stale)
+    if stale: pytest.fail("\n".join([f"{ids(path)}: outputs are stale; `make fresh R={path.stem}` stores them again", *stale]), pytrace=False)
 
 
 @pytest.mark.parametrize("path", ROOMS, ids=ids)
@@ -50,7 +50,7 @@ def test_slow_cells(path, record_property):
     stored, fresh = pages.read(path), run_or_say(path, record_property, slow=True, timeout=7200)
     for old, new in zip(stored.cells, fresh.cells, strict=True):
         if old.cell_type == "code" and not old.outputs: new.outputs = []          # a slow cell whose output nobody keeps
-    assert not (stale := pages.differences(stored, fresh)), "\n".join(stale)
+    if stale := pages.differences(stored, fresh): pytest.fail("\n".join(stale), pytrace=False)
 
 
 # --- the checks above can fail: each is shown a page it must refuse -----------------------------------------------------------------
