@@ -176,6 +176,14 @@ def test_each_window_scores_each_byte_once(result):
     assert total - 256 < int(np.sum(losses.tokens)) <= total  # an odd last window stays out
 
 
+def test_every_byte_after_the_first_window_has_half_a_window_of_context(result):
+    losses = read_losses(next(result.rows[0].report.parent.glob("baseline.*")))
+    first = [i == 0 or losses.document_ids[i] != losses.document_ids[i - 1] for i in range(len(losses))]
+    length = {"max_length": losses.provenance["max_length"], "stride": losses.provenance["stride"]}
+    assert length == {"max_length": 256, "stride": 128}
+    assert all(t <= (255 if start else 128) for t, start in zip(losses.tokens, first, strict=True))
+
+
 def test_perplexity_is_the_recorded_one(result):
     "The training page scored without overlap and found more; context can only help, and not by much."
     record, row = demo.training_record(), result.rows[0]

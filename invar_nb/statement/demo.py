@@ -8,6 +8,7 @@ __all__ = ['PAIRS', 'PLAN', 'demo_model', 'training_record', 'is_held_out', 'par
            'plain_sentence', 'run_demo']
 
 # %% ../../nbs/statement/52_demo.ipynb #c003
+import contextlib
 import hashlib
 import json
 import math
@@ -188,8 +189,9 @@ def quantised_copy(
         _assign(weight, after.T if transposed else after)
     if not matrices:
         refuse("quantised_copy", "the model must have linear layers", f"none in {source}", "Only linear weights are rounded")
-    loaded.model.save_pretrained(target)
-    loaded.tokenizer.save_pretrained(target)
+    with _no_bars():
+        loaded.model.save_pretrained(target)
+        loaded.tokenizer.save_pretrained(target)
     for path in Path(target).iterdir():
         path.chmod(0o644)
     return QuantisationError(bits=bits, matrices=matrices, weights=weights, moved=moved,
@@ -204,6 +206,18 @@ def _linear_weights(model):
     for module in model.modules():
         if isinstance(module, (nn.Linear, Conv1D)) and id(module.weight) not in embeddings:
             yield module.weight, isinstance(module, Conv1D)
+
+
+@contextlib.contextmanager
+def _no_bars():
+    from transformers.utils import logging
+    shown = logging.is_progress_bar_enabled()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        if shown:
+            logging.enable_progress_bar()
 
 
 def _assign(weight, values):
@@ -311,7 +325,8 @@ def run_demo(
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=f".{folder.name}-", dir=folder.parent) as scratch:
         work = Path(scratch) / "demo"
-        losses = _score_all(_models(work, say), held_out, progress, say)
+        with _one_thread():
+            losses = _score_all(_models(work, say), held_out, progress, say)
         rows = [_compare(name, losses[a], losses[b], work, folder) for name, (a, b) in PAIRS.items()]
         say(f"{len(rows)} reports verified; they are in {os.path.relpath(folder)}")
         result = DemoResult(rows=tuple(rows), out=folder, held_out=held_out, seconds=time.monotonic() - began)
@@ -344,6 +359,18 @@ def _models(work, say):
     return folders
 
 # %% ../../nbs/statement/52_demo.ipynb #c041
+@contextlib.contextmanager
+def _one_thread():
+    "The models are so small that a second thread gains nothing; and one thread adds in one order, whatever the machine."
+    import torch
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def _score_all(folders, held_out, progress, say):
     "Each model once, on one plan with as many preview as final windows."
     losses, plan = {}, None
