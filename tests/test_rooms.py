@@ -18,11 +18,13 @@ ids = pages.page_id
 
 def run_or_say(path, record_property, **kw):
     "Run; a page of a floor that may use PyTorch is reported as not run where there is none."
+    error = None
     try: nb, seconds = pages.run(path, **kw)
-    except pages.PageError as e:
+    except pages.PageError as e: error = e
+    if error:
         floor = path.parent.name if path.parent != pages.nbs else ""
-        if e.needs_torch and WANTED == "no" and floor in pages.TORCH_FLOORS: pytest.skip(f"needs torch: {ids(path)}")
-        pytest.fail(str(e), pytrace=False)
+        if error.needs_torch and WANTED == "no" and floor in pages.TORCH_FLOORS: pytest.skip(f"needs torch: {ids(path)}")
+        pytest.fail(str(error), pytrace=False)
     record_property(f"page {ids(path)}{' (installed)' if kw.get('installed') else ''}", f"{seconds:.2f}")
     return nb
 
