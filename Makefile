@@ -44,7 +44,7 @@ check-python:
 	  want=$$($(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null || echo missing); \
 	  [ "$$want" = "$(version)" ] || { echo "make: $(VENV) holds Python $(version), but PYTHON=$(PYTHON) is $$want. Remove $(VENV), or name another with VENV=..." >&2; exit 1; };; esac; fi
 	@$(interpreter) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-	  echo "make: invar_nb needs Python 3.11 or newer; '$(interpreter)' is $$($(interpreter) -V 2>&1 || echo missing). Say which: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
+	  echo "make: invar_nb needs Python 3.11 or newer; '$(interpreter)' is $$($(interpreter) -V 2>/dev/null || echo missing). Say which: make PYTHON=python3.11 $(MAKECMDGOALS)" >&2; exit 1; }
 
 $(py): | check-python
 	@$(PYTHON) -m venv $(VENV)
