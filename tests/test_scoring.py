@@ -395,7 +395,11 @@ def test_bad_input_is_refused(ids, windows, options, words):
     windows = plan_windows(3, max_length=3, stride=3) if windows is None else windows
     with pytest.raises(ContractError, match=words) as caught: score_windows(llama(), np.array(ids), windows, **options)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ContractError): list(token_log_losses(llama(), np.array(ids), windows, **options))
+    with pytest.raises(ContractError): iter(token_log_losses(llama(), np.array(ids), windows, **options)).__next__()
+
+
+def test_arguments_are_checked_before_the_first_loss_is_asked_for():
+    with pytest.raises(ContractError, match="batch_tokens must be"): token_log_losses(llama(), text_ids(97), plan_windows(101, max_length=9, stride=9), batch_tokens=0)
 
 
 def test_running_out_of_memory_names_the_knob(monkeypatch):
@@ -504,8 +508,24 @@ def test_truncation_and_padding_saved_with_a_tokenizer_do_not_cut_the_text():
     tokenizer.backend_tokenizer.enable_truncation(4)
     tokenizer.backend_tokenizer.enable_padding(length=32, pad_id=256, pad_token=END)
     tokenizer.model_max_length = 4
-    assert len(plan_text(tokenizer, "abcdefghij", max_length=8).token_ids[0]) == 11
     assert tokenizer_digest(tokenizer) == tokenizer_digest(byte_tokenizer())
+    assert len(plan_text(tokenizer, "abcdefghij", max_length=8).token_ids[0]) == 11
+
+
+class Letters:
+    "A tokenizer of the plainest kind: no offsets, no backend."
+    bos_token_id = None
+
+    def get_vocab(self): return {chr(97 + i): i for i in range(26)}
+
+    def __call__(self, text, add_special_tokens=True, **_): return {"input_ids": [ord(c) - 97 for c in text]}
+
+
+def test_a_tokenizer_without_offsets_gives_no_bytes():
+    plan = plan_text(Letters(), "abcdefghij", max_length=6, stride=3)
+    assert plan.n_bytes is None and plan.token_ids[0].tolist() == list(range(10)) and plan.bos_tokens == ()
+    losses = score_plan(llama(), plan)
+    assert losses.n_bytes is None and np.isfinite(losses.log_loss).all()
 
 
 def test_a_plan_and_its_splits():
@@ -681,6 +701,27 @@ def test_a_pickle_is_read_when_asked(saved, copied):
     loaded = load_model(copied, allow_pickle=True)
     assert loaded.provenance["weights_format"] == "pickle" and loaded.provenance["allow_pickle"] is True
     assert score_text(loaded, None, TEXT).log_loss.tolist() == score_text(load_model(saved / "llama"), None, TEXT).log_loss.tolist()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x02}q\x00", b"PK\x03\x04"])
+def test_a_damaged_pickle_is_one_line(copied, content):
+    (copied / "model.safetensors").unlink()
+    (copied / "pytorch_model.bin").write_bytes(content)
+    with pytest.raises(ContractError, match="the weights in copy must load") as caught: load_model(copied, allow_pickle=True)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_hub_id_from_the_local_cache(saved, tmp_path, monkeypatch):
+    "A snapshot that was downloaded before: found offline, its commit recorded."
+    import huggingface_hub
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    commit = "0123456789" * 4
+    shutil.copytree(saved / "llama", tmp_path / "models--someone--something" / "snapshots" / commit)
+    (tmp_path / "models--someone--something" / "refs").mkdir()
+    (tmp_path / "models--someone--something" / "refs" / "main").write_text(commit)
+    loaded = load_model("someone/something")
+    assert loaded.name == "someone/something" and loaded.provenance["commit"] == commit and loaded.weights_digest == load_model(saved / "llama").weights_digest
+    with pytest.raises(ContractError, match="hub id that can be reached"): load_model("someone/something", revision="v2")
 
 
 def edit_config(folder, **change):

@@ -420,10 +420,11 @@ def _weight_files(folder: Path, allow_pickle: bool) -> tuple[list[Path], str]:
 
 def _loading(folder: Path, what: str, act: Callable):
     "Run one loading step; what the libraries raise on a damaged directory becomes one line."
+    from pickle import UnpicklingError
     from safetensors import SafetensorError
     try:
         return act()
-    except (OSError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError, UnpicklingError) as error:
         reason = " ".join(str(error).split())
         cure = "The model brings its own code: read it, then say trust_remote_code=True" if "trust_remote_code" in reason else \
             "Copy the tokenizer's files beside the weights, or say tokenizer=DIR" if what == "tokenizer" else "Save the model again with save_pretrained"
@@ -702,7 +703,7 @@ def token_log_losses(
     device: str | None = None,              # default: where the model is
     skip: Callable[[int], bool] | None = None,  # window numbers that need no losses
 ) -> Iterator[tuple[int, np.ndarray]]:
-    "Yield (number of the window, -log p of each scored token [nats, float32]), batch by batch, in no promised order."
+    "Pairs (number of the window, -log p of each scored token [nats, float32]), batch by batch, in no promised order."
     where = "score_windows"
     windows, documents = list(windows), _documents(token_ids, where)
     batch_tokens = as_count(batch_tokens, where=where, name="batch_tokens")
@@ -710,7 +711,7 @@ def token_log_losses(
     as_choice(padding_side, PADDING_SIDES, where=where, name="padding_side")
     model = model.model if isinstance(model, LoadedModel) else model
     _check_windows(windows, documents, model, where)
-    yield from _token_log_losses(model, documents, windows, batch_tokens, chunk_tokens, padding_side, device, skip, [], where)
+    return _token_log_losses(model, documents, windows, batch_tokens, chunk_tokens, padding_side, device, skip, [], where)
 
 # %% ../../nbs/machine/40_scoring.ipynb #c052
 def _documents(token_ids: object, where: str) -> dict[str, np.ndarray]:
