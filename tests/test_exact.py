@@ -10,7 +10,7 @@ from invar_nb.statistics.bootstrap import tail_levels
 from invar_nb.statistics.exact import Atoms, Inversion, _draw, _list_resamples, bootstrap_interval, exact_distribution
 from invar_nb.statistics.weighted import effective_sample_size
 
-WORLDS = ("normal", "gamma", "t3", "lattice", "lattice-uneven", "outlier", "uneven")
+WORLDS = ("normal", "gamma", "t3", "lattice", "decimals", "lattice-uneven", "outlier", "uneven")
 RULES = ("windows", "tokens")
 
 
@@ -24,6 +24,7 @@ def world(name, n, seed):
         "gamma": (rng.gamma(1.0, 0.05, n), steady),
         "t3": (0.05 * rng.standard_t(3, n), steady),
         "lattice": (0.1 * rng.integers(-1, 2, n), steady),
+        "decimals": (np.round(rng.normal(0, 0.1, n), 2), steady),
         "lattice-uneven": (0.1 * rng.integers(-1, 2, n), uneven),
         "outlier": (outlier, steady),
         "uneven": (rng.normal(0.02, 0.05, n), uneven),
@@ -160,6 +161,21 @@ def test_lattice_with_one_odd_window_is_not_mistaken_for_smooth(others, last):
     for p in (0.025, 0.5, 0.975):
         x, room = law.quantile(p), law.quantile_error(p)
         assert weight[value < x - room].sum() <= p <= weight[value <= x + room].sum()
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_lattice_is_found_and_convolved(rule):
+    "Deltas with two decimals on windows of one length: the referee convolves sixty times, one draw after the other."
+    delta, tokens = world("decimals", 60, seed=5)
+    law = exact_distribution(delta, tokens, resample=rule)
+    assert law.engine == "convolution"
+    hundredths = np.round(100 * delta).astype(int)
+    one, sums = np.bincount(hundredths - hundredths.min()) / 60, np.ones(1)
+    for _ in range(60): sums = np.convolve(sums, one)
+    value = (60 * hundredths.min() + np.arange(len(sums))) / 6000
+    for x in np.r_[delta.mean(), np.linspace(-0.04, 0.04, 9)]:
+        assert abs(law.below(x) - sums[value < x - 1e-12].sum() - sums[np.abs(value - x) <= 1e-12].sum() / 2) < 1e-12
+    for p in (0.025, 0.3, 0.975): assert abs(law.quantile(p) - value[np.searchsorted(np.cumsum(sums), p)]) < 1e-12
 
 
 def test_seeded_replicates_are_the_contract_of_the_notes():

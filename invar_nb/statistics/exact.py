@@ -208,6 +208,7 @@ class Inversion:
         m = len(draw.a)
         self._most_terms = min(max((1 << 21) // m, 512), 1 << 14)  # of the plain sum
         self._rough_terms = min(max((1 << 25) // m, 4096), 1 << 16)
+        self._looking = _LOOKING if self._kept is None else 4 * _LOOKING  # one ladder for all x: it may be longer
         self._rough, self._proofs, self._offsets = False, {}, {}
         self._prove(0.0)
 
@@ -224,7 +225,7 @@ class Inversion:
         if K not in kept: kept[K] = _characteristic(y - mean, self.draw.p, math.pi / half, 2 * K - 1) ** self.draw.n
         return kept[K] * np.exp(1j * math.pi / half * self.draw.n * mean * np.arange(1, 2 * K))
 
-    def _smooth(self, x, *, looking=_LOOKING):
+    def _smooth(self, x, *, looking):
         "(F, bound) by the plain sum; None when phi^n does not die within the terms allowed, or revives."
         y, mean, half = self._grid(x)
         if half is None: return float(mean < 0), 2e-17
@@ -261,7 +262,7 @@ class Inversion:
 
     def _prove(self, x):
         if x not in self._proofs:
-            found = self._below(x, looking=_LOOKING)
+            found = self._below(x, looking=self._looking)
             self._proofs[x] = found
         return self._proofs[x]
 
@@ -297,7 +298,7 @@ class Inversion:
 
     def _proved_step(self, x, side, level, slack):
         end = self.draw.support[side > 0]
-        terms = self._rough_terms if self._rough else _LOOKING
+        terms = self._rough_terms if self._rough else self._looking
         step = _reach(self.draw.a, self.draw.p, self.draw.n)[1] / self.draw.unit / terms  # about twice the width of the kernel
         while step < abs(end - x):
             value, bound = self._prove(x + side * step)
