@@ -657,6 +657,17 @@ def test_digests_follow_content(saved, copied, tmp_path):
     assert load_model(copied).config_digest != one.config_digest
 
 
+@pytest.mark.parametrize("edit", [lambda w: w[0].mul_(1.0001), lambda w: w.copy_(w.flip(0)), lambda w: w[1].zero_(), lambda w: w.neg_()])
+def test_a_model_edited_after_loading_is_not_scored_under_its_files_name(saved, edit):
+    loaded = load_model(saved / "llama")
+    plan = plan_text(loaded, TEXT, max_length=32, stride=16)
+    score_plan(loaded, plan)
+    edit(loaded.model.model.layers[0].mlp.up_proj.weight.data)
+    with pytest.raises(ContractError, match="must be as it was loaded.*llama with changed tensors. Pass loaded.model itself"): score_plan(loaded, plan)
+    with pytest.raises(ContractError, match="must be as it was loaded"): score_windows(loaded, plan.token_ids[0], plan.windows)
+    assert score_plan(loaded.model, plan).provenance["weights_digest"] == weights_digest(loaded.model)
+
+
 def test_dtypes(saved):
     assert load_model(saved / "llama", dtype="bfloat16").dtype == "bfloat16"
     with pytest.raises(ContractError, match="dtype must be one of"): load_model(saved / "llama", dtype="int8")

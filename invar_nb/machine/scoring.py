@@ -325,6 +325,7 @@ class LoadedModel:
     dtype: str
     device: str
     provenance: Mapping        # plain JSON, for the losses and the report
+    checksum: int              # of the tensors as they were loaded; a model edited since is not what the digests say
 
 # %% ../../nbs/machine/40_scoring.ipynb #c046
 DTYPES = ("auto", "float32", "bfloat16", "float16")
@@ -367,7 +368,7 @@ def load_model(
              "device": place.type, "trust_remote_code": bool(trust_remote_code), "allow_pickle": bool(allow_pickle),
              "unexpected_weights": sorted(said["unexpected_keys"])[:8], "torch": torch.__version__, "transformers": transformers.__version__}
     return LoadedModel(model=model.eval(), tokenizer=words, name=name, weights_digest=weights, config_digest=facts["config_digest"],
-                       tokenizer_digest=words_digest, max_length=_positions(config), dtype=facts["dtype"], device=str(place), provenance=facts)
+                       tokenizer_digest=words_digest, max_length=_positions(config), dtype=facts["dtype"], device=str(place), provenance=facts, checksum=_checksum(torch, model))
 
 # %% ../../nbs/machine/40_scoring.ipynb #c047
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
@@ -479,6 +480,24 @@ def _device(torch, device: str):
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         refuse("load_model", "the device must be there", f"{device!r} ({' '.join(str(error).split())[:60]})", "Say device='cpu'")
     return place
+
+
+def _checksum(torch, model: object) -> int:
+    "A quick sum over the bits of every tensor, weighted by row; the same on every device."
+    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    total = 0
+    for _, tensor in sorted(model.state_dict().items()):
+        if torch.is_tensor(tensor) and tensor.numel():
+            bits = tensor.detach().contiguous().flatten().view(whole[min(tensor.element_size(), 8)])
+            rows = bits.reshape(tensor.shape[0] if tensor.dim() > 1 else 1, -1).sum(1, dtype=torch.int64)
+            total = (total * 1_000_003 + int((rows * torch.arange(1, len(rows) + 1, device=rows.device)).sum())) % 2**64
+    return total
+
+
+def _unedited(model: LoadedModel, where: str) -> None:
+    if _checksum(_torch(where), model.model) != model.checksum:
+        refuse(where, "a loaded model must be as it was loaded, since the report names its files", f"{model.name} with changed tensors",
+               "Pass loaded.model itself: its digest is then taken from the tensors")
 
 
 def _positions(config: object) -> int | None:
@@ -804,6 +823,8 @@ def score_windows(
     if {w.document_id for w in windows} != {"0"} and windows:
         documents = {windows[0].document_id: documents["0"]}
     facts = dict(model.provenance) if isinstance(model, LoadedModel) else {}
+    if facts:
+        _unedited(model, "score_windows")
     return _assemble(model, documents, windows, names, data_digest(documents.values(), windows), None, facts, batch_tokens=batch_tokens,
                      chunk_tokens=chunk_tokens, padding_side=padding_side, device=device, progress=progress, finished={}, record=None)
 
@@ -861,6 +882,7 @@ def score_plan(
     "Score every window of a plan, going on from `finished`; the answer carries the plan's and the model's provenance."
     if isinstance(model, LoadedModel):
         _within(plan.max_length, model.max_length, "score_plan")
+        _unedited(model, "score_plan")
         facts = dict(model.provenance)
     else:
         facts = {"weights_digest": weights_digest(model), "dtype": str(getattr(model, "dtype", "")).removeprefix("torch.")}
