@@ -16,6 +16,7 @@ import invar_nb
 from invar_nb import WindowLosses, read_losses, write_losses
 from invar_nb.statement import cli
 
+BUFFERED = {**os.environ, "PYTHONUNBUFFERED": ""}  # a write that fails only when it is flushed is the hard case
 DRAWN = ("--replicates", "1500", "--seed", "0")  # where the engine is not what is tested, the fast one
 
 
@@ -231,7 +232,7 @@ def test_a_broken_pipe_is_5_without_a_traceback(arms, tmp_path):
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run([sys.executable, "-c", "import sys; from invar_nb.statement.cli import main; sys.exit(main())", "compare",
-                           arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", *DRAWN], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+                           arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", *DRAWN], stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120, env=BUFFERED)
     os.close(writer)
     assert done.returncode == 5 and one_line(done.stderr)
 
@@ -240,7 +241,7 @@ def test_a_broken_pipe_is_5_without_a_traceback(arms, tmp_path):
 def test_a_full_disk_under_stdout_is_5(arms, tmp_path):
     with open("/dev/full", "w") as full:
         done = subprocess.run([sys.executable, "-c", "import sys; from invar_nb.statement.cli import main; sys.exit(main())", "compare",
-                               arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", *DRAWN], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+                               arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", *DRAWN], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120, env=BUFFERED)
     assert done.returncode == 5 and one_line(done.stderr) and "No space left" in done.stderr
 
 
@@ -285,7 +286,7 @@ def test_losses_keep_every_bit_through_the_report(run, arms, tmp_path):
 
 def test_summary_says_what_a_person_needs(run, arms, tmp_path):
     code, out, err = run("compare", arms / "base.jsonl", arms / "unclear.jsonl", "--out", tmp_path / "out", *DRAWN)
-    for word in ("Undecided", "% interval", "p-value", "400 paired (200 preview, 200 final)", "n_eff 400.0", "lag-1", "gate", "report.html", "invar-nb verify", "1500 replicates, seed 0", "windows of this kind would settle it"):
+    for word in ("Undecided", "% interval", "p-value", "400 paired (200 preview, 200 final)", "n_eff 400.0", "lag-1", "gate", "report.html", "invar-nb verify", "1500 replicates, seed 0", "windows to settle it"):
         assert word in out, word
     assert "\x1b" not in out
 
@@ -351,19 +352,19 @@ def models(tmp_path_factory):
         made.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
         return transformers.PreTrainedTokenizerFast(tokenizer_object=made, unk_token="?"), len(names)
 
-    def make(name, kind, seed, extra=()):
+    def make(name, kind, seed, extra=(), positions=64):
         torch.manual_seed(seed)
         tokenizer, size = words(extra)
         none = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
         if kind == "gpt2":
-            model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=size, n_positions=64, n_embd=16, n_layer=1, n_head=2, **none))
+            model = transformers.GPT2LMHeadModel(transformers.GPT2Config(vocab_size=size, n_positions=positions, n_embd=16, n_layer=1, n_head=2, **none))
         else:
             model = transformers.LlamaForCausalLM(transformers.LlamaConfig(vocab_size=size, max_position_embeddings=64, hidden_size=16, intermediate_size=24,
                                                                            num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, **none))
         model.save_pretrained(home / name)
         tokenizer.save_pretrained(home / name)
 
-    make("gpt", "gpt2", 0), make("gpt_edit", "gpt2", 1), make("llama", "llama", 0), make("llama_edit", "llama", 1), make("stranger", "gpt2", 0, extra=("\u00e9",))
+    make("gpt", "gpt2", 0), make("gpt_edit", "gpt2", 1), make("llama", "llama", 0), make("llama_edit", "llama", 1), make("stranger", "gpt2", 0, extra=("\u00e9",)), make("short", "gpt2", 2, positions=48)
     return home
 
 
@@ -378,6 +379,11 @@ def test_two_directories_end_to_end(run, models, tmp_path, family):
     assert evidence["baseline"]["weights_digest"] != evidence["candidate"]["weights_digest"] and evidence["baseline"]["tokenizer_digest"] == evidence["candidate"]["tokenizer_digest"]
     assert evidence["baseline"]["scoring"]["max_length"] == 32 and document["dataset"]["total_tokens"] == len(TEXT) - 1
     assert document["dataset"]["windows"]["stats"]["window_overlap_fraction"] == 0.0
+
+
+def test_the_shorter_model_sets_the_length(run, models, tmp_path):
+    code, out, err = run("compare", models / "gpt", models / "short", "--text", models / "text.txt", "--out", tmp_path / "out", "--json", "--quiet", *DRAWN)
+    assert code in (0, 1) and err == "" and json.loads(out)["evidence"]["candidate"]["scoring"]["max_length"] == 48
 
 
 def test_a_model_against_itself_is_equivalent(run, models, tmp_path):
@@ -423,15 +429,19 @@ def test_score_goes_on_where_it_stopped(run, models, tmp_path, monkeypatch):
 @pytest.mark.parametrize("arguments, code, says", [
     (("gpt", "stranger", "--text", "text.txt"), 3, "token"), (("gpt", "llama_edit", "--text", "empty.txt"), 3, "empty"), (("gpt", "gpt_edit", "--text", "text.txt", "--max-length", "65"), 3, "max_length"),
     (("gpt", "gpt_edit", "--text", "text.txt", "--text", "text.txt"), 3, "twice"), (("gpt", "gpt_edit", "--text", "text.txt", "--windows", "100000"), 3, "windows"),
+    (("gpt", "short", "--text", "text.txt", "--max-length", "64"), 3, "--max-length 48"), (("gpt", "torn_config", "--text", "text.txt"), 3, "config.json"),
     (("gpt", "nothing_here", "--text", "text.txt"), 3, "config.json"), (("gpt", "gpt_edit", "--text", "binary.txt"), 3, "UTF-8")])
 def test_models_that_cannot_be_compared(run, models, tmp_path, monkeypatch, arguments, code, says):
     (models / "nothing_here").mkdir(exist_ok=True)
+    (models / "torn_config").mkdir(exist_ok=True)
+    (models / "torn_config" / "config.json").write_text('{"a": ')
     (models / "empty.txt").write_text("")
     (models / "binary.txt").write_bytes(b"\xff\xfe\xfa")
     monkeypatch.chdir(models)
-    found, out, err = run("compare", *arguments, "--out", tmp_path / "out", "--quiet")
+    found, out, err = run("compare", *arguments, "--out", tmp_path / "out")
     last = err.splitlines()[-1]
     assert found == code and out == "" and last.startswith("invar-nb: ") and says in last and list(tmp_path.iterdir()) == []
+    assert len(err.splitlines()) == 1, "refused before anything was scored"
 
 
 def test_a_hub_id_that_cannot_be_reached_is_a_clear_line(models, tmp_path):

@@ -139,6 +139,15 @@ def test_our_reading_of_the_schema_agrees_with_jsonschema():
     assert seen[True] > 300 and seen[False] > 300, seen
 
 
+@pytest.mark.parametrize("path, value", [(("contracts", "display_ci_is_exp_of_ci"), 1), (("contracts", "display_ci_is_exp_of_ci"), 1.0), (("gate", "passed"), 1),
+                                         (("dataset", "windows", "stats", "paired_windows"), True), (("dataset", "windows", "stats", "paired_windows"), 40.0),
+                                         (("inputs", "seed"), False), (("verdict", "noise_kind"), "none")])
+def test_true_is_not_one_and_40_0_is_whole(path, value):
+    document = VARIANTS["plain"].document()
+    put(document, path, value)
+    assert REFEREE.is_valid(document) == (not list(room.structure_errors(document, room.report_schema()))) == (value == 40.0)
+
+
 def test_an_unknown_keyword_is_an_error():
     with pytest.raises(ContractError, match="known keywords"):
         list(room.structure_errors(1, {"multipleOf": 2}))
@@ -239,7 +248,7 @@ BREAKS = {
 def test_ci_and_release_refuse_what_dev_warns_of(name, profile):
     report = build_report(*BREAKS[name](), environment=ENVIRONMENT, **DRAWN)
     assert report.document()["contracts"][name] is False and any(name in line for line in report.warnings) and check_report(report) == []
-    with pytest.raises(ContractError, match=name):
+    with pytest.raises(ContractError, match=f"build_report: profile '{profile}' needs every contract of policy to hold; got broken .*{name}"):
         build_report(*BREAKS[name](), profile=profile, environment=ENVIRONMENT, **DRAWN)
     forged = report.document()
     forged["inputs"]["profile"] = profile
@@ -576,6 +585,7 @@ def test_a_crash_while_replacing_never_leaves_a_report_that_lies(folder, monkeyp
         room.save_comparison(*make_arms(seed=9), folder, force=True, suffix=".jsonl", **DRAWN)
     monkeypatch.undo()
     assert [p.name for p in folder.parent.iterdir()] == ["out"], "the shelter is gone"
+    assert "report.json" not in [os.path.basename(m) for m in moves[:4]], "report.json comes last"
     if at == 0:
         assert verify(folder).digest == old
     else:

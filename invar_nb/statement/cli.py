@@ -167,7 +167,7 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     engine = "exact" if boot["replicates"] is None else f"{boot['replicates']} replicates, seed {boot['seed']}"
     p = "none, one window has no spread" if metric["p_value"] is None else f"{metric['p_value']:.3g}" if metric["p_value"] >= 1e-15 else "below 1e-15"
     lag1 = "not measurable" if lag["lag1"] is None else f"{lag['lag1']:+.3f} (standard error {lag['lag1_standard_error']:.3f})"
-    rows = [("ratio", f"{metric['ratio']:.6f}   {metric['level'] * 100:g} % interval [{low:.6f}, {high:.6f}]   {boot['method']}, {engine}"),
+    rows = [("ratio", f"{metric['ratio']:.6f}   {metric['level'] * 100:g}% interval [{low:.6f}, {high:.6f}]   {boot['method']}, {engine}"),
             ("p-value", p),
             ("windows", f"{stats['paired_windows']} paired ({windows['preview']} preview, {windows['final']} final), "
                         f"{document['dataset']['total_tokens']} tokens, n_eff {stats['n_eff']:.1f}"),
@@ -228,16 +228,31 @@ def _let_go_of_memory() -> None:
         torch.cuda.empty_cache()
 
 # %% ../../nbs/statement/53_cli.ipynb #c020
-def _words(argument: str, o) -> object:
+def _words(folder: Path, o) -> object:
     from transformers import AutoTokenizer
-    return AutoTokenizer.from_pretrained(o.tokenizer or Path(argument).expanduser(), local_files_only=True, trust_remote_code=o.trust_remote_code)
+    return AutoTokenizer.from_pretrained(o.tokenizer or folder, local_files_only=True, trust_remote_code=o.trust_remote_code)
 
 
-def _check_tokenizers_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
-    folders = [Path(a).expanduser() for a in arguments]
-    if all(f.is_dir() and ((f / "tokenizer.json").exists() or (f / "tokenizer_config.json").exists()) for f in folders):
-        from invar_nb.machine.scoring import check_same_tokenizer
-        check_same_tokenizer(*(_words(a, o) for a in arguments), texts=[text[:20_000] for text in texts])
+def _check_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
+    "What can be told from the two directories before the first weight is loaded: configuration, length, tokenizer."
+    from invar_nb.ground.contract import refuse, strict_json
+    from invar_nb.machine.scoring import check_same_tokenizer
+    folders = [Path(argument).expanduser() for argument in arguments if Path(argument).expanduser().is_dir()]
+    limits = []
+    for folder in folders:
+        if not (folder / "config.json").is_file():
+            refuse("compare", "a model directory must hold config.json", str(folder), "Merge an adapter into its model; save a model with save_pretrained")
+        config = strict_json((folder / "config.json").read_bytes(), where=f"compare: {folder / 'config.json'}")
+        if not isinstance(config, dict):
+            refuse("compare", "config.json must hold one JSON object", str(folder), "Save the model again with save_pretrained")
+        limits += [config[name] for name in ("max_position_embeddings", "n_positions") if isinstance(config.get(name), int)][:1]
+    if limits and o.max_length is None and min(limits) < max(limits):
+        o.max_length = min(1024, *limits)
+    if limits and o.max_length is not None and o.max_length > min(limits):
+        refuse("compare", "max_length must not exceed the positions that either model was built for", f"{o.max_length}, model {min(limits)}",
+               f"Give --max-length {min(limits)} or less")
+    if len(folders) == 2 and all((f / "tokenizer.json").exists() or (f / "tokenizer_config.json").exists() for f in folders):
+        check_same_tokenizer(*(_words(folder, o) for folder in folders), texts=[text[:20_000] for text in texts])
 
 
 def _plan(loaded: object, texts: tuple[str, ...], o) -> object:
@@ -247,7 +262,8 @@ def _plan(loaded: object, texts: tuple[str, ...], o) -> object:
 
 def _score(loaded: object, plan: object, label: str, o, **resume) -> object:
     from invar_nb.machine.scoring import ProgressLine, score_plan
-    _say(f"{label}: {loaded.name}, {len(plan.windows)} windows, {plan.total_tokens} tokens, {loaded.dtype} on {loaded.device}")
+    if not o.quiet:
+        _say(f"{label}: {loaded.name}, {len(plan.windows)} windows, {plan.total_tokens} tokens, {loaded.dtype} on {loaded.device}")
     return score_plan(loaded, plan, batch_tokens=o.batch_tokens, progress=ProgressLine(label, quiet=_quiet(o.quiet)), **resume)
 
 # %% ../../nbs/statement/53_cli.ipynb #c021
@@ -275,8 +291,7 @@ def _both_arms(arguments: list[str], kinds: list[str], o) -> list[object]:
     for arm in arms:
         if arm is not None:
             _follow(arm, o)
-    if arms == [None, None]:
-        _check_tokenizers_early(arguments, texts, o)
+    _check_early([argument for argument, arm in zip(arguments, arms, strict=True) if arm is None], texts, o)
     plan = words = None
     for i, (argument, kind, label, revision) in enumerate(zip(arguments, kinds, ("baseline", "candidate"), o.revisions, strict=True)):
         if arms[i] is None:
@@ -372,7 +387,7 @@ def compare(
     device: _Device = "auto",
     dtype: _Dtype = "auto",
     bos: _Bos = "auto",
-    margin: Annotated[float, typer.Option("--margin", help="Nats per token; smaller changes do not matter. 0.02 is about 2 %.")] = 0.02,
+    margin: Annotated[float, typer.Option("--margin", help="Nats per token; smaller changes do not matter. 0.02 is about 2%.")] = 0.02,
     level: Annotated[float, typer.Option("--level", help="Confidence of the interval.")] = 0.95,
     method: Annotated[str, typer.Option("--method", help="bca, percentile or expanded.")] = "bca",
     resample: Annotated[str, typer.Option("--resample", help="windows or tokens.")] = "windows",
@@ -467,7 +482,7 @@ def score(
     out.parent.mkdir(parents=True, exist_ok=True)
     key = {"data_id": plan.data_id, "weights": loaded.weights_digest, "dtype": loaded.dtype, "device": loaded.device}
     with Ledger(out.with_name(f".{out.name}.ledger"), key=key) as ledger:
-        if ledger.finished:
+        if ledger.finished and not quiet:
             _say(f"going on after {len(ledger.finished)} of {len(plan.windows)} windows")
         losses = _score(loaded, plan, "score", o, finished=ledger.finished, record=ledger.append)
         write_losses(losses, out)
