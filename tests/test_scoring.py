@@ -503,6 +503,12 @@ def test_what_a_tokenizer_appends_is_not_text():
     assert plan.bos_tokens == (256,) and plan.token_ids[0].tolist()[1:] == tokenizer("abc", add_special_tokens=False)["input_ids"]
 
 
+def test_a_text_that_begins_with_blanks_keeps_its_opening_token():
+    tokenizer = word_tokenizer()
+    tokenizer.backend_tokenizer.post_processor = processors.TemplateProcessing(single="a $A b", special_tokens=[("a", 5), ("b", 10)])
+    assert plan_text(tokenizer, " " * 100 + "the cat", max_length=8).token_ids[0].tolist() == [5, 1, 2]
+
+
 def test_truncation_and_padding_saved_with_a_tokenizer_do_not_cut_the_text():
     tokenizer = byte_tokenizer()
     tokenizer.backend_tokenizer.enable_truncation(4)

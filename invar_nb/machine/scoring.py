@@ -230,7 +230,7 @@ def _document_start(tokenizer: object, text: str, bos: str) -> list[int]:
         if getattr(tokenizer, "bos_token_id", None) is None:
             refuse("plan_text", "bos='add' needs a tokenizer with a BOS token", "none", "Use bos='auto' or bos='none'")
         return [int(tokenizer.bos_token_id)]
-    sample = text[:64]
+    sample = text[:64] if _token_list(tokenizer, text[:64], False) else text  # 64 blanks may be no token at all
     bare, full = _token_list(tokenizer, sample, False), _token_list(tokenizer, sample, True)
     for k in range(len(full) - len(bare) + 1):
         if full[k:k + len(bare)] == bare:
