@@ -6,8 +6,8 @@ import pytest
 from scipy.special import ndtri
 
 from invar_nb.statistics.bca import acceleration, bca_levels, empirical_influence, leave_one_out
-from invar_nb.statistics.bootstrap import tail_levels
-from invar_nb.statistics.exact import Atoms, Inversion, _draw, _list_resamples, bootstrap_interval, exact_distribution
+from invar_nb.statistics.bootstrap import BootstrapPlan, tail_levels
+from invar_nb.statistics.exact import Atoms, Inversion, _draw, _list_resamples, bootstrap_analysis, bootstrap_interval, exact_distribution
 from invar_nb.statistics.weighted import effective_sample_size
 
 WORLDS = ("normal", "gamma", "t3", "lattice", "decimals", "lattice-uneven", "outlier", "uneven")
@@ -176,6 +176,22 @@ def test_lattice_is_found_and_convolved(rule):
     for x in np.r_[delta.mean(), np.linspace(-0.04, 0.04, 9)]:
         assert abs(law.below(x) - sums[value < x - 1e-12].sum() - sums[np.abs(value - x) <= 1e-12].sum() / 2) < 1e-12
     for p in (0.025, 0.3, 0.975): assert abs(law.quantile(p) - value[np.searchsorted(np.cumsum(sums), p)]) < 1e-12
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_quantile_inverts_the_distribution_function(rule):
+    delta, tokens = world("uneven", 180, seed=2)
+    law = exact_distribution(delta, tokens, resample=rule)
+    for p in (1e-6, 0.025, 0.5, 0.9, 1 - 1e-6): assert abs(law.below(law.quantile(p)) - p) < 1e-12 + 1e-9 * p * (1 - p)
+    np.testing.assert_allclose([law.quantile(0), law.quantile(1)], [delta.min(), delta.max()], rtol=1e-14)
+
+
+def test_p_value_without_spread_is_the_sign_flip_test():
+    "n equal deltas: of the 2^n sign patterns two are as extreme, so p = 2^(1-n); one pair proves nothing."
+    plan = BootstrapPlan()
+    assert bootstrap_analysis([0.3], [5], plan)[1] is None
+    assert [bootstrap_analysis([0.3] * n, [5] * n, plan)[1] for n in (2, 3, 9)] == [0.5, 0.25, 2.0**-8]
+    assert bootstrap_analysis([0.0] * 9, [5] * 9, plan)[1] == 1.0
 
 
 def test_seeded_replicates_are_the_contract_of_the_notes():
