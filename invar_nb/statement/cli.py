@@ -15,7 +15,7 @@ import signal
 import sys
 import types
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Any, Optional
 
 import typer
 
@@ -37,7 +37,7 @@ def exit_code(
     return INCONCLUSIVE if fail_inconclusive and verdict["noise_kind"] == "inconclusive" else OK
 
 # %% ../../nbs/statement/53_cli.ipynb #c009
-_UsageError = typer.BadParameter.__mro__[1]  # click's, whichever click this typer carries
+_UsageError: Any = typer.BadParameter.__mro__[1]  # click's, whichever click this typer carries
 
 
 def _one_line(text: object) -> str:
@@ -52,7 +52,7 @@ def _told(error: BaseException) -> tuple[int, str]:
     "Exit code and one line for anything that can end a command."
     from invar_nb.ground.contract import ContractError
     if isinstance(error, _UsageError):
-        return USAGE, error.format_message()
+        return USAGE, error.format_message()  # type: ignore[attr-defined]
     if isinstance(error, ContractError):
         return REFUSED, str(error)
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
@@ -207,7 +207,7 @@ def _texts(files: list[str]) -> tuple[str, ...]:
     return texts
 
 
-def _load(argument: str, kind: str, o) -> object:
+def _load(argument: str, kind: str, o) -> Any:
     from invar_nb.ground.contract import ContractError
     from invar_nb.machine.scoring import load_model
     try:
@@ -228,7 +228,7 @@ def _let_go_of_memory() -> None:
         torch.cuda.empty_cache()
 
 # %% ../../nbs/statement/53_cli.ipynb #c020
-def _words(folder: Path, o) -> object:
+def _words(folder: Path, o) -> Any:
     from transformers import AutoTokenizer
     return AutoTokenizer.from_pretrained(o.tokenizer or folder, local_files_only=True, trust_remote_code=o.trust_remote_code)
 
@@ -255,12 +255,12 @@ def _check_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
         check_same_tokenizer(*(_words(folder, o) for folder in folders), texts=[text[:20_000] for text in texts])
 
 
-def _plan(loaded: object, texts: tuple[str, ...], o) -> object:
+def _plan(loaded: Any, texts: tuple[str, ...], o) -> Any:
     from invar_nb.machine.scoring import plan_text
     return plan_text(loaded, texts, max_length=o.max_length, stride=o.stride, bos=o.bos, windows=o.windows)
 
 
-def _score(loaded: object, plan: object, label: str, o, **resume) -> object:
+def _score(loaded: Any, plan: Any, label: str, o, **resume) -> Any:
     from invar_nb.machine.scoring import ProgressLine, score_plan
     if not o.quiet:
         _say(f"{label}: {loaded.name}, {len(plan.windows)} windows, {plan.total_tokens} tokens, {loaded.dtype} on {loaded.device}")
@@ -270,7 +270,7 @@ def _score(loaded: object, plan: object, label: str, o, **resume) -> object:
 _RECORDED = ("max_length", "stride", "bos")
 
 
-def _follow(losses: object, o) -> None:
+def _follow(losses: Any, o) -> None:
     "One arm is saved, the other a model: score it on the plan that the saved arm recorded, where the options do not say otherwise."
     known = losses.provenance
     for name in _RECORDED:
@@ -281,7 +281,7 @@ def _follow(losses: object, o) -> None:
         o.windows = scored
 
 
-def _both_arms(arguments: list[str], kinds: list[str], o) -> list[object]:
+def _both_arms(arguments: list[str], kinds: list[str], o) -> list[Any]:
     from invar_nb.machine.scoring import check_same_tokenizer
     from invar_nb.machine.store import read_losses
     arms = [read_losses(Path(a).expanduser()) if kind == "losses" else None for a, kind in zip(arguments, kinds, strict=True)]

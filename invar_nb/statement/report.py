@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from importlib import metadata, resources
 from pathlib import Path
-from typing import NoReturn
+from typing import Any
 
 import numpy as np
 
@@ -29,8 +29,7 @@ import invar_nb
 from ..evidence.paired import Comparison, PairedWindows, compare, pair
 from ..evidence.verdict import Verdict, decide, judge
 from ..evidence.windows import WindowLosses, bits_per_byte, perplexity
-from ..ground.contract import (ContractError, PairingError, as_choice, as_count, as_fraction, canonical_json, digest, refuse,
-                                      strict_json)
+from ..ground.contract import PairingError, as_choice, as_count, as_fraction, canonical_json, digest, refuse, strict_json
 from ..machine.store import file_digest, read_losses, write_bytes, write_losses
 
 # %% ../../nbs/statement/50_report.ipynb #c015
@@ -70,14 +69,14 @@ def overlap_fraction(
     tokens: np.ndarray,  # t_i, shape (n,)
 ) -> tuple[float, str]:
     "Share of scored tokens that are scored again, and what it was measured from; @eq-report-overlap."
-    ranges = [scored_range(name) for name in window_ids]
-    if not ranges or not all(r is not None and t <= r[2] - r[1] for r, t in zip(ranges, tokens, strict=True)):
+    ranges = [r for name, t in zip(window_ids, tokens, strict=True) if (r := scored_range(name)) is not None and t <= r[2] - r[1]]
+    if not ranges or len(ranges) < len(window_ids):
         return 1 - len(set(window_ids)) / max(len(window_ids), 1), "window_ids"
-    union, end, last = 0, 0, None
+    union, end, last = 0, 0, ""
     for document, start, stop in sorted(ranges):
-        start = start if document != last else max(start, end)
-        union += max(0, stop - start)
-        end, last = stop if document != last else max(end, stop), document
+        end = end if document == last else 0
+        union += max(0, stop - max(start, end))
+        end, last = max(end, stop), document
     return 1 - union / sum(stop - start for _, start, stop in ranges), "token_ranges"
 
 # %% ../../nbs/statement/50_report.ipynb #c020
@@ -299,7 +298,7 @@ def _same(a: object, b: object) -> bool:
     return a == b and isinstance(a, bool) == isinstance(b, bool)
 
 # %% ../../nbs/statement/50_report.ipynb #c035
-def structure_errors(value: object, schema: Mapping, *, path: str = "", root: Mapping | None = None) -> Iterator[str]:
+def structure_errors(value: Any, schema: Mapping, *, path: str = "", root: Mapping | None = None) -> Iterator[str]:
     "Where a JSON value departs from a schema that uses our thirteen keywords, one line each."
     root, at = root or schema, path or "the report"
     number = _KINDS["number"](value)
@@ -433,7 +432,7 @@ def describe_environment() -> dict:
             "python": platform.python_version(), "versions": versions}
 
 # %% ../../nbs/statement/50_report.ipynb #c040
-def _as_margin(margin: object) -> float:
+def _as_margin(margin: Any) -> float:
     if isinstance(margin, (bool, str)) or margin is None or not math.isfinite(margin) or margin <= 0:
         refuse("build_report", "margin must be a positive number of nats per token", repr(margin), "Pass margin=0.02 for about two percent")
     return float(margin)
@@ -825,7 +824,9 @@ def _first_line(have: list, want: list) -> int:
 def _read_canonical(path: Path) -> tuple[str, dict]:
     raw = path.read_bytes()
     document = strict_json(raw, where="verify")
-    text = _text(document) if isinstance(document, dict) else ""
+    if not isinstance(document, dict):
+        refuse("verify", "report.json must hold one JSON object", type(document).__name__, "It is not a report")
+    text = _text(document)
     if raw != text.encode("utf-8"):
         have, want = raw.decode("utf-8").split("\n"), text.split("\n")
         line = _first_line(have, want)
@@ -875,7 +876,8 @@ def verify(path: str | os.PathLike) -> Report:
     rebuilt = build_report(arms["baseline"], arms["candidate"], files=files, environment=document["environment"], version=document["version"],
                            **document["inputs"])
     aside = ("digest", "environment")
-    found = _first_difference(*({k: v for k, v in d.items() if k not in aside} for d in (document, rebuilt.document())))
+    have, want = ({name: value for name, value in d.items() if name not in aside} for d in (document, rebuilt.document()))
+    found = _first_difference(have, want)
     if found:
         other = "" if document["version"] == invar_nb.__version__ else f" (written by {document['version']}, this is {invar_nb.__version__})"
         refuse("verify", f"{found[0]} must be what the loss files give{other}", f"{found[1]!r}, recomputed {found[2]!r}",
