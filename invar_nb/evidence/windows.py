@@ -53,6 +53,11 @@ class Window:
         "Number of tokens that are seen but not scored."
         return self.score_from - self.start
 
+    @property
+    def window_id(self) -> str:
+        "Document and scored tokens, half-open: `0:128-256`. An id that says what it covers shows an overlap to whoever reads it."
+        return f"{self.document_id}:{self.score_from}-{self.stop}"
+
 # %% ../../nbs/evidence/30_windows.ipynb #c027
 FIRST_WINDOWS = ("all", "context_only")
 

@@ -115,7 +115,7 @@ class TextPlan:
     token_ids: tuple[np.ndarray, ...]   # int64, one array for each document, BOS included where the policy adds one
     document_ids: tuple[str, ...]
     windows: tuple[Window, ...]
-    window_ids: tuple[str, ...]         # "0:000017": document, number of the window in it
+    window_ids: tuple[str, ...]         # "0:128-256": document and scored tokens
     n_bytes: np.ndarray | None          # shape (n,), UTF-8 bytes of the scored tokens; None where the tokenizer cannot tell
     data_id: str
     text_digests: tuple[str, ...]
@@ -175,7 +175,7 @@ def plan_text(
     for d, text in enumerate(texts):
         _check_text(text, d, where)
     prefix = _document_start(tokenizer, texts[0], bos)
-    ids, bounds, plan, names = [], [], [], []
+    ids, bounds, plan = [], [], []
     for d, text in enumerate(texts):
         document, edges = _encode(tokenizer, text, prefix)
         if len(document) < 2:
@@ -183,9 +183,7 @@ def plan_text(
                    "Leave the document out, join it to another, or pass bos='add'")
         ids.append(document)
         bounds.append(edges)
-        own = plan_windows(len(document), max_length=max_length, stride=stride, first_window=first_window, document_id=str(d))
-        plan += own
-        names += [f"{d}:{k:06d}" for k in range(len(own))]
+        plan += plan_windows(len(document), max_length=max_length, stride=stride, first_window=first_window, document_id=str(d))
     planned = len(plan)
     if windows is not None:
         windows = as_count(windows, where=where, name="windows")
@@ -194,7 +192,7 @@ def plan_text(
         plan = plan[:windows]
     plan = assign_splits(plan, preview=preview, final=final)
     return TextPlan(
-        token_ids=tuple(ids), document_ids=tuple(map(str, range(len(texts)))), windows=plan, window_ids=tuple(names[:len(plan)]),
+        token_ids=tuple(ids), document_ids=tuple(map(str, range(len(texts)))), windows=plan, window_ids=tuple(w.window_id for w in plan),
         n_bytes=_bytes_of(plan, bounds), data_id=data_digest(ids, plan), text_digests=tuple(digest(text) for text in texts),
         text_bytes=tuple(len(text.encode("utf-8")) for text in texts), tokenizer_digest=tokenizer_digest(tokenizer), bos=bos,
         bos_tokens=tuple(prefix), max_length=max_length, stride=stride, first_window=first_window, n_windows_planned=planned)
@@ -818,8 +816,7 @@ def score_windows(
     "The mean log-loss of every window of one document, in the windows' order; @eq-scoring-window."
     windows = tuple(windows)
     documents = _documents(token_ids, "score_windows")
-    seen: dict[str, int] = {}
-    names = [f"{w.document_id}:{seen.setdefault(w.document_id, 0) + i:06d}" for i, w in enumerate(windows)]
+    names = [window.window_id for window in windows]
     if {w.document_id for w in windows} != {"0"} and windows:
         documents = {windows[0].document_id: documents["0"]}
     facts = dict(model.provenance) if isinstance(model, LoadedModel) else {}
