@@ -413,7 +413,7 @@ def compare(
     o = types.SimpleNamespace(text=text or [], max_length=max_length, stride=stride, windows=windows, batch_tokens=batch_tokens, device=device, dtype=dtype,
                               bos=bos, trust_remote_code=trust_remote_code, allow_pickle=allow_pickle, tokenizer=tokenizer, quiet=quiet,
                               revisions=(baseline_revision or revision, candidate_revision or revision))
-    settings = {"margin": margin, "level": level, "method": method, "resample": resample, "replicates": replicates, "seed": seed, "tier": tier, "profile": profile}
+    settings: dict[str, Any] = {"margin": margin, "level": level, "method": method, "resample": resample, "replicates": replicates, "seed": seed, "tier": tier, "profile": profile}
     arguments = [baseline, candidate]
     kinds = [arm_kind(argument) for argument in arguments]
     _check_scoring(o)
@@ -430,7 +430,8 @@ def compare(
     if not force:
         with _as_usage():
             refuse_to_overwrite(out, where="--out")
-    report = save_comparison(*_both_arms(arguments, kinds, o), out, force=force, **settings)
+    first, second = _both_arms(arguments, kinds, o)
+    report = save_comparison(first, second, out, force=force, **settings)
     document = report.document()
     code = exit_code(document, fail_inconclusive=fail_inconclusive)
     _answer(json.dumps({**document, "exit_code": code, "report": str(out / "report.json")}, sort_keys=True, allow_nan=False) if as_json else summary(document, out))
