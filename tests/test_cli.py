@@ -378,7 +378,8 @@ def test_two_directories_end_to_end(run, models, tmp_path, family):
     evidence = document["evidence"]
     assert evidence["baseline"]["weights_digest"] != evidence["candidate"]["weights_digest"] and evidence["baseline"]["tokenizer_digest"] == evidence["candidate"]["tokenizer_digest"]
     assert evidence["baseline"]["scoring"]["max_length"] == 32 and document["dataset"]["total_tokens"] == len(TEXT) - 1
-    assert document["dataset"]["windows"]["stats"]["window_overlap_fraction"] == 0.0
+    stats = document["dataset"]["windows"]["stats"]
+    assert (stats["window_overlap_fraction"], stats["window_overlap_basis"]) == (0.0, "token_ranges"), "measured from the ids that scoring wrote"
 
 
 def test_the_shorter_model_sets_the_length(run, models, tmp_path):
