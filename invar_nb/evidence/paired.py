@@ -252,7 +252,7 @@ def compare(
     *,
     method: str = "bca",  # or "percentile", "expanded"
     replicates: int | None = None,  # None: infinitely many, computed exactly
-    resample: str = "windows",  # or "tokens", the seeds' rule
+    resample: str = "windows",  # or "tokens", the rule of the source notes
     level: float = 0.95,
     seed: int | None = None,  # needed with replicates, refused without
 ) -> Comparison:

@@ -76,7 +76,7 @@ def decide(
     improvement_threshold: float,
     significance_threshold: float,
 ) -> str:
-    "Seed 004's table for runs that ended well: improved, regressed or noise; equality passes both thresholds."
+    "The result evaluator's table for runs that ended well: improved, regressed or noise; equality passes both thresholds."
     where = "decide"
     improvement_threshold = as_threshold(improvement_threshold, where=where, name="improvement_threshold")
     significance_threshold = as_fraction(significance_threshold, where=where, name="significance_threshold")
@@ -110,7 +110,7 @@ def windows_to_settle(
 # %% ../../nbs/evidence/32_verdict.ipynb #c031
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    "Seed 004's twelve fields, then what its one word `noise` means and on the log scale the geometric means."
+    "The result evaluator's twelve fields, then what its one word `noise` means and on the log scale the geometric means."
     hypothesis_id: int
     metric: str
     direction: str
@@ -174,7 +174,7 @@ def judge(
     margin: float = 0.02,  # m [nats/token]: smaller changes of perplexity do not matter; 0.02 is two percent
     hypothesis_id: int = 0,
 ) -> Verdict:
-    "Seed 004's verdict on a perplexity ratio, with `noise` told as equivalent or inconclusive; @eq-verdict-equivalent."
+    "The result evaluator's verdict on a perplexity ratio, with `noise` told as equivalent or inconclusive; @eq-verdict-equivalent."
     if not isinstance(comparison, Comparison):
         refuse("judge", "comparison must be a Comparison", type(comparison).__name__, "Call compare(pairs) first")
     margin = as_threshold(margin, where="judge", name="margin")

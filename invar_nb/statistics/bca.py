@@ -88,7 +88,7 @@ def _spread_pairs(delta, tokens, where):
 
 def _plan_acceleration(delta, tokens, resample):
     if resample == "windows": return acceleration(empirical_influence(delta, tokens))
-    left = leave_one_out(delta, tokens)  # the seeds' jackknife
+    left = leave_one_out(delta, tokens)  # the jackknife of the source notes
     return acceleration(left.mean() - left)
 
 # %% ../../nbs/statistics/12_bca.ipynb #c034

@@ -398,4 +398,5 @@ def bootstrap_interval(
 ) -> Interval:
     "Bootstrap interval of the token-weighted mean of delta, exact unless replicates are asked for."
     plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level, resample=resample)
+    delta, tokens = as_pairs(delta, tokens, where="bootstrap_interval")
     return bootstrap_analysis(delta, tokens, plan)[0]
