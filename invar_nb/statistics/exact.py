@@ -134,6 +134,13 @@ class Atoms:
 def _turn(angle): return np.cos(angle) + 1j * np.sin(angle)
 
 
+def _ladder(z, count):
+    "z, z**2, ..., z**count, shape (count, len(z)): each pass doubles what is there."
+    steps = z[None]
+    while len(steps) < count: steps = np.concatenate([steps, steps[: count - len(steps)] * steps[-1]])
+    return steps
+
+
 def _power(z, n):
     "z**n by squaring: ten times as fast as the general power of complex numbers."
     result = np.ones_like(z)
@@ -174,9 +181,9 @@ def _characteristic(y, p, step, count):
     rows = -(-count // columns)
     phi = np.zeros((rows, columns), complex)
     for part in np.array_split(np.arange(len(y)), 1 + (len(y) * (rows + columns) >> 22)):  # bounded memory
-        fine = np.multiply.outer(step * np.arange(1, columns + 1), y[part])
-        coarse = np.multiply.outer(step * columns * np.arange(rows), y[part])
-        phi += (_turn(coarse) * p[part]) @ _turn(fine).T
+        fine, coarse = _ladder(_turn(step * y[part]), columns), _ladder(_turn(step * columns * y[part]), rows)
+        phi[0] += fine @ p[part]
+        phi[1:] += (coarse[: rows - 1] * p[part]) @ fine.T
     return phi.ravel()[:count]
 
 # %% ../../nbs/statistics/13_exact.ipynb #c034
