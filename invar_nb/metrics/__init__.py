@@ -1,0 +1,1 @@
+"""The floor `statistics`: numbers, never models."""
