@@ -1,1 +1,1 @@
-"""The floor `statistics`: numbers, never models."""
+"""The floor `metrics`: what predictions score, and how sure that is."""
