@@ -82,6 +82,7 @@ def overlapping_intervals(
     "The legacy rule: True, 'within noise', where two Wilson intervals share a point. At level 0.95 it tests near 0.005 (@eq-proportion-overlap)."
     where = "overlapping_intervals"
     (xa, na), (xb, nb) = _successes(successes_a, trials_a, where, "_a"), _successes(successes_b, trials_b, where, "_b")
+    level = as_fraction(level, where=where, name="level")
     a, b = wilson_interval(xa, na, level=level), wilson_interval(xb, nb, level=level)
     return a.low <= b.high and b.low <= a.high
 
@@ -131,15 +132,43 @@ def _tango(a: int, b: int, n: int, level: float) -> Interval:
     return Interval(low=ends[0], high=ends[1], level=level, method="tango")
 
 # %% ../../nbs/statistics/16_proportion.ipynb #c060
-def _binomial_half(a: int, b: int) -> tuple[float, float]:
-    "(exact, mid) two-sided p-values of @eq-proportion-mcnemar; sums of tails, so nothing cancels."
-    few, m = min(a, b), a + b
-    if a == b: return 1.0, 1.0
-    at_most = float(bdtr(few, m, 0.5))
-    below = float(bdtr(few - 1, m, 0.5)) if few else 0.0
-    return min(1.0, 2 * at_most), min(1.0, at_most + below)
+_INTEGERS = 1000  # discordant probes up to which the sums are exact
+
+
+def _tails(few: int, m: int) -> tuple[float, float]:
+    "(P(X <= few), P(X < few)) for X binomial (m, 1/2): in integers and rounded once, beyond 1000 by the incomplete beta function."
+    if m > _INTEGERS: return float(bdtr(few, m, 0.5)), float(bdtr(few - 1, m, 0.5)) if few else 0.0
+    term, below = 1, 0
+    for i in range(few):
+        below += term
+        term = term * (m - i) // (i + 1)
+    return (below + term) / 2**m, below / 2**m
+
+
+def _paired_numbers(a: int, b: int, trials: int | None, level: float) -> dict:
+    "What the counts imply: the p-values of @eq-proportion-mcnemar, and with trials the difference and its interval."
+    at_most, below = _tails(min(a, b), a + b)
+    out = {"p_value": min(1.0, 2 * at_most), "mid_p": min(1.0, at_most + below), "difference": None, "interval": None}
+    if a == b: out["mid_p"] = 1.0  # by symmetry, whatever rounding says
+    if trials is not None: out |= {"difference": (b - a) / trials, "interval": _tango(a, b, trials, level)}
+    return out
 
 # %% ../../nbs/statistics/16_proportion.ipynb #c061
+def _paired_counts(only_a: object, only_b: object, level: object, trials: object, where: str) -> tuple[int, int, float, int | None]:
+    "The arguments of `mcnemar` as plain numbers, or a refusal."
+    a, b = as_count(only_a, where=where, name="only_a", minimum=0), as_count(only_b, where=where, name="only_b", minimum=0)
+    level = as_fraction(level, where=where, name="level")
+    if a + b > 2**31 - 1:
+        refuse(where, "only_a + only_b must be below 2**31", a + b, "No evaluation has so many probes; were tokens counted?")
+    if trials is None: return a, b, level, None
+    trials = as_count(trials, where=where, name="trials")
+    if a + b > trials:
+        refuse(where, "only_a + only_b must not exceed trials", f"{a} + {b} of {trials}", "trials counts all probes, also those on which both agree")
+    if trials > 2**53:
+        refuse(where, "trials must be at most 2**53", trials, "Beyond that a float64 cannot tell two counts apart")
+    return a, b, level, trials
+
+# %% ../../nbs/statistics/16_proportion.ipynb #c063
 @dataclass(frozen=True, kw_only=True)
 class McNemar:
     "Two models on the same probes: what the discordant ones say."
@@ -153,40 +182,37 @@ class McNemar:
     interval: Interval | None = None  # of the difference, Tango's, where trials are known
 
     def __post_init__(self):
-        where, cure = "McNemar", "Let mcnemar build it"
-        for name in ("only_a", "only_b"): as_count(getattr(self, name), where=where, name=name, minimum=0)
-        as_fraction(self.level, where=where, name="level")
-        for name, value in zip(("p_value", "mid_p"), _binomial_half(self.only_a, self.only_b), strict=True):
+        where = "McNemar"
+        a, b, level, trials = _paired_counts(self.only_a, self.only_b, self.level, self.trials, where)
+        for name, value in _paired_numbers(a, b, trials, level).items():
             if getattr(self, name) != value:
-                refuse(where, f"{name} must be that of {self.only_a} against {self.only_b}, {value!r}", getattr(self, name), cure)
-        if (self.trials is None) != (self.difference is None) or (self.trials is None) != (self.interval is None):
-            refuse(where, "trials, difference and interval must be given together", f"{self.trials}, {self.difference}, {self.interval}", cure)
-        if self.trials is not None and self.difference != (self.only_b - self.only_a) / as_count(self.trials, where=where, name="trials"):
-            refuse(where, "difference must be (only_b - only_a)/trials", self.difference, cure)
+                refuse(where, f"{name} must follow from the counts, here {value!r}", getattr(self, name), "Let mcnemar build it")
 
     @property
     def significant(self) -> bool:
         "Whether the exact p-value is at most 1 - level."
-        return bool(self.p_value <= 1 - self.level + 1e-15)  # 1 - 0.95 is a little more than 0.05, 1 - 0.9 a little less than 0.1
+        return self.p_value <= 1 - self.level  # a tie needs a dyadic threshold, and then neither side is rounded
 
     @property
     def reading(self) -> str:
         "One sentence for a report."
-        threshold = f"{1 - self.level:.3g}"
         if self.only_a + self.only_b == 0:
-            return "No probe changed: within noise, and the probes cannot tell the models apart."
-        size = "" if self.trials is None else f" of {self.trials}, {100 * self.difference:+.1f} points [{100 * self.interval.low:+.1f}, {100 * self.interval.high:+.1f}]"
-        if self.significant: word = "significant, " + ("B is better" if self.only_b > self.only_a else "B is worse")
-        else: word = "within noise"
-        also = f", mid-p {self.mid_p:.3g}" + (" (below it: a few more probes may settle this)" if not self.significant and self.mid_p <= 1 - self.level else "")
-        return f"{self.only_b} probes right under B only, {self.only_a} under A only{size}: {word} at {threshold}; exact p {self.p_value:.3g}{also}."
+            return "No probe changed sides: within noise, and these probes cannot tell the models apart."
+        threshold = f"{1 - self.level:.3g}"
+        probes = f"{self.only_b} {'probe' if self.only_b == 1 else 'probes'} right under B only, {self.only_a} under A only"
+        if self.trials is not None:
+            probes += f", of {self.trials}: {100 * self.difference:+.1f} points [{100 * self.interval.low:+.1f}, {100 * self.interval.high:+.1f}]"
+        word = f"within noise at {threshold}"
+        if self.significant: word = f"significant at {threshold}, B is {'better' if self.only_b > self.only_a else 'worse'}"
+        torn = f" (below {threshold}: more probes may settle it)" if not self.significant and self.mid_p <= 1 - self.level else ""
+        return f"{probes}; {word}; exact p {self.p_value:.3g}, mid-p {self.mid_p:.3g}{torn}."
 
     def to_dict(self) -> dict:
         "Plain values only, ready for JSON."
         return {"only_a": self.only_a, "only_b": self.only_b, "p_value": self.p_value, "mid_p": self.mid_p, "level": self.level, "trials": self.trials,
                 "difference": self.difference, "interval": None if self.interval is None else self.interval.to_dict(), "significant": self.significant}
 
-# %% ../../nbs/statistics/16_proportion.ipynb #c062
+# %% ../../nbs/statistics/16_proportion.ipynb #c064
 def mcnemar(
     only_a: int,  # probes right under A (baseline) only
     only_b: int,  # probes right under B (candidate) only
@@ -195,21 +221,10 @@ def mcnemar(
     level: float = 0.95,
 ) -> McNemar:
     "McNemar's test of two models on the same probes, exact and mid-p (@eq-proportion-mcnemar), with Tango's interval where `trials` is given."
-    where = "mcnemar"
-    a, b = as_count(only_a, where=where, name="only_a", minimum=0), as_count(only_b, where=where, name="only_b", minimum=0)
-    level = as_fraction(level, where=where, name="level")
-    if a + b > 2**31 - 1:
-        refuse(where, "only_a + only_b must be below 2**31", a + b, "No evaluation has so many probes; were tokens counted?")
-    exact, mid = _binomial_half(a, b)
-    if trials is None: return McNemar(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level)
-    trials = as_count(trials, where=where, name="trials")
-    if a + b > trials:
-        refuse(where, "only_a + only_b must not exceed trials", f"{a} + {b} of {trials}", "trials counts all probes, also those on which both agree")
-    if trials > 2**53:
-        refuse(where, "trials must be at most 2**53", trials, "Beyond that a float64 cannot tell two counts apart")
-    return McNemar(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level, trials=trials, difference=(b - a) / trials, interval=_tango(a, b, trials, level))
+    a, b, level, trials = _paired_counts(only_a, only_b, level, trials, "mcnemar")
+    return McNemar(only_a=a, only_b=b, level=level, trials=trials, **_paired_numbers(a, b, trials, level))
 
-# %% ../../nbs/statistics/16_proportion.ipynb #c064
+# %% ../../nbs/statistics/16_proportion.ipynb #c066
 def pass_at_k(
     n: int,  # samples drawn for one problem
     c: int,  # of them correct, 0 <= c <= n
@@ -225,7 +240,7 @@ def pass_at_k(
     subsets = math.perm(n, few)
     return (subsets - math.perm(n - many, few)) / subsets
 
-# %% ../../nbs/statistics/16_proportion.ipynb #c066
+# %% ../../nbs/statistics/16_proportion.ipynb #c068
 def pass_at_k_interval(
     n: object,  # samples of each problem, shape (P,), or one number for all
     c: object,  # correct ones, shape (P,)
