@@ -152,6 +152,7 @@ def maximum_calibration_error(
 # %% ../../nbs/metrics/20_calibration.ipynb #c056
 def _poisson_binomial(p):
     "P(S = 0), ..., P(S = n) for S a sum of independent 0/1 draws of probabilities p: polynomials multiplied two by two."
+    certain, n, p = int((p == 1).sum()), p.size, p[(p > 0) & (p < 1)]  # what cannot vary only shifts the sum
     rows = 1 << max(0, int(p.size - 1).bit_length())
     table = np.zeros((rows, 2))
     table[:, 0] = 1.0  # padding: a draw that is always 0
@@ -160,11 +161,13 @@ def _poisson_binomial(p):
         length = 2 * table.shape[1] - 1
         spectrum = rfft(table, next_fast_len(length, real=True), axis=1)
         table = irfft(spectrum[0::2] * spectrum[1::2], next_fast_len(length, real=True), axis=1)[:, :length]
-    mass = table[0, :p.size + 1].clip(0)
+    mass = np.zeros(n + 1)
+    mass[certain:certain + p.size + 1] = table[0, :p.size + 1].clip(0)
     return mass / mass.sum()
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c058
-_CELLS = 1 << 18  # grid of the null distribution
+_CELLS = 1 << 16  # grid of the null distribution
+_DUST = 1e-16  # what FFTs leave where the probability is 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -174,7 +177,7 @@ class NullBand:
     low: float          # level (1 - L)/2 of the null distribution
     high: float         # level (1 + L)/2
     error: float        # bound on the rounding of low and high
-    p_value: float      # P(null ECE >= seen), rounded up by at most what `error` allows
+    p_value: float      # P(null ECE >= seen), rounded up by at most what `error` allows; not resolved below 1e-12, unless it is 0
     mce_p_value: float  # P(null MCE >= seen)
     level: float        # L
 
@@ -186,9 +189,9 @@ def _null_band(p, index, count, ece, mce, level):
     away = [np.abs(np.arange(part.size + 1) - part.sum()) for part in parts]
     below = math.prod(float(mass[far < mce * part.size * (1 - 1e-9)].sum()) for part, mass, far in zip(parts, masses, away, strict=True))
     mean = math.fsum(float(mass @ far) for mass, far in zip(masses, away, strict=True)) / p.size
-    kept = [(mass[mass > 1e-17], far[mass > 1e-17]) for mass, far in zip(masses, away, strict=True)]
+    kept = [(mass[mass > _DUST], far[mass > _DUST]) for mass, far in zip(masses, away, strict=True)]
     step = math.fsum(float(far.max()) for _, far in kept) / _CELLS
-    if step <= 1e-12 / _CELLS:  # every confidence is 0 or 1: nothing is left to chance
+    if ((p == 0) | (p == 1)).all():  # nothing is left to chance
         return NullBand(mean=0.0, low=0.0, high=0.0, error=0.0, p_value=1.0 if ece <= 1e-12 else 0.0, mce_p_value=1.0 if mce <= 1e-12 else 0.0, level=level)
     size = next_fast_len(_CELLS + len(kept) + 1, real=True)
     spectrum = 1.0
@@ -199,8 +202,8 @@ def _null_band(p, index, count, ece, mce, level):
     error = len(kept) * step / 2 / p.size
     low, high = (float(np.searchsorted(cdf, q) * step / p.size) for q in ((1 - level) / 2, (1 + level) / 2))
     first = max(0, math.ceil((ece - error) * p.size / step * (1 - 1e-12) - 1e-6))
-    return NullBand(mean=mean, low=low, high=high, error=error, level=level, mce_p_value=min(1.0, max(0.0, 1 - below)) if mce > 0 else 1.0,
-                    p_value=float(min(1.0, total[first:].sum() / total.sum())) if first < size else 0.0)
+    return NullBand(mean=mean, low=low, high=high, error=error, level=level, mce_p_value=min(1.0, max(1e-12, 1 - below)),
+                    p_value=float(min(1.0, max(1e-12, total[first:].sum() / total.sum()))))
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c059
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -313,7 +316,10 @@ def _as_rows(probability, where, name):
     if isinstance(probability, np.ma.MaskedArray):
         refuse(where, f"{name} must not be masked", "a masked array", "Leave out the same rows everywhere on purpose")
     kind = _precision(probability)
-    if isinstance(probability, np.ndarray): array = probability
+    if hasattr(probability, "__array__"):
+        try: array = np.asarray(probability)
+        except (TypeError, ValueError, RuntimeError) as error:
+            refuse(where, f"{name} must be an array of numbers", f"{type(probability).__name__} ({error})", "Pass an array on the CPU")
     else:
         rows = [as_vector(row, where=where, name=f"{name}[{i}]") for i, row in enumerate(probability)]
         ragged = next((i for i, row in enumerate(rows) if row.size != rows[0].size), None)
