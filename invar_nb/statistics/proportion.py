@@ -11,7 +11,7 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import bdtr, erfinv
+from scipy.special import erfinv
 
 from ..ground.contract import PairingError, as_count, as_fraction, as_vector, refuse
 from ..ground.interval import Interval
@@ -94,10 +94,9 @@ def discordant_pairs(
     "Count the probes on which two models differ; raises PairingError when there is none or the lengths differ."
     where, arms = "discordant_pairs", []
     for name, values in (("correct_a", correct_a), ("correct_b", correct_b)):
-        if not (isinstance(values, np.ndarray) and values.dtype != object):  # a list may hold True, numpy.True_, 1
-            values = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in values] if isinstance(values, (list, tuple)) else values
-        elif values.dtype.kind == "b":
-            values = values.astype(np.int64)
+        if isinstance(values, np.ndarray) and values.dtype == object: values = values.tolist()
+        if isinstance(values, (list, tuple)): values = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in values]
+        elif getattr(getattr(values, "dtype", None), "kind", "") == "b": values = values.astype(np.int64)
         arm = as_vector(values, where=where, name=name)
         if (bad := np.flatnonzero((arm != 0) & (arm != 1))).size:
             refuse(where, f"{name} must be 0 or 1", f"{arm[bad[0]]:g} at index {bad[0]}", "Pass right or wrong, not a probability")
@@ -132,24 +131,39 @@ def _tango(a: int, b: int, n: int, level: float) -> Interval:
     return Interval(low=ends[0], high=ends[1], level=level, method="tango")
 
 # %% ../../nbs/statistics/16_proportion.ipynb #c060
-_INTEGERS = 1000  # discordant probes up to which the sums are exact
+_INTEGERS, _MOST = 1000, 10**12  # discordant probes up to which the sums are exact, and that are taken at all
 
 
-def _tails(few: int, m: int) -> tuple[float, float]:
-    "(P(X <= few), P(X < few)) for X binomial (m, 1/2): in integers and rounded once, beyond 1000 by the incomplete beta function."
-    if m > _INTEGERS: return float(bdtr(few, m, 0.5)), float(bdtr(few - 1, m, 0.5)) if few else 0.0
-    term, below = 1, 0
+def _one_term(few: int, m: int) -> float:
+    "C(m, few)/2^m to a relative 1e-12 for m > 1000, few < m/2 (@eq-proportion-stirling)."
+    if few < _INTEGERS: return math.comb(m, few) / 2**m if m <= 20 * _INTEGERS else 0.0  # 0: below the smallest float64
+    d = (m - 2 * few) / m
+    far = m / 2 * (math.log1p(-d * d) + 2 * d * math.atanh(d))
+    rest = [1 / (12 * n) - 1 / (360 * n**3) + 1 / (1260 * n**5) for n in (m, few, m - few)]
+    return math.exp(rest[0] - rest[1] - rest[2] - far) * math.sqrt(m / (2 * math.pi * few * (m - few)))
+
+
+def _coin_p_values(few: int, m: int) -> tuple[float, float]:
+    "(exact, mid) of @eq-proportion-mcnemar: integers, rounded once; beyond 1000 the last term, and the others from their ratios to it."
+    if 2 * few == m: return 1.0, 1.0  # by symmetry
+    if m > _INTEGERS:
+        last, ratio, others, i = _one_term(few, m), 1.0, 0.0, few
+        while i > 0 and ratio > 1e-18:
+            ratio *= i / (m - i + 1)  # C(m, i-1)/C(m, i): below 1, and falling
+            others += ratio
+            i -= 1
+        return min(1.0, 2 * last * (1 + others)), min(1.0, last * (1 + 2 * others))
+    term, below = 1, 0  # C(m, i), and the sum of those before it
     for i in range(few):
         below += term
         term = term * (m - i) // (i + 1)
-    return (below + term) / 2**m, below / 2**m
+    return min(1.0, 2 * (below + term) / 2**m), (2 * below + term) / 2**m
 
 
 def _paired_numbers(a: int, b: int, trials: int | None, level: float) -> dict:
     "What the counts imply: the p-values of @eq-proportion-mcnemar, and with trials the difference and its interval."
-    at_most, below = _tails(min(a, b), a + b)
-    out = {"p_value": min(1.0, 2 * at_most), "mid_p": min(1.0, at_most + below), "difference": None, "interval": None}
-    if a == b: out["mid_p"] = 1.0  # by symmetry, whatever rounding says
+    exact, mid = _coin_p_values(min(a, b), a + b)
+    out = {"p_value": exact, "mid_p": mid, "difference": None, "interval": None}
     if trials is not None: out |= {"difference": (b - a) / trials, "interval": _tango(a, b, trials, level)}
     return out
 
@@ -158,8 +172,8 @@ def _paired_counts(only_a: object, only_b: object, level: object, trials: object
     "The arguments of `mcnemar` as plain numbers, or a refusal."
     a, b = as_count(only_a, where=where, name="only_a", minimum=0), as_count(only_b, where=where, name="only_b", minimum=0)
     level = as_fraction(level, where=where, name="level")
-    if a + b > 2**31 - 1:
-        refuse(where, "only_a + only_b must be below 2**31", a + b, "No evaluation has so many probes; were tokens counted?")
+    if a + b > _MOST:
+        refuse(where, "only_a + only_b must be at most 10**12", a + b, "Were tokens counted? The test wants probes")
     if trials is None: return a, b, level, None
     trials = as_count(trials, where=where, name="trials")
     if a + b > trials:

@@ -1,0 +1,264 @@
+"""Proportions against truth that shares no code with them: rationals, listed subsets, searched likelihoods, statsmodels and scipy.stats."""
+import dataclasses
+import json
+import math
+from fractions import Fraction
+from itertools import combinations, product
+
+import numpy as np
+import pytest
+
+from invar_nb.ground.contract import ContractError, PairingError
+from invar_nb.statistics.proportion import (McNemar, _survives, discordant_pairs, mcnemar, newcombe_interval, overlapping_intervals,
+                                            pass_at_k, pass_at_k_interval, wilson_interval)
+
+stats = pytest.importorskip("scipy.stats")
+
+
+def ends(interval): return [interval.low, interval.high]
+
+
+# --- one and two proportions ------------------------------------------------------------------------------------------------------------
+def test_published_numbers():
+    np.testing.assert_allclose(ends(wilson_interval(48, 60)), [0.68218, 0.88172], rtol=0, atol=1e-5)  # a source note, with z = 1.96
+    np.testing.assert_allclose(ends(wilson_interval(51, 60)), [0.73885, 0.91903], rtol=0, atol=1e-5)
+    # Newcombe (1998), Statistics in Medicine 17:873, table II, method 10
+    for counts, low, high in (((48, 80, 56, 70), 0.0524, 0.3339), ((3, 10, 9, 10), 0.1705, 0.8090), ((2, 7, 6, 7), 0.0582, 0.8062),
+                              ((0, 29, 5, 56), -0.0381, 0.1926), ((0, 20, 0, 10), -0.1611, 0.2775), ((0, 10, 10, 10), 0.6075, 1.0)):
+        np.testing.assert_allclose(ends(newcombe_interval(*counts)), [low, high], rtol=0, atol=5.1e-5)
+
+
+@pytest.mark.parametrize("level", [0.1, 0.8, 0.95, 0.99, 0.9999])
+def test_statsmodels_agrees(level):
+    proportion = pytest.importorskip("statsmodels.stats.proportion")
+    for n in (1, 2, 5, 33, 60, 1000, 10**6):
+        for x in sorted({0, 1, n // 3, n // 2, n - 1, n}):
+            np.testing.assert_allclose(ends(wilson_interval(x, n, level=level)), proportion.proportion_confint(x, n, alpha=1 - level, method="wilson"), rtol=0, atol=1e-12)
+    for xa, na, xb, nb in [(x, n, y, m) for n, m in ((1, 1), (5, 9), (60, 60), (7, 500)) for x in sorted({0, 1, n // 2, n}) for y in sorted({0, 1, m // 2, m})]:
+        theirs = proportion.confint_proportions_2indep(xb, nb, xa, na, compare="diff", method="newcomb", alpha=1 - level)
+        np.testing.assert_allclose(ends(newcombe_interval(xa, na, xb, nb, level=level)), theirs, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 2, 10, 60, 10**5, 10**15, 2**53])
+def test_wilson_inverts_the_score_test_in_rationals(n):
+    for x in sorted({0, 1, n // 7, n // 2, n - n // 7, n}):
+        for level in (0.3, 0.95, 0.9999):
+            found, z = wilson_interval(x, n, level=level), stats.norm.isf((1 - level) / 2)
+            assert (x > 0 or found.low == 0.0) and (x < n or found.high == 1.0) and 0 <= found.low <= x / n <= found.high <= 1
+            z2 = Fraction(float(z)) ** 2
+            for end in ends(found):
+                if end in (0.0, 1.0): continue
+                end = Fraction(end)
+                slack = max(end * Fraction(2, 10**14), Fraction(3, 10**16) if end > Fraction(1, 2) else 0)
+                off = [(Fraction(x, n) - pi) ** 2 * n - z2 * pi * (1 - pi) for pi in (end - slack, end + slack)]
+                assert off[0] * off[1] < 0 or end + slack >= 1, (x, n, level, float(end))
+
+
+def test_wilson_mirrors_and_nests():
+    rng = np.random.default_rng(0)
+    for _ in range(300):
+        n = int(10 ** rng.uniform(0, 12))
+        x, (lower, upper) = int(rng.integers(0, n + 1)), np.sort(rng.uniform(0.01, 0.9999, 2))
+        inner, outer, mirror = wilson_interval(x, n, level=lower), wilson_interval(x, n, level=upper), wilson_interval(n - x, n, level=lower)
+        assert outer.low <= inner.low <= inner.high <= outer.high
+        np.testing.assert_allclose([1 - mirror.high, 1 - mirror.low], ends(inner), rtol=0, atol=4e-16)
+        if x < n:
+            more = wilson_interval(x + 1, n, level=lower)
+            assert inner.low <= more.low and inner.high <= more.high
+    assert wilson_interval(np.int64(48), 60.0) == wilson_interval(48, 60)
+
+
+def test_newcombe_turns_round_and_stays_inside():
+    for xa, na, xb, nb in product((0, 3, 8), (8, 40), (0, 2, 5), (5, 300)):
+        there, back = newcombe_interval(xa, na, xb, nb), newcombe_interval(xb, nb, xa, na)
+        np.testing.assert_allclose(ends(back), [-there.high, -there.low], rtol=0, atol=4e-16)
+        assert -1 <= there.low <= xb / nb - xa / na <= there.high <= 1
+
+
+def rejection_rate(rule, pa, pb, n=60):
+    counts = np.arange(n + 1)
+    rejected = np.array([[rule(int(a), int(b)) for b in counts] for a in counts])
+    return float(stats.binom.pmf(counts, n, pa) @ rejected @ stats.binom.pmf(counts, n, pb))
+
+
+def test_overlap_is_quiet_by_enumeration():
+    apart = lambda a, b: not overlapping_intervals(a, 60, b, 60)
+    clear = lambda a, b: not newcombe_interval(a, 60, b, 60).contains(0.0)
+    known = {(0.8, 0.8): (0.0052, 0.046), (0.8, 0.9): (0.095, 0.323), (0.8, 0.95): (0.384, 0.716), (0.7, 0.9): (0.496, 0.794)}
+    for (pa, pb), (overlap, newcombe) in known.items():
+        assert abs(rejection_rate(apart, pa, pb) - overlap) < 5e-4
+        assert abs(rejection_rate(clear, pa, pb) - newcombe) < 5e-4
+    assert overlapping_intervals(48, 60, 57, 60) and not overlapping_intervals(48, 60, 58, 60) and not overlapping_intervals(58, 60, 48, 60)
+    assert overlapping_intervals(48, 60, 48, 60) and overlapping_intervals(48, 60, 58, 60, level=0.99)
+
+
+# --- the same probes ----------------------------------------------------------------------------------------------------------------------
+def test_mcnemar_is_the_sum_of_coin_tosses():
+    for a, b in [*product(range(40), repeat=2), (490, 510), (3, 997), (500, 501), (1400, 1600), (4900, 5100), (5000, 5001), (5000, 5300), (30_000, 31_000), (999, 1300), (1000, 1300), (1001, 1300), (999, 1000), (1000, 1001), (1, 1020)]:
+        m, few = a + b, min(a, b)
+        found = mcnemar(a, b)
+        assert 0 < found.p_value <= 1 and 0 < found.mid_p <= found.p_value and (found.p_value, found.mid_p) == (mcnemar(b, a).p_value, mcnemar(b, a).mid_p)
+        term, total, last = 1, 0, 0
+        for i in range(few + 1):
+            total, last = total + term, term
+            term = term * (m - i) // (i + 1)
+        truth = min(Fraction(1), Fraction(2 * total, 2**m)), Fraction(2 * total - last, 2**m)
+        np.testing.assert_allclose([found.p_value, found.mid_p], [float(p) for p in truth], rtol=0 if m <= 1000 else 1e-12)
+
+
+def test_mcnemar_of_very_many_probes():
+    assert mcnemar(10**9, 10**9).p_value == mcnemar(2 * 10**11, 2 * 10**11).mid_p == 1.0 and mcnemar(3, 10**6).p_value == 0.0
+    for a, b in ((10**8, 10**8 + 30_000), (10**10, 10**10 + 200_000)):  # the normal limit with continuity correction
+        limit = 2 * stats.norm.sf((b - a - 1) / math.sqrt(a + b))
+        np.testing.assert_allclose(mcnemar(a, b).p_value, limit, rtol=1e-5)
+
+
+def test_mcnemar_agrees_with_statsmodels():
+    tables = pytest.importorskip("statsmodels.stats.contingency_tables")
+    for a, b in product((0, 1, 2, 5, 13, 40, 111), repeat=2):
+        if a + b: np.testing.assert_allclose(mcnemar(a, b).p_value, tables.mcnemar([[7, a], [b, 3]], exact=True).pvalue, rtol=0, atol=1e-12)
+
+
+def test_paired_power_is_what_the_page_says():
+    "Every table of 60 probes in rationals: 0.8 against 0.9, two percent of the probes broken."
+    a, b, n = Fraction(2, 100), Fraction(12, 100), 60
+    power = {"p_value": Fraction(0), "mid_p": Fraction(0)}
+    for i in range(n + 1):
+        for j in range(n + 1 - i):
+            found = mcnemar(i, j)
+            for name in power:
+                if getattr(found, name) <= 0.05: power[name] += math.comb(n, i) * math.comb(n - i, j) * a**i * b**j * (1 - a - b) ** (n - i - j)
+    np.testing.assert_allclose([float(power["p_value"]), float(power["mid_p"])], [0.4255, 0.5452], rtol=0, atol=5e-5)
+
+
+def score_by_search(delta, a, b, n):
+    from scipy.optimize import minimize_scalar
+    low, high = max(0.0, -delta), (1 - delta) / 2
+
+    def cost(q):
+        return -(b * math.log(q + delta) + a * math.log(q) + (n - a - b) * math.log(1 - 2 * q - delta))
+    q = minimize_scalar(cost, bounds=(low + 1e-13, high - 1e-13), method="bounded", options={"xatol": 1e-13, "maxiter": 5000}).x
+    return (b - a - n * delta) / math.sqrt(n * (2 * q + delta - delta**2))
+
+
+@pytest.mark.parametrize("counts", [(2, 8, 60), (9, 1, 60), (1, 0, 44), (0, 6, 60), (4, 4, 9), (30, 31, 70), (3, 900, 1000), (50, 40, 10_000)])
+@pytest.mark.parametrize("level", [0.8, 0.95])
+def test_tango_inverts_the_paired_score_test(counts, level):
+    a, b, n = counts
+    found, z = mcnemar(a, b, trials=n, level=level), stats.norm.isf((1 - level) / 2)
+    assert found.difference == (b - a) / n and -1 <= found.interval.low <= found.difference <= found.interval.high <= 1
+    np.testing.assert_allclose([score_by_search(end, a, b, n) for end in ends(found.interval)], [z, -z], rtol=1e-4)
+    grid = np.linspace(-0.9999, 0.9999, 4001)
+    kept = np.array([_survives(float(delta), a, b, n, float(z)) for delta in grid])
+    assert (kept == ((found.interval.low <= grid) & (grid <= found.interval.high))).all()  # one interval, no islands
+
+
+def test_tango_at_the_ends():
+    for n in (1, 2, 60, 10**6, 2**40):
+        np.testing.assert_allclose(ends(mcnemar(0, 0, trials=n).interval), [-wilson_interval(0, n).high, wilson_interval(0, n).high], rtol=1e-12)
+    assert mcnemar(60, 0, trials=60).interval.low == -1.0 and mcnemar(0, 60, trials=60).interval.high == 1.0
+
+
+def test_reading_follows_the_exact_p():
+    for a, b in product(range(30), repeat=2):
+        found = mcnemar(a, b, trials=100)
+        assert found.significant == (found.p_value <= 0.05)
+        word = "within noise" if not found.significant else "B is better" if b > a else "B is worse"
+        assert word in found.reading and found.reading.endswith(".") and "\n" not in found.reading
+        assert ("may settle" in found.reading) == (found.mid_p <= 0.05 < found.p_value)
+        assert json.loads(json.dumps(found.to_dict()))["p_value"] == found.p_value
+    tie = mcnemar(0, 3, level=0.75)
+    assert tie.p_value == 0.25 and tie.significant and "1 probe right" in mcnemar(0, 1).reading
+
+
+def test_mcnemar_refuses_other_numbers():
+    good = mcnemar(2, 8, trials=60)
+    assert dataclasses.replace(good) == good
+    for change in ({"p_value": 0.01}, {"mid_p": 0.2}, {"difference": 0.2}, {"interval": None}, {"trials": 61}, {"trials": None}, {"only_b": 9}, {"level": 0.9}, {"trials": 9}):
+        with pytest.raises(ContractError, match="McNemar: "): dataclasses.replace(good, **change)
+
+
+def test_discordant_pairs_counts_one_by_one():
+    rng = np.random.default_rng(3)
+    for n in (1, 2, 50):
+        a, b = rng.integers(0, 2, n), rng.integers(0, 2, n)
+        truth = sum(x and not y for x, y in zip(a, b, strict=True)), sum(y and not x for x, y in zip(a, b, strict=True)), n
+        forms = (lambda v: v, lambda v: v == 1, lambda v: v.tolist(), lambda v: (v == 1).tolist(), lambda v: tuple(v == 1), lambda v: v.astype(float), lambda v: (v == 1).astype(object))
+        for one, other in product(forms, repeat=2): assert discordant_pairs(one(a), other(b)) == truth
+    for a, b, error in (([1], [1, 0], PairingError), ([], [], PairingError), ([2], [1], ContractError), ([float("nan")], [1], ContractError),
+                        ([[1]], [1], ContractError), ("10", [1, 0], ContractError), ([None], [1], ContractError)):
+        with pytest.raises(error, match="discordant_pairs: "): discordant_pairs(a, b)
+
+
+# --- k tries ----------------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n", range(1, 11))
+def test_pass_at_k_is_the_share_of_listed_subsets(n):
+    for c, k in product(range(n + 1), range(1, n + 1)):
+        hits = [min(subset) < c for subset in combinations(range(n), k)]
+        assert pass_at_k(n, c, k) == float(Fraction(sum(hits), len(hits)))
+
+
+@pytest.mark.parametrize("n", [50, 1000, 100_000])
+def test_pass_at_k_is_correctly_rounded(n):
+    rng, border = np.random.default_rng(n), math.isqrt(38 * n)
+    cases = [(border + i, border + j) for i, j in product((-2, 0, 2), repeat=2)] + [(0, 1), (0, n), (1, 1), (1, n), (n, 1), (n, n), (1, n - 1), (n - 1, 1), (n // 2, n // 2 + 1), (n // 2, n // 2)]
+    cases += [(int(10 ** rng.uniform(0, math.log10(n))), int(10 ** rng.uniform(0, math.log10(n)))) for _ in range(25)]
+    for c, k in cases:
+        if not (0 <= c <= n and 1 <= k <= n): continue
+        wrong = math.comb(n - c, k) if k <= n - c else 0
+        total = math.comb(n, k)
+        assert pass_at_k(n, c, k) == (total - wrong) / total, (n, c, k)
+        assert pass_at_k(n, c, k) == (pass_at_k(n, k, c) if c else 0.0)  # c and k change places
+
+
+def test_pass_at_k_golden_and_limits():
+    assert f"{pass_at_k(20, 5, 10):.6f}" == "0.983746" and f"{1 - (1 - 5 / 20) ** 10:.6f}" == "0.943686"
+    assert f"{pass_at_k(100_000, 10, 100):.10f}" == "0.0099555658" and pass_at_k(100_000, 1, 1) == 1e-5
+    assert pass_at_k(10**9, 3 * 10**8, 5 * 10**8) == 1.0 and pass_at_k(10**15, 1, 10) == 1e-14
+    for n in (10**3, 10**5, 10**7):
+        gap = pass_at_k(n, n // 4, 10) - (1 - 0.75**10)
+        np.testing.assert_allclose(n * gap, 45 * 0.25 * 0.75**9, rtol=20 / n + 1e-6 * n / 10**5)
+    values = [pass_at_k(30, c, 7) for c in range(31)]
+    assert values == sorted(values) and values[0] == 0.0 and values[-1] == 1.0
+
+
+@pytest.mark.parametrize("args", [(5, 0, 10), (5, 7, 3), (5, 5, 6), (5, 2, 0), (0, 0, 1), (5, -1, 2), (5, 2.5, 2), (5, True, 2), (5, None, 2)])
+def test_pass_at_k_refuses(args):
+    with pytest.raises(ContractError, match="^pass_at_k: [^\n]*$"): pass_at_k(*args)
+
+
+def test_pass_at_k_interval_is_the_bootstrap_over_problems():
+    "All 5^5 resamples of five problems, by hand: the percentile interval and the mean."
+    n, c, k = [20, 20, 10, 12, 20], [5, 0, 3, 1, 11], 4
+    values = np.array([1 - math.comb(a - b, k) / math.comb(a, k) for a, b in zip(n, c, strict=True)])
+    estimate, interval = pass_at_k_interval(n, c, k, method="percentile", level=0.9)
+    np.testing.assert_allclose(estimate, values.mean(), rtol=1e-14)
+    means = np.sort(values[np.indices((5,) * 5).reshape(5, -1)].mean(axis=0))
+    for end, share in zip(ends(interval), (0.05, 0.95), strict=True):
+        assert np.mean(means < end - 1e-9) <= share <= np.mean(means <= end + 1e-9)
+    order = [3, 1, 4, 0, 2]
+    assert pass_at_k_interval([n[i] for i in order], [c[i] for i in order], k, method="percentile", level=0.9) == (estimate, interval)
+    assert pass_at_k_interval(20, [5, 0, 9], 1) == pass_at_k_interval(np.full(3, 20), np.array([5.0, 0.0, 9.0]), 1)
+    one = pass_at_k_interval(20, [5, 0, 9], 1, replicates=200, seed=1)
+    assert one == pass_at_k_interval(20, [5, 0, 9], 1, replicates=200, seed=1) and one[1].engine == "monte_carlo"
+    assert pass_at_k_interval(20, [20] * 9, 3)[1].fallback.code == "all_equal" and pass_at_k_interval(20, [3], 3)[1].fallback.code == "single_pair"
+
+
+@pytest.mark.parametrize("args, message", [((20, [5, 21], 10), "c must not exceed n; got n = 20, c = 21 at index 1"), (([20, 8], [5, 2], 10), "n must be at least k = 10.*index 1"),
+                                           ((20, [5, 0.5], 10), "c must be whole"), (([20, 20.5], [5, 1], 10), "n must be whole"), ((20, [-1, 2], 1), "c must be at least 0"),
+                                           (([20], [5, 2], 1), "n must have 2 entries"), ((20, [5, float("nan")], 1), "c must be finite"), ((20, [5], 0), "k must be"), ((0, [0], 1), "n must be")])
+def test_pass_at_k_interval_refuses(args, message):
+    with pytest.raises(ContractError, match="pass_at_k_interval: " + message): pass_at_k_interval(*args)
+
+
+def test_no_problem_is_a_pairing_error():
+    with pytest.raises(PairingError, match="none"): pass_at_k_interval(20, [], 10)
+
+
+@pytest.mark.parametrize("call", [lambda: wilson_interval(61, 60), lambda: wilson_interval(0, 0), lambda: wilson_interval(-1, 5), lambda: wilson_interval(1, 2**53 + 2), lambda: wilson_interval(1, 2, level=95),
+                                  lambda: wilson_interval(1, float("nan")), lambda: wilson_interval(True, 2), lambda: newcombe_interval(1, 2, 3, 2), lambda: newcombe_interval(1, 2, 1, 2, level=1),
+                                  lambda: overlapping_intervals(3, 2, 1, 2), lambda: overlapping_intervals(1, 2, 1, 2, level=0), lambda: mcnemar(-1, 2), lambda: mcnemar(1, 2, trials=2),
+                                  lambda: mcnemar(1, 10**12), lambda: mcnemar(1, 2, level=0), lambda: mcnemar(1, 2, trials=2**53 + 2)])
+def test_bad_counts_are_refused_in_one_line(call):
+    with pytest.raises(ContractError, match=r"^\w+: [^\n]+; got [^\n]+\.|\?$") as error: call()
+    assert "\n" not in str(error.value) and str(error.value).split(":")[0] in ("wilson_interval", "newcombe_interval", "overlapping_intervals", "mcnemar")
