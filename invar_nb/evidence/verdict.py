@@ -204,8 +204,9 @@ def _windows_wanted(comparison, margin, significance):
         return wanted if wanted is not None and wanted > comparison.n else None
     interval = comparison.interval
     half_width = max(interval.high - comparison.delta, comparison.delta - interval.low)
-    return windows_to_settle(comparison.delta, half_width, comparison.n, margin=margin)
-
+    wanted = windows_to_settle(comparison.delta, half_width, comparison.n, margin=margin)
+    if wanted is None or abs(comparison.delta) < margin: return wanted
+    return max(wanted, math.ceil(1 - math.log2(significance)))  # below that no p-value can be small enough
 
 # %% ../../nbs/evidence/32_verdict.ipynb #c035
 def _rationale(comparison, margin, significance, word, settle):
