@@ -417,7 +417,11 @@ def bootstrap_analysis(
     if interval.engine == "inversion" and max(interval.endpoint_error) > 0.05 * interval.width:  # proved, but to no use
         distribution = _drawn(delta, tokens, plan.resample)
         interval = interval_from(distribution, delta, tokens, plan)
-    return interval, max(p_value_from(distribution, delta, tokens, plan), 2.0 ** (1 - len(delta)))  # n signs prove no more
+    p_value = p_value_from(distribution, delta, tokens, plan)
+    return interval, max(p_value, 2.0 ** (1 - len(delta)), _SMALLEST_P)  # n signs prove no more, nor do sums of doubles
+
+
+_SMALLEST_P = 1e-12  # F is a sum of terms of size 1: what is smaller than its rounding is not told
 
 # %% ../../nbs/statistics/13_exact.ipynb #c046
 def bootstrap_interval(
