@@ -186,6 +186,44 @@ def test_quantile_inverts_the_distribution_function(rule):
     np.testing.assert_allclose([law.quantile(0), law.quantile(1)], [delta.min(), delta.max()], rtol=1e-14)
 
 
+@pytest.mark.parametrize("deltas", [[0.25, 0.5, 0.75], [0.1, 0.4], [-1.0, -2.0], [0.01, 0.02, 0.03, 0.04]])
+def test_symmetric_deltas_of_one_sign_have_a_p_value(deltas):
+    "Acceleration 0 and F(0) = 0: the level that reaches 0 does not exist, and n signs prove 2^(1-n) and no more."
+    interval, p = bootstrap_analysis(deltas, [100] * len(deltas), BootstrapPlan())
+    assert p == 2.0 ** (1 - len(deltas)) and min(deltas) <= interval.low <= interval.high <= max(deltas)
+
+
+@pytest.mark.parametrize("n, tokens", [(60, 10**5), (60, 10**6), (12, 2**40), (30, 2**40)])
+def test_one_window_with_nearly_all_tokens_comes_to_an_end(n, tokens):
+    rng = np.random.default_rng(7)
+    for _ in range(3):
+        delta, counts = rng.normal(0, 0.02, n), np.r_[tokens, np.ones(n - 1, int)]
+        got = bootstrap_interval(delta, counts)
+        sample = drawn_replicates(delta, counts, "windows", 20_000, seed=1)
+        assert sample.min() - 1e-12 <= got.low <= got.high <= sample.max() + 1e-12 and np.isfinite(got.endpoint_error).all()
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-300, 1e200])
+def test_a_tiny_or_huge_unit_changes_nothing(unit):
+    delta, tokens = world("uneven", 60, seed=4)
+    base, scaled = bootstrap_interval(delta, tokens), bootstrap_interval(unit * delta, tokens)
+    np.testing.assert_allclose([scaled.low / unit, scaled.high / unit], [base.low, base.high], rtol=1e-9)
+
+
+@pytest.mark.parametrize("n", [20, 60])
+def test_where_one_window_dwarfs_the_others_replicates_are_drawn_and_said_to_be(n):
+    "One broken window of 3.5 nats over a scatter of 1e-4: the referee splits by how often that window is drawn."
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        delta = np.r_[3.5, rng.normal(2e-5, 1e-4, n - 1)]
+        law = exact_distribution(delta, np.full(n, 10))
+        assert law.engine == "monte_carlo"
+        never = rng.integers(1, n, (200_000, n))
+        truth = (1 - 1 / n) ** n * np.mean(delta[never].sum(axis=1) <= 0)  # drawn once or more, the sum is positive
+        noise = math.sqrt(truth * (1 - truth)) * math.sqrt(1 / 200_000 + 1 / law.n_replicates)
+        assert abs(law.below(0.0) - truth) < 4 * noise
+
+
 def test_p_value_without_spread_is_the_sign_flip_test():
     "n equal deltas: of the 2^n sign patterns two are as extreme, so p = 2^(1-n); one pair proves nothing."
     plan = BootstrapPlan()

@@ -227,7 +227,8 @@ class Comparison:
     def signature(self) -> str:
         "One line that fixes the recipe: version, estimator, bootstrap, level, windows, data."
         plan = self.plan
-        boot = "exact" if plan.replicates is None else f"{plan.replicates}@{plan.seed}"
+        drawn = self.interval.engine == "monte_carlo"
+        boot = f"{plan.replicates}@{plan.seed}" if plan.replicates else "drawn" if drawn else "exact"
         kind, _, digest = re.sub(r"[|\s]+", "_", self.data_id or "unnamed").partition(":")
         data = f"{kind}:{digest[:12]}" if digest else kind
         return (f"invar_nb:{invar_nb.__version__}|est:ratio|boot:{boot}-{plan.method}|resample:{plan.resample}"
@@ -237,6 +238,11 @@ class Comparison:
     def advice(self) -> tuple[str, ...]:
         "What a careful statistician would say about this comparison, one sentence each; empty when there is nothing."
         said = []
+        if self.n < 20:
+            said.append(f"{self.n} window{'s are' if self.n > 1 else ' is'} few: such an interval holds the truth less often than {self.plan.level:g}; score 20 or more.")
+        if self.plan.replicates is None and self.interval.engine == "monte_carlo":
+            said.append("One window dwarfs the others, so far that the exact engine cannot tell the others apart: replicates were drawn with "
+                        "seed 0 instead, and the ends carry their Monte Carlo error. Look at the largest difference.")
         if self.n_eff < 0.7 * self.n and self.plan.method != "expanded":
             said.append(f"Token counts are unequal: {self.n} windows are worth {self.n_eff:.1f}; "
                         'method="expanded" covers better than this interval.')

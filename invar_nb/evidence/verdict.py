@@ -183,7 +183,7 @@ def judge(
     word = decide(improvement, comparison.p_value, improvement_threshold=margin, significance_threshold=significance)
     kind = settle = None
     if word == "noise":
-        settled = margin > 0 and comparison.degenerate_reason != "single_pair" and comparison.interval.inside(-margin, margin)
+        settled = margin > 0 and comparison.n >= _fewest(significance) and comparison.interval.inside(-margin, margin)
         kind = "equivalent" if settled else "inconclusive"
     if kind == "inconclusive":
         settle = _windows_wanted(comparison, margin, significance)
@@ -199,13 +199,29 @@ def judge(
 def _windows_wanted(comparison, margin, significance):
     if comparison.degenerate_reason == "single_pair":
         return None
-    if comparison.degenerate_reason == "all_equal":  # n equal signs have p = 2^(1 - n)
-        wanted = math.ceil(1 - math.log2(significance)) if abs(comparison.delta) >= margin and comparison.delta else None
-        return wanted if wanted is not None and wanted > comparison.n else None
+    if comparison.degenerate_reason == "all_equal":
+        return _fewest(significance) if comparison.n < _fewest(significance) else None
     interval = comparison.interval
     half_width = max(interval.high - comparison.delta, comparison.delta - interval.low)
-    return windows_to_settle(comparison.delta, half_width, comparison.n, margin=margin)
+    wanted = windows_to_settle(comparison.delta, half_width, comparison.n, margin=margin)
+    return None if wanted is None else max(wanted, _fewest(significance))
 
+
+def _fewest(significance):
+    "n signs have 2^n patterns, the two extreme ones p = 2^(1 - n): with fewer windows than this no claim can be made at all."
+    return math.ceil(1 - math.log2(significance))
+
+
+def _widened(comparison, margin, word):
+    "What a reader must know where the agreement of neighbours would undo the verdict; else nothing."
+    d, c = comparison.dependence, comparison
+    if word == "inconclusive" or d.lag1 is None or d.lag1 <= 2 * d.lag1_standard_error: return ""
+    factor = math.sqrt(d.design_effect)
+    low, high = (c.delta + factor * (end - c.delta) for end in (c.interval.low, c.interval.high))
+    undone = (low <= -margin or high >= margin) if word == "equivalent" else low <= 0 <= high
+    if not undone: return ""
+    left = "not lie inside the margin" if word == "equivalent" else "reach 1"
+    return f"; but neighbouring windows agree (lag-1 {d.lag1:.2f}), and the interval widened for it ({factor:.2f} times) would {left}: score more text"
 
 # %% ../../nbs/evidence/32_verdict.ipynb #c035
 def _rationale(comparison, margin, significance, word, settle):
@@ -219,12 +235,14 @@ def _rationale(comparison, margin, significance, word, settle):
         better = "better" if word == "improved" else "worse"
         beyond = ("and so is the whole interval" if min(abs(c.interval.low), abs(c.interval.high)) > margin and
                   c.interval.low * c.interval.high > 0 else "though the interval reaches into it")
-        return f"The candidate is {better}: {change}; this is more than chance, and the estimate is outside {band}, {beyond}."
+        return f"The candidate is {better}: {change}; this is more than chance, and the estimate is outside {band}, {beyond}{_widened(c, margin, word)}."
     if word == "equivalent":
         real = "" if c.p_value is None or c.p_value > significance else "; the change is real but too small to matter"
-        return f"No change that matters: {change}, wholly inside {band}{real}."
+        return f"No change that matters: {change}, wholly inside {band}{real}{_widened(c, margin, word)}."
     if c.degenerate_reason == "single_pair":
         return f"Cannot tell: {change}; one window has no spread to judge by, so score more windows."
+    if c.n < _fewest(significance):
+        return f"Cannot tell: {change}; fewer than {_fewest(significance)} windows cannot settle anything at this level, so score at least {settle}."
     more = (f"if the change stays this size, at least {settle} windows are needed to settle it" if settle is not None
             else "more windows of this kind would not settle it")
     why = (f"the change is more than chance, but may lie inside or outside {band}"

@@ -267,7 +267,7 @@ class DemoResult:
 
     def table(self) -> str:
         "The rows as plain text."
-        head = ("edit", "baseline", "candidate", "ppl A", "ppl B", "windows", "n_eff", "ratio", f"{self.rows[0].interval.level:.0%} interval", "verdict")
+        head = ("edit", "baseline", "candidate", "ppl A", "ppl B", "windows", "worth", "ratio", f"{self.rows[0].interval.level:.0%} interval", "verdict")
         cells = [head, *(_cells(row) for row in self.rows)]
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         return "\n".join("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in cells)

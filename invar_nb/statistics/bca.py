@@ -185,8 +185,11 @@ def p_value_from(
 # %% ../../nbs/statistics/12_bca.ipynb #c043
 def _bca_p(g, bias, a):
     y = ndtri(g) - bias
-    if 1 + a * y <= 0 or (np.isinf(y) and a * y <= 0): return 0.0  # no level reaches 0
-    shift = 1 / a if np.isinf(y) else y / (1 + a * y)
+    if np.isinf(y):
+        if a == 0 or (a > 0) != (y > 0): return 0.0  # no level reaches 0
+        shift = 1 / a
+    elif 1 + a * y <= 0: return 0.0
+    else: shift = y / (1 + a * y)
     return float(2 * ndtr(-abs(shift - bias)))
 
 

@@ -150,8 +150,10 @@ class MonteCarlo:
         step = max(np.sqrt(max(variance, 0.0) / self.n_replicates), 1 / self.n_replicates)
         reach = max(min(2 * step, level, 1 - level), 1 / self.n_replicates)  # both sides alike, as far as there are replicates
         ends = max(level - reach, 0.0), min(level + reach, 1.0)
-        low, high = np.quantile(self.replicates, ends)
-        return float(step * (high - low) / (ends[1] - ends[0]))
+        low, mid, high = np.quantile(self.replicates, (ends[0], level, ends[1]))
+        near, far = sorted((mid - low, high - mid))
+        gap = far / 2 if far > 8 * near and reach >= 2 * step else 0.0  # next to a gap the far side counts, not the mean of both
+        return float(max(step * (high - low) / (ends[1] - ends[0]), gap))
 
 # %% ../../nbs/statistics/11_bootstrap.ipynb #c041
 def tail_levels(

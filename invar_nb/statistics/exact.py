@@ -21,12 +21,13 @@ from .weighted import as_pairs
 # %% ../../nbs/statistics/13_exact.ipynb #c024
 @dataclass(frozen=True, eq=False)
 class Draw:
-    "One bootstrap draw: the pair (a_i, b_i) with probability p_i. T* - centre is sum a / sum b over n independent draws."
+    "One bootstrap draw: the pair (a_i, b_i) with probability p_i. (T* - centre) / scale is sum a / sum b over n independent draws."
     a: np.ndarray  # t_i (d_i - centre), or d_i - centre, shape (m,)
     b: np.ndarray  # t_i, or 1, shape (m,), > 0
     p: np.ndarray  # shape (m,), sums to 1
     n: int  # draws per resample = windows
     centre: float  # D [nats/token]
+    scale: float = 1.0  # a power of two: a is in units of it, so that no square of a underflows
 
     @cached_property
     def unit(self): return self.n * float(self.p @ self.b)  # S(x) moves by this much per unit of x
@@ -46,9 +47,10 @@ def _draw(delta, tokens, resample):
     d, t = delta[order], tokens[order]
     same = (np.diff(d) == 0) & ((np.diff(t) == 0) | (resample == "tokens"))
     first = np.flatnonzero(np.r_[True, ~same])
-    if resample == "windows":
-        return Draw(t[first] * (d[first] - centre), t[first].astype(float), np.diff(np.r_[first, n]) / n, n, centre)
-    return Draw(d[first] - centre, np.ones(len(first)), np.add.reduceat(t, first) / total, n, centre)
+    scale = 2.0 ** max(math.frexp(np.abs(d - centre).max())[1], -1021)
+    a, b = (d[first] - centre) / scale, t[first].astype(float)
+    if resample == "windows": return Draw(b * a, b, np.diff(np.r_[first, n]) / n, n, centre, scale)
+    return Draw(a, np.ones(len(first)), np.add.reduceat(t, first) / total, n, centre, scale)
 
 # %% ../../nbs/statistics/13_exact.ipynb #c027
 _MOST_ATOMS = 400_000
@@ -77,7 +79,7 @@ def _lattice(draw):
     "(step, whole multiples) when equal b and commensurable a put every sum on a lattice; else None."
     if np.ptp(draw.b) > 0: return None
     above = draw.a - draw.a.min()
-    noise = 16 * np.finfo(float).eps * (np.abs(draw.a).max() / draw.b[0] + abs(draw.centre)) * draw.b[0]
+    noise = 16 * np.finfo(float).eps * (np.abs(draw.a).max() / draw.b[0] + abs(draw.centre) / draw.scale) * draw.b[0]
     step = 0.0
     for value in np.sort(above):
         big, small = max(step, value), min(step, value)
@@ -106,9 +108,9 @@ class Atoms:
     def __init__(self, engine, draw, value, probability):
         self.engine = engine
         largest = max(abs(end) for end in draw.support)
-        self._tie = 64 * np.finfo(float).eps * (largest + abs(draw.centre))
+        self._tie = 64 * np.finfo(float).eps * (largest * draw.scale + abs(draw.centre))
         order = np.argsort(value, kind="stable")
-        value, probability = value[order] + draw.centre, probability[order]
+        value, probability = value[order] * draw.scale + draw.centre, probability[order]
         fresh = np.concatenate([[True], np.diff(value) > self._tie])
         mass = np.bincount(np.cumsum(fresh) - 1, weights=probability)
         self._value, self._cumulative = value[fresh], np.concatenate([[0.0], np.cumsum(mass / mass.sum())])
@@ -187,6 +189,11 @@ def _characteristic(y, p, step, count):
     return phi.ravel()[:count]
 
 # %% ../../nbs/statistics/13_exact.ipynb #c034
+def _median(values, p):
+    order = np.argsort(values)
+    return float(values[order][np.searchsorted(np.cumsum(p[order]), 0.5)])
+
+
 def _plain_sum(g):
     "F from phi^n at k = 1..2K-1, every term with weight one (@eq-exact-inversion)."
     k = np.arange(1, len(g) + 1, 2)
@@ -295,11 +302,11 @@ class Inversion:
 
     def below(self, x: float) -> float:
         "P*(T* < x) + P*(T* = x)/2."
-        return self._below(x - self.draw.centre)[0]
+        return self._below((x - self.draw.centre) / self.draw.scale)[0]
 
     def below_error(self, x: float) -> float:
         "Proved bound on the error of `below` at x, (@eq-exact-proof)."
-        return self._prove(x - self.draw.centre)[1]
+        return self._prove((x - self.draw.centre) / self.draw.scale)[1]
 
     def _offset(self, level):
         low, high = self.draw.support
@@ -315,13 +322,22 @@ class Inversion:
 
     def quantile(self, level: float) -> float:
         "The point where F crosses `level`."
-        return self.draw.centre + self._offset(level)
+        return self.draw.centre + self.draw.scale * self._offset(level)
 
     def quantile_error(self, level: float, *, slope: float = 0.0, below: float = 0.5) -> float:
         "Proved: the quantile lies within this distance. `slope` is dp/dG where the level p itself comes from G = F(D) (BCa)."
         slack = slope * self._prove(0.0)[1] if slope else 0.0
         x = self._offset(level)
-        return max(self._proved_step(x, side, level, slack) for side in (-1, 1))
+        return self.draw.scale * max(self._proved_step(x, side, level, slack) for side in (-1, 1))
+
+    @property
+    def resolves(self) -> bool:
+        "Is the kernel of the proof fine against the scatter of the typical window? Not when one window dwarfs the others."
+        if not self._rough: return True
+        middle = _median(self.draw.a / self.draw.b, self.draw.p)
+        typical = _median(np.abs(self.draw.a - middle * self.draw.b), self.draw.p)
+        kernel = _reach(self.draw.a, self.draw.p, self.draw.n)[1] / self._rough_terms
+        return typical == 0 or kernel <= 0.05 * typical * math.sqrt(self.draw.n)
 
     def _proved_step(self, x, side, level, slack):
         end = self.draw.support[side > 0]
@@ -349,10 +365,16 @@ def _root(below, level, draw, *, tolerance):
         else: guess = x - now[1] * (x - before[0]) / (now[1] - before[1])
         if slow >= 3 or not low < guess < high: guess, slow = (low + high) / 2, 0
         elif tolerance < 1e-9 and abs(guess - x) < tolerance * draw.standard_error: return guess
+        if not low < guess < high: break  # neighbouring doubles
         before, x = now, guess
     return (low + high) / 2
 
 # %% ../../nbs/statistics/13_exact.ipynb #c042
+def _drawn(delta, tokens, resample):
+    replicates = int(min(max(200_000_000 // len(delta), 20_000), 1_000_000))
+    return MonteCarlo(bootstrap_replicates(delta, tokens, replicates=replicates, seed=0, resample=resample))
+
+# %% ../../nbs/statistics/13_exact.ipynb #c044
 def exact_distribution(
     delta: np.ndarray,  # d_i, shape (n,), n >= 2, not all equal [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
@@ -368,9 +390,10 @@ def exact_distribution(
         return Atoms("enumeration", draw, *_list_resamples(draw))
     lattice = _lattice(draw)
     if lattice is not None: return Atoms("convolution", draw, *_convolve(draw, *lattice))
-    return Inversion(draw)
+    law = Inversion(draw)
+    return law if law.resolves else _drawn(delta, tokens, plan.resample)
 
-# %% ../../nbs/statistics/13_exact.ipynb #c043
+# %% ../../nbs/statistics/13_exact.ipynb #c045
 def bootstrap_analysis(
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
@@ -390,9 +413,17 @@ def bootstrap_analysis(
     else:
         drawn = bootstrap_replicates(delta, tokens, replicates=plan.replicates, seed=plan.seed, resample=plan.resample)
         distribution = MonteCarlo(drawn)
-    return interval_from(distribution, delta, tokens, plan), p_value_from(distribution, delta, tokens, plan)
+    interval = interval_from(distribution, delta, tokens, plan)
+    if interval.engine == "inversion" and max(interval.endpoint_error) > 0.05 * interval.width:  # proved, but to no use
+        distribution = _drawn(delta, tokens, plan.resample)
+        interval = interval_from(distribution, delta, tokens, plan)
+    p_value = p_value_from(distribution, delta, tokens, plan)
+    return interval, max(p_value, 2.0 ** (1 - len(delta)), _SMALLEST_P)  # n signs prove no more, nor do sums of doubles
 
-# %% ../../nbs/statistics/13_exact.ipynb #c044
+
+_SMALLEST_P = 1e-12  # F is a sum of terms of size 1: what is smaller than its rounding is not told
+
+# %% ../../nbs/statistics/13_exact.ipynb #c046
 def bootstrap_interval(
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
