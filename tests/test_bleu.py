@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy.stats import norm
 
 from invar_nb.ground.contract import ContractError
 from invar_nb.metrics import bleu as room
@@ -248,6 +249,26 @@ def test_bootstrap_is_reproducible_and_forgets_the_order_of_segments():
     left = room._difference(A.sum(0) - A, B.sum(0) - B, recipe)
     jackknife = math.sqrt(49 / 50 * np.sum((left - left.mean()) ** 2))
     assert abs(se / jackknife - 1) < 0.25
+
+
+def test_bca_by_hand_from_resampled_texts():
+    "Texts resampled with the same indices and scored whole; bias, acceleration and cuts written out from Efron's formulas."
+    a, b, gold = systems(8, 18, 0.05, 0.35)
+    rows = [segment_statistics(x, gold) for x in (a, b)]
+    turn = np.lexsort(np.hstack(rows).T)
+    a, b, gold = ([x[k] for k in turn] for x in (a, b, gold))
+    score = lambda x, index: corpus_bleu([x[i] for i in index], [gold[i] for i in index], smoothing="exp").score
+    star = np.array([score(b, i) - score(a, i) for i in np.random.default_rng(2).integers(0, 18, size=(200, 18))])
+    d = score(b, range(18)) - score(a, range(18))
+    left = np.array([score(b, i) - score(a, i) for i in ([k for k in range(18) if k != out] for out in range(18))])
+    u = left.mean() - left
+    acceleration = np.sum(u**3) / (6 * np.sum(u**2) ** 1.5)
+    bias = norm.ppf(np.mean(star < d))
+    assert abs(acceleration) > 0.01  # otherwise its sign would not show
+    cuts = [norm.cdf(bias + (bias + z) / (1 - acceleration * (bias + z))) for z in norm.ppf([0.05, 0.95])]
+    found = paired_bootstrap(a, b, gold, seed=2, replicates=200, level=0.9, smoothing="exp")
+    assert found.difference == pytest.approx(d, abs=1e-14)
+    np.testing.assert_allclose([found.interval.low, found.interval.high], np.quantile(star, cuts), rtol=0, atol=1e-10)
 
 
 def test_no_difference_and_one_segment():

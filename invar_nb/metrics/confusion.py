@@ -236,7 +236,7 @@ def score_interval(
     full = np.flatnonzero(counts)
     without = np.repeat(counts[None], full.size, axis=0)
     without[np.arange(full.size), full] -= 1
-    left = np.repeat(statistic(without.reshape(-1, *cells.shape)), counts[full])  # one value a probe
+    left = np.repeat(statistic(without.reshape(-1, *cells.shape)), counts[full]) if n > 1 else np.zeros(1)  # one value a probe
     star = statistic(np.random.default_rng(plan.seed).multinomial(n, counts / n, size=plan.replicates).reshape(-1, *cells.shape))
     lost = int(np.isnan(star).sum()) + int(np.isnan(left).sum())
     if lost:
