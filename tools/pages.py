@@ -10,7 +10,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
-FLOORS = ("ground", "statistics", "evidence", "machine", "statement")
+FLOORS = ("ground", "statistics", "metrics", "evidence", "machine", "statement")
 TORCH_FLOORS = ("machine", "statement", "tutorials", "")     # the other floors never need torch
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
 
