@@ -23,20 +23,30 @@ from ..statistics.proportion import wilson_interval
 from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
-_BLOCK = 1 << 14  # predictions looked at together: their arrays stay in the processor's cache
+_BLOCK = 1 << 15  # predictions looked at together: their arrays stay in the processor's cache
 
 
-def _as_probabilities(values, where, name, length=None):
-    "Numbers in [0, 1], shape (n,), n >= 1, without a copy where they are a float array already; a culprit is named with its index."
+def _as_numbers(values, where, name, length=None):
+    "Shape (n,), n >= 1, without a copy where they are a float array already; their values are looked at later."
     plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind == "f" and values.dtype.itemsize <= 8
     array = values if plain else as_vector(values, where=where, name=name)
     if array.size == 0:
         refuse(where, "there must be at least one prediction", "none", "Score at least one probe")
     _same_length(array, length, where, name)
+    return array
+
+
+def _in_unit(array, where, name):
+    "Refuse what is not in [0, 1], with the index of the culprit."
     if not (array.min() >= 0 and array.max() <= 1):
         array = as_vector(array, where=where, name=name)  # NaN and infinity are refused by the contract
         bad = int(np.flatnonzero((array < 0) | (array > 1))[0])
         refuse(where, f"{name} must lie in [0, 1]", f"{float(array[bad])!r} at index {bad}", "Pass probabilities, not logits or per cent")
+
+
+def _as_probabilities(values, where, name, length=None):
+    array = _as_numbers(values, where, name, length)
+    _in_unit(array, where, name)
     return array
 
 
@@ -45,8 +55,8 @@ def _same_length(array, length, where, name):
         refuse(where, f"{name} must have {length} entries, one a prediction", f"{len(array)}", "Give one entry per probe; nothing is cut or repeated")
 
 
-def _as_outcomes(values, where, name, length):
-    "Booleans or the numbers 0 and 1, shape (n,)."
+def _as_flags(values, where, name, length):
+    "Booleans or numbers, shape (n,); that they are 0 or 1 is looked at later."
     kind = str(getattr(values, "dtype", ""))
     all_bool = isinstance(values, (list, tuple)) and all(isinstance(v, (bool, np.bool_)) for v in values)
     if (kind.endswith("bool") or all_bool) and not isinstance(values, np.ma.MaskedArray) and (array := np.asarray(values)).ndim == 1:
@@ -56,11 +66,34 @@ def _as_outcomes(values, where, name, length):
     else:
         array = as_vector(values, where=where, name=name)
     _same_length(array, length, where, name)
-    if array.dtype.kind == "b" or array.dtype.kind in "iu" and array.min() >= 0 and array.max() <= 1: return array
+    return array
+
+
+def _zero_or_one(array, where, name):
+    "Refuse what is neither 0 nor 1, with the index of the culprit."
+    if array.dtype.kind == "b" or array.dtype.kind in "iu" and int(np.bitwise_or.reduce(array)) in (0, 1): return
     bad = np.flatnonzero((array != 0) & (array != 1))
     if bad.size:
         refuse(where, f"{name} must be 0 or 1", f"{array[bad[0]].item()!r} at index {int(bad[0])}", "Pass whether each prediction came true")
+
+
+def _as_outcomes(values, where, name, length):
+    array = _as_flags(values, where, name, length)
+    _zero_or_one(array, where, name)
     return array
+
+
+_ONE = np.float64(1).view(np.int64)  # the bits of 1.0: -1 & _ONE are those of 1.0, -0 & _ONE those of 0.0, with no conversion to wait for
+
+
+def _gap_blocks(p, y, where, names, size=_BLOCK):
+    "Blocks (p, y - p), each looked at for admissible values while it is in the cache."
+    for start in range(0, p.size, size):
+        part, hit = p[start:start + size], y[start:start + size]
+        if not (part.min() >= 0 and part.max() <= 1): _in_unit(p, where, names[0])
+        if hit.dtype.kind != "b" and not (hit.dtype.kind in "iu" and int(np.bitwise_or.reduce(hit)) in (0, 1)): _zero_or_one(y, where, names[1])
+        if hit.dtype == np.int64: hit = (-hit & _ONE).view(float)
+        yield part, np.subtract(hit, part, dtype=float)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c050
 _MOST_BINS = 1 << 20
@@ -80,20 +113,27 @@ def _precision(values):
     return np.dtype(kind) if kind in ("float16", "float32") else np.dtype(float)
 
 
+_WHOLE = 1.5 * 2.0**52
+_WHOLE_BITS = np.float64(_WHOLE).view(np.int64)
+
+
 class _Width:
     "Equal-width bins: bin(p) = number of edges k/M, k = 1 .. M-1, that do not lie above p (@eq-calibration-bin)."
     def __init__(self, n_bins, precision):
         self.n_bins = n_bins
         self.edges = (np.arange(1, n_bins) / n_bins).astype(precision).astype(float)
-        self.doubt = n_bins * float(np.finfo(precision).eps)  # farther than this from a whole number, p M and p against the edges agree
+        self.doubt = 2 * n_bins * float(np.finfo(precision).eps)  # farther than this from a whole number, p M and p against the edges agree
 
     def __call__(self, p):
         scaled = np.multiply(p, float(self.n_bins), dtype=float)
-        index = scaled.astype(np.intp)
-        scaled -= np.rint(scaled)
-        near = np.abs(scaled, out=scaled) <= self.doubt
-        if near.any():
-            near = np.flatnonzero(near)
+        scaled -= 0.5
+        rounded = scaled + _WHOLE  # the sum has no room for a fraction: its last bits are the nearest whole number
+        index = rounded.view(np.int64) - _WHOLE_BITS
+        rounded -= _WHOLE
+        scaled -= rounded
+        np.abs(scaled, out=scaled)
+        if scaled.max() >= 0.5 - self.doubt:
+            near = np.flatnonzero(scaled >= 0.5 - self.doubt)
             index[near] = np.searchsorted(self.edges, p[near], side="right")
         return index
 
@@ -107,14 +147,15 @@ def _index(p, n_bins, binning, precision):
     return _Width(n_bins, precision)(p) if binning == "width" else _mass_index(p, n_bins)
 
 
-def _gaps(p, y, n_bins, binning, precision):
+def _gaps(p, y, n_bins, binning, precision, where):
     "Sum of outcome - probability in each bin, in one pass."
-    if binning == "mass": return np.bincount(_mass_index(p, n_bins), weights=np.subtract(y, p, dtype=float), minlength=n_bins)
-    width, gap, block = _Width(n_bins, precision), np.zeros(n_bins), max(_BLOCK, 4 * n_bins)
-    for start in range(0, p.size, block):
-        part = p[start:start + block]
-        gap += np.bincount(width(part), weights=np.subtract(y[start:start + block], part, dtype=float), minlength=n_bins)
-    return gap
+    names = ("confidence", "correct")
+    if binning == "mass":
+        _in_unit(p, where, names[0]); _zero_or_one(y, where, names[1])
+        return np.bincount(_mass_index(p, n_bins), weights=np.subtract(y, p, dtype=float), minlength=n_bins)
+    width, total = _Width(n_bins, precision), np.zeros(n_bins)
+    for part, gap in _gap_blocks(p, y, where, names, max(_BLOCK, 4 * n_bins)): total += np.bincount(width(part), weights=gap, minlength=n_bins)
+    return total
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c053
 def expected_calibration_error(
@@ -127,9 +168,9 @@ def expected_calibration_error(
     "Population-weighted mean distance between confidence and accuracy over bins (@eq-calibration-ece, @eq-calibration-one-pass)."
     where = "expected_calibration_error"
     n_bins = _as_bins(n_bins, binning, where)
-    p = _as_probabilities(confidence, where, "confidence")
-    y = _as_outcomes(correct, where, "correct", p.size)
-    return float(np.abs(_gaps(p, y, n_bins, binning, _precision(confidence))).sum() / p.size)
+    p = _as_numbers(confidence, where, "confidence")
+    y = _as_flags(correct, where, "correct", p.size)
+    return float(np.abs(_gaps(p, y, n_bins, binning, _precision(confidence), where)).sum() / p.size)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c054
 def maximum_calibration_error(
@@ -369,13 +410,9 @@ def brier_score(
     where = "brier_score"
     if not _is_table(probability):
         _divisor(normalization, 1, where)
-        p = _as_probabilities(probability, where, "probability")
-        y = _as_outcomes(label, where, "label", p.size)
-        squares = 0.0
-        for start in range(0, p.size, _BLOCK):
-            away = np.subtract(p[start:start + _BLOCK], y[start:start + _BLOCK], dtype=float)
-            squares += float(away @ away)
-        return squares / p.size
+        p = _as_numbers(probability, where, "probability")
+        y = _as_flags(label, where, "label", p.size)
+        return sum(float(gap @ gap) for _, gap in _gap_blocks(p, y, where, ("probability", "label"))) / p.size
     p = _as_rows(probability, where, "probability")
     y = _as_labels(label, p.shape[1], where, len(p))
     return float(_row_scores(p, y).sum() / len(p) / _divisor(normalization, p.shape[1], where))
@@ -505,7 +542,7 @@ def _analysis(metric, columns, factors, plan):
     scale = float(sum(abs(f) for f in factors))
     if np.ptp(drawn) <= 64 * np.finfo(float).eps * scale and abs(drawn[0] - estimate) <= 64 * np.finfo(float).eps * scale:
         flat = np.full(n, estimate if abs(estimate) > 64 * np.finfo(float).eps * scale else 0.0)
-        return estimate, point_interval(flat, ones, plan), 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
+        return float(flat[0]), point_interval(flat, ones, plan), 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
     if spread_is_rounding(values, scale=scale): values = np.full(n, estimate)  # no influence to first order
     distribution = MonteCarlo(drawn)
     return estimate, interval_from(distribution, values, ones, plan), p_value_from(distribution, values, ones, plan)
@@ -619,7 +656,8 @@ def _brier_analysis(term, columns, factors, plan):
     if term != "score": return _analysis(term, columns, factors, plan)
     values = sum(f * _influence_values("score", c) for c, f in zip(columns, factors, strict=True))  # a mean: the exact engine
     scale = float(sum(abs(f) for f in factors))
-    return (_estimate("score", columns, factors), *bootstrap_analysis(values, np.ones(values.size, dtype=np.int64), plan, scale=scale))
+    if min(factors) < 0 and np.abs(values).max() <= 8 * np.finfo(float).eps * scale: values = np.zeros(values.size)  # two equal models
+    return (float(values.mean()) if not values.any() else _estimate("score", columns, factors), *bootstrap_analysis(values, np.ones(values.size, dtype=np.int64), plan, scale=scale))
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c076
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,418 @@
+"""Calibration against truth that shares no code with it: torchmetrics, scikit-learn, definitions in loops and fractions, simulated perfect models."""
+import json
+import math
+from dataclasses import asdict
+from fractions import Fraction
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from invar_nb.ground.contract import ContractError, PairingError, canonical_json
+from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
+                                          calibration_difference, calibration_interval, expected_calibration_error, maximum_calibration_error,
+                                          reliability_bins, top_label)
+from invar_nb.statistics.exact import bootstrap_interval
+from invar_nb.statistics.proportion import wilson_interval
+
+
+def predictions(n, seed, shift=0.0, digits=None):
+    rng = np.random.default_rng(seed)
+    p = rng.random(n)
+    if digits is not None: p = np.round(p, digits)
+    return p, rng.random(n) < np.clip(p - shift, 0, 1)
+
+
+def table(n, classes, seed):
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(classes), n)
+    return p, (rng.random((n, 1)) > np.cumsum(p, axis=1)).sum(axis=1).clip(0, classes - 1)
+
+
+# --- referees -------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n_bins", [1, 2, 10, 15, 64])
+@pytest.mark.parametrize("n", [1, 7, 100, 20_000])
+def test_torchmetrics_says_the_same(n, n_bins):
+    torch = pytest.importorskip("torch")
+    judge = pytest.importorskip("torchmetrics.functional.classification", reason="torchmetrics referees where it is installed (it needs torch)").binary_calibration_error
+    p, y = predictions(n, seed=n + n_bins, shift=0.1)
+    for norm, ours in (("l1", expected_calibration_error), ("max", maximum_calibration_error)):
+        theirs = judge(torch.tensor(p, dtype=torch.float64), torch.tensor(y.astype(int)), n_bins=n_bins, norm=norm)
+        np.testing.assert_allclose(ours(p, y, n_bins=n_bins), float(theirs), rtol=1e-12, atol=1e-15)
+
+
+def test_torchmetrics_on_classes_says_the_same():
+    torch = pytest.importorskip("torch")
+    judge = pytest.importorskip("torchmetrics.functional.classification", reason="torchmetrics referees where it is installed (it needs torch)").multiclass_calibration_error
+    p, label = table(5000, 3, seed=1)
+    theirs = judge(torch.tensor(p, dtype=torch.float64), torch.tensor(label), num_classes=3, n_bins=10)
+    single, correct = top_label(p.astype(np.float32), label)
+    np.testing.assert_allclose(expected_calibration_error(single, correct), float(theirs), atol=2.0**-20)  # for classes it adds up in float32
+
+
+def test_scikit_learn_says_the_same():
+    metrics = pytest.importorskip("sklearn.metrics", reason="scikit-learn referees where it is installed")
+    p, y = predictions(5000, seed=2)
+    np.testing.assert_allclose(brier_score(p, y), metrics.brier_score_loss(y, p), rtol=1e-12)
+    for classes in (2, 3, 7):
+        p, label = table(3000, classes, seed=classes)
+        for name, half in (("sum", False), ("half", True)):
+            theirs = metrics.brier_score_loss(label, p, labels=np.arange(classes), scale_by_half=half)
+            np.testing.assert_allclose(brier_score(p, label, normalization=name), theirs, rtol=1e-12)
+
+
+def test_scikit_learn_draws_the_same_curve():
+    calibration = pytest.importorskip("sklearn.calibration", reason="scikit-learn referees where it is installed")
+    p, y = predictions(3000, seed=3, shift=0.2)
+    share, mean = calibration.calibration_curve(y, p, n_bins=12)
+    found = reliability_bins(p, y, n_bins=12, null=False)
+    np.testing.assert_allclose(found.accuracy, share, rtol=1e-12)
+    np.testing.assert_allclose(found.mean_confidence, mean, rtol=1e-12)
+
+
+def bin_of(p, n_bins):
+    "How many edges, each the float nearest to k/M, do not lie above p: exact comparisons."
+    return sum(Fraction(p) >= Fraction(k / n_bins) for k in range(1, n_bins))
+
+
+def literal(p, y, n_bins, binning):
+    "(ECE, MCE) by the definition, in fractions."
+    n, bins = len(p), {}
+    for a, b in zip(p, y, strict=True):
+        m = bin_of(a, n_bins) if binning == "width" else n_bins * sum(c < a for c in p) // n
+        bins.setdefault(m, []).append((Fraction(a), int(b)))
+    gaps = [(len(g), abs(sum(b for _, b in g) - sum(a for a, _ in g)) / len(g)) for g in bins.values()]
+    return float(sum(k * g for k, g in gaps) / n), float(max(g for _, g in gaps))
+
+
+decimals = st.one_of(st.integers(0, 100).map(lambda k: k / 100), st.sampled_from([0.0, 1.0, 0.3, 0.6, 0.7, 0.29, 0.57, 0.58]), st.floats(0, 1, allow_subnormal=False))
+data = st.lists(st.tuples(decimals, st.booleans()), min_size=1, max_size=40)
+more = settings(max_examples=150, deadline=None)
+
+
+@more
+@given(data, st.integers(1, 120), st.sampled_from(["width", "mass"]))
+def test_the_definition(rows, n_bins, binning):
+    p, y = [a for a, _ in rows], [b for _, b in rows]
+    found = [f(p, y, n_bins=n_bins, binning=binning) for f in (expected_calibration_error, maximum_calibration_error)]
+    np.testing.assert_allclose(found, literal(p, y, n_bins, binning), rtol=1e-12, atol=1e-15)
+    bins = reliability_bins(p, y, n_bins=n_bins, binning=binning, null=False)
+    np.testing.assert_allclose([bins.ece, bins.mce], found, rtol=1e-12, atol=1e-15)
+
+
+def literal_terms(p, y, n_bins):
+    groups = {}
+    for a, b in zip(p, y, strict=True): groups.setdefault(a if n_bins is None else bin_of(a, n_bins), []).append((Fraction(a), int(b)))
+    n, rate = len(p), Fraction(sum(map(int, y)), len(p))
+    out = dict.fromkeys(TERMS, Fraction(0)) | {"uncertainty": rate * (1 - rate), "score": sum((Fraction(a) - int(b)) ** 2 for a, b in zip(p, y, strict=True)) / n}
+    for g in groups.values():
+        pm, ym = sum(a for a, _ in g) / len(g), Fraction(sum(b for _, b in g), len(g))
+        out["reliability"] += len(g) * (pm - ym) ** 2 / n
+        out["resolution"] += len(g) * (ym - rate) ** 2 / n
+        out["within_bin_variance"] += sum((a - pm) ** 2 for a, _ in g) / n
+        out["within_bin_covariance"] += 2 * sum((a - pm) * (b - ym) for a, b in g) / n
+    assert out["score"] == out["reliability"] - out["resolution"] + out["uncertainty"] + out["within_bin_variance"] - out["within_bin_covariance"]
+    return out
+
+
+@more
+@given(data, st.sampled_from([None, 1, 3, 10, 100]))
+def test_murphy_by_the_definition(rows, n_bins):
+    p, y = [a for a, _ in rows], [b for _, b in rows]
+    found = brier_decomposition(p, y, n_bins=n_bins)
+    for name, value in literal_terms(p, y, n_bins).items(): np.testing.assert_allclose(getattr(found, name), float(value), rtol=1e-12, atol=1e-15)
+    if n_bins is None: assert found.within_bin_variance == found.within_bin_covariance == 0
+
+
+def test_murphy_of_classes_is_the_sum_over_classes():
+    p, label = table(400, 4, seed=4)
+    for n_bins in (None, 10):
+        whole = brier_decomposition(p, label, n_bins=n_bins)
+        each = [brier_decomposition(p[:, c], label == c, n_bins=n_bins) for c in range(4)]
+        for name in TERMS: np.testing.assert_allclose(getattr(whole, name), sum(getattr(e, name) for e in each), rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(whole.score, brier_score(p, label), rtol=1e-13)
+        assert math.isclose(brier_decomposition(p, label, n_bins=n_bins, normalization="mean").score, brier_score(p, label, normalization="mean"), rel_tol=1e-13)
+
+
+# --- golden numbers -------------------------------------------------------------------------------------------------------------------
+def test_numbers_of_the_notes():
+    conf = np.repeat([0.55, 0.75, 0.95], [100, 300, 600])
+    hit = np.concatenate([np.arange(n) < k for n, k in ((100, 40), (300, 210), (600, 498))])
+    np.testing.assert_allclose([expected_calibration_error(conf, hit), maximum_calibration_error(conf, hit)], [0.102, 0.15], rtol=1e-12)
+    scores = [brier_score(np.full((3, 3), 1 / 3), [0, 1, 2], normalization=k) for k in NORMALIZATIONS]
+    assert [f"{s:.4f}" for s in scores] == ["0.6667", "0.2222", "0.3333"]
+    assert brier_score([0.5] * 4, [1, 0, 0, 1]) == 0.25
+
+
+@pytest.mark.parametrize("n, expected", [(60, 0.115), (100, 0.088), (1000, 0.028)])
+def test_a_perfect_model_has_an_error(n, expected):
+    "Confidences of three classes, uniform on [1/3, 1]: the exact means, averaged over the confidences."
+    rng = np.random.default_rng(n)
+    means = [reliability_bins(rng.uniform(1 / 3, 1, n), np.ones(n)).null_mean for _ in range(40)]
+    assert abs(np.mean(means) - expected) < 0.0015
+
+
+@pytest.mark.parametrize("text", ["0.3", "0.6", "0.7", "1.0", "0.0", "0.29", "0.57"])
+@pytest.mark.parametrize("kind", [float, np.float32])
+def test_edges_are_where_the_definition_says(text, kind):
+    for n_bins in (10, 100):
+        if int(Fraction(text) * n_bins) != Fraction(text) * n_bins: continue
+        count = reliability_bins(np.array([text], dtype=kind), [1], n_bins=n_bins, null=False).count
+        assert int(np.flatnonzero(count)[0]) == min(int(Fraction(text) * n_bins), n_bins - 1)
+
+
+def test_the_wilson_bars_are_wilson_intervals():
+    p, y = predictions(300, seed=5)
+    bins = reliability_bins(p, y, level=0.9)
+    for m in range(10):
+        bar = wilson_interval(int(bins.successes[m]), int(bins.count[m]), level=0.9)
+        assert (bins.interval_low[m], bins.interval_high[m]) == (bar.low, bar.high)
+
+
+# --- invariances ----------------------------------------------------------------------------------------------------------------------
+@more
+@given(data, st.sampled_from(["width", "mass"]), st.randoms(use_true_random=False))
+def test_order_of_the_rows(rows, binning, random):
+    moved = random.sample(rows, len(rows))
+    for f in (lambda r: expected_calibration_error(*zip(*r, strict=True), binning=binning), lambda r: maximum_calibration_error(*zip(*r, strict=True), binning=binning),
+              lambda r: brier_score(*zip(*r, strict=True)), lambda r: brier_decomposition(*zip(*r, strict=True), n_bins=7).resolution):
+        np.testing.assert_allclose(f(moved), f(rows), rtol=1e-12, atol=1e-15)
+
+
+@more
+@given(data, st.sampled_from(["width", "mass"]), st.integers(2, 5))
+def test_duplication_changes_no_value(rows, binning, times):
+    p, y = (list(v) for v in zip(*rows, strict=True))
+    for f in (lambda p, y: expected_calibration_error(p, y, binning=binning), lambda p, y: maximum_calibration_error(p, y, binning=binning), brier_score,
+              *[lambda p, y, k=k: getattr(brier_decomposition(p, y, n_bins=6), k) for k in TERMS]):
+        np.testing.assert_allclose(f(p * times, y * times), f(p, y), rtol=1e-11, atol=1e-15)
+
+
+def test_duplication_narrows_the_null_band():
+    p, y = predictions(80, seed=6)
+    once, often = reliability_bins(p, y), reliability_bins(np.tile(p, 16), np.tile(y, 16))
+    assert often.null_mean < once.null_mean / 3 and often.null_high < once.null_mean
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+def test_classes_may_be_renamed(order):
+    p, label = table(300, 3, seed=7)
+    moved, renamed = p[:, list(order)], np.argsort(order)[label]
+    np.testing.assert_allclose(brier_score(moved, renamed), brier_score(p, label), rtol=1e-13)
+    for n_bins in (None, 10):
+        for name in TERMS:
+            np.testing.assert_allclose(getattr(brier_decomposition(moved, renamed, n_bins=n_bins), name), getattr(brier_decomposition(p, label, n_bins=n_bins), name), rtol=1e-11, atol=1e-15)
+    a, b = reliability_bins(*top_label(p, label)), reliability_bins(*top_label(moved, renamed))
+    assert a.ece == b.ece and a.p_value == b.p_value  # no ties in these rows
+
+
+@more
+@given(data)
+def test_label_one_and_label_zero_may_change_places(rows):
+    p, y = (np.array(v) for v in zip(*rows, strict=True))
+    a, b = brier_decomposition(p, y), brier_decomposition(1 - p, ~y)
+    np.testing.assert_allclose([b.score, b.uncertainty], [a.score, a.uncertainty], rtol=1e-12, atol=1e-15)
+    if np.unique(p).size == np.unique(1 - p).size:  # 1 - p rounds tiny p together
+        np.testing.assert_allclose([b.reliability, b.resolution], [a.reliability, a.resolution], rtol=1e-9, atol=1e-15)
+
+
+def test_more_bins_never_score_less():
+    p, y = predictions(500, seed=8, digits=3)
+    for k in (2, 3, 5): assert expected_calibration_error(p, y, n_bins=10 * k) >= expected_calibration_error(p, y, n_bins=10) - 1e-14
+    np.testing.assert_allclose(expected_calibration_error(p, y, n_bins=1), abs(p.mean() - y.mean()), rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [10, 97, 1000])
+def test_equal_mass_bins_hold_equal_mass(n):
+    p, y = predictions(n, seed=n)
+    bins = reliability_bins(p, y, binning="mass", null=False)
+    assert np.ptp(bins.count) <= 1 and bins.low[0] == p.min() and bins.high[-1] == p.max()
+    assert (bins.high[:-1] < bins.low[1:]).all()
+    tied = reliability_bins(np.full(n, 0.7), y, binning="mass", null=False)
+    assert tied.populated == 1 and tied.count[0] == n
+
+
+def test_float32_is_read_where_it_lies_and_summed_in_double():
+    p, y = predictions(200_000, seed=9)
+    single = p.astype(np.float32)
+    np.testing.assert_allclose(brier_score(single, y), brier_score(single.astype(float), y), rtol=1e-13)
+    np.testing.assert_allclose(expected_calibration_error(single, y), expected_calibration_error(single.astype(float), y), rtol=1e-9)
+
+
+# --- extremes -------------------------------------------------------------------------------------------------------------------------
+def test_certain_and_right_certain_and_wrong():
+    for f, right, wrong in ((expected_calibration_error, 0, 1), (maximum_calibration_error, 0, 1), (brier_score, 0, 1)):
+        assert f([0.0, 1.0, 1.0], [0, 1, 1]) == right and f([0.0, 1.0, 1.0], [1, 0, 0]) == wrong
+    for y, p_value in (([0, 1, 1], 1.0), ([0, 1, 0], 0.0)):
+        null = reliability_bins([0.0, 1.0, 1.0], y).null
+        assert (null.mean, null.low, null.high, null.p_value, null.mce_p_value) == (0, 0, 0, p_value, p_value)
+
+
+def test_one_class_only():
+    p, _ = predictions(50, seed=10)
+    for y in (np.zeros(50), np.ones(50)):
+        found = brier_decomposition(p, y, n_bins=10)
+        assert found.uncertainty == found.resolution == 0 and abs(found.within_bin_covariance) < 1e-16
+        np.testing.assert_allclose(found.score, np.mean((p - y) ** 2), rtol=1e-13)
+        assert reliability_bins(p, y).p_value < 1e-6
+        assert brier_interval(p, y, term="uncertainty").fallback.code == "all_equal"
+
+
+def test_empty_bins_are_undefined_not_zero():
+    bins = reliability_bins([0.95, 0.97], [1, 0])
+    assert bins.populated == 1 and bins.n_bins == 10
+    for name in ("accuracy", "mean_confidence", "interval_low", "interval_high"): assert np.isnan(getattr(bins, name)[:9]).all()
+    document = json.loads(canonical_json(bins.to_dict()))
+    assert document["accuracy"] == [None] * 9 + [0.5] and document["null"]["mean"] == bins.null_mean
+    np.testing.assert_allclose(bins.ece, abs(0.96 - 0.5), rtol=1e-12)
+    with pytest.raises(ValueError): bins.count[0] = 7
+
+
+# --- the null law ---------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("n, n_bins, binning", [(40, 10, "width"), (100, 7, "mass"), (500, 30, "width")])
+def test_the_null_law_is_what_perfect_models_do(n, n_bins, binning):
+    rng = np.random.default_rng(n)
+    p = np.round(rng.uniform(0.3, 1, n), 3)
+    draws = 4000
+    perfect = np.array([expected_calibration_error(p, rng.random(n) < p, n_bins=n_bins, binning=binning) for _ in range(draws)])
+    seen = [reliability_bins(p, rng.random(n) < p - shift, n_bins=n_bins, binning=binning, level=0.9) for shift in (0.0, 0.05)]
+    assert abs(perfect.mean() - seen[0].null_mean) < 4 * perfect.std() / math.sqrt(draws)
+    for end, q in ((seen[0].null_low, 0.05), (seen[0].null_high, 0.95)): assert abs((perfect <= end + seen[0].null.error).mean() - q) < 4 * math.sqrt(q * (1 - q) / draws) + 0.002
+    for one in seen: assert abs((perfect >= one.ece - 1e-12).mean() - one.p_value) < 4 * math.sqrt(max(one.p_value * (1 - one.p_value), 1e-3) / draws) + 0.002
+
+
+def test_perfect_models_are_seldom_called_miscalibrated():
+    rng, low = np.random.default_rng(11), {"ece": 0, "mce": 0}
+    for _ in range(300):
+        p = rng.uniform(1 / 3, 1, 100)
+        null = reliability_bins(p, rng.random(100) < p).null
+        low["ece"] += null.p_value <= 0.05
+        low["mce"] += null.mce_p_value <= 0.05
+    for k in low.values(): assert abs(k - 15) <= 4 * math.sqrt(300 * 0.05 * 0.95)
+
+
+def test_the_null_of_a_large_bin_is_normal():
+    p = np.full(30_000, 0.3)
+    mean = reliability_bins(p, np.ones(30_000)).null_mean
+    np.testing.assert_allclose(mean, math.sqrt(2 / math.pi * 0.21 / 30_000), rtol=1e-4)
+
+
+# --- intervals ------------------------------------------------------------------------------------------------------------------------
+def loop_replicates(p, y, statistic, replicates, seed):
+    rng, n = np.random.default_rng(seed), len(p)
+    return np.array([statistic(p[i], y[i]) for i in rng.integers(0, n, (replicates, n))])
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+@pytest.mark.parametrize("metric", ["ece", "mce"])
+def test_the_percentile_interval_is_what_resampling_gives(metric, binning):
+    p, y = predictions(120, seed=12, shift=0.1, digits=2)
+    f = {"ece": expected_calibration_error, "mce": maximum_calibration_error}[metric]
+    found = calibration_interval(p, y, metric=metric, binning=binning, method="percentile", replicates=4000, seed=5)
+    drawn = loop_replicates(p, y, lambda a, b: f(a, b, binning=binning), 4000, seed=6)
+    for end, q, error in ((found.low, 0.025, found.endpoint_error[0]), (found.high, 0.975, found.endpoint_error[1])):
+        assert abs(end - np.quantile(drawn, q)) < 4 * math.sqrt(2) * error + 1e-3
+
+
+@pytest.mark.parametrize("term", TERMS)
+def test_intervals_of_the_terms(term):
+    p, y = predictions(150, seed=13, shift=0.1)
+    found = brier_interval(p, y, term=term, n_bins=5, method="percentile", replicates=4000, seed=5)
+    drawn = loop_replicates(p, y, lambda a, b: getattr(brier_decomposition(a, b, n_bins=5), term), 3000, seed=6)
+    for end, q, error in ((found.low, 0.025, found.endpoint_error[0]), (found.high, 0.975, found.endpoint_error[1])):
+        assert abs(end - np.quantile(drawn, q)) < 6 * error + 150.0**-2  # near 1/2 neighbouring base rates are that far apart in uncertainty
+    assert found.engine == "monte_carlo"
+
+
+def test_the_brier_interval_is_the_exact_interval_of_a_mean():
+    p, label = table(90, 3, seed=14)
+    squares = ((p - np.eye(3)[label]) ** 2).sum(axis=1)
+    a, b = brier_interval(p, label), bootstrap_interval(squares, np.ones(90, dtype=int))
+    np.testing.assert_allclose([a.low, a.high], [b.low, b.high], rtol=1e-9)
+    assert a.engine != "monte_carlo" and a.method == "bca"
+    half = brier_interval(p, label, normalization="half")
+    np.testing.assert_allclose([half.low, half.high], [a.low / 2, a.high / 2], rtol=1e-9)
+
+
+def test_the_order_of_the_rows_does_not_matter_to_the_last_bit():
+    p, y = predictions(80, seed=15, digits=1)
+    order = np.random.default_rng(0).permutation(80)
+    for f in (lambda p, y: calibration_interval(p, y, method="bca", replicates=400), lambda p, y: calibration_interval(p, y, metric="mce", binning="mass", replicates=400),
+              lambda p, y: brier_interval(p, y, term="resolution", n_bins=4, replicates=400, seed=1), lambda p, y: brier_interval(p, y),
+              lambda p, y: calibration_difference((p, y), (1 - p, y), replicates=400).interval):
+        assert f(p[order], y[order]) == f(p, y)
+
+
+def test_a_paired_difference_resamples_pairs():
+    rng = np.random.default_rng(16)
+    p = rng.random(100)
+    y = rng.random(100) < p
+    found = calibration_difference((p, y), (np.clip(p + 0.1, 0, 1), y), method="percentile", replicates=4000)
+    both = np.stack([p, np.clip(p + 0.1, 0, 1)], axis=1)
+    drawn = loop_replicates(both, y, lambda a, b: expected_calibration_error(a[:, 1].copy(), b) - expected_calibration_error(a[:, 0].copy(), b), 3000, seed=2)
+    for end, q, error in ((found.interval.low, 0.025, found.interval.endpoint_error[0]), (found.interval.high, 0.975, found.interval.endpoint_error[1])): assert abs(end - np.quantile(drawn, q)) < 6 * error
+    np.testing.assert_allclose(found.delta, found.candidate - found.baseline, rtol=1e-12)
+    turned = calibration_difference((np.clip(p + 0.1, 0, 1), y), (p, y))
+    assert math.isclose(turned.delta, -found.delta, rel_tol=1e-12)
+
+
+def test_a_difference_of_terms_and_of_classes():
+    p, label = table(120, 3, seed=17)
+    worse = 0.6 * p + 0.4 / 3
+    for term in TERMS:
+        d = brier_difference(p, worse, label, term=term, n_bins=5)
+        np.testing.assert_allclose([d.baseline, d.candidate], [getattr(brier_decomposition(x, label, n_bins=5), term) for x in (p, worse)], rtol=1e-12, atol=1e-15)
+        np.testing.assert_allclose(d.delta, d.candidate - d.baseline, rtol=1e-9, atol=1e-14)
+        if term == "uncertainty": assert d.delta == 0 and d.p_value == 1 and d.interval.fallback.code == "all_equal"  # the labels are shared
+        else: assert (d.interval.engine == "monte_carlo") == (term != "score") and d.interval.contains(d.delta)
+    same = brier_difference(p, p, label)
+    assert same.delta == 0 and same.p_value == 1 and same.interval.fallback.code == "all_equal"
+    json.dumps(asdict(same))
+
+
+def test_a_single_probe_is_never_significant():
+    d = calibration_difference(([0.9], [1]), ([0.6], [1]))
+    assert d.p_value is None and d.interval.fallback.code == "single_pair"
+    assert brier_difference([0.9], [0.6], [1]).p_value is None
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("call, message", [
+    (lambda: expected_calibration_error([0.5, 1.5], [1, 0]), r"confidence must lie in \[0, 1\]; got 1.5 at index 1"),
+    (lambda: expected_calibration_error(np.array([0.5, np.nan]), [1, 0]), "must be finite; got nan at index 1"),
+    (lambda: expected_calibration_error([0.5, 0.5], np.array([1, 3])), "correct must be 0 or 1; got 3 at index 1"),
+    (lambda: expected_calibration_error([0.5], [0.5]), "correct must be 0 or 1; got 0.5 at index 0"),
+    (lambda: expected_calibration_error(np.ma.array([0.5, 0.6], mask=[0, 1]), [1, 0]), "must not be masked"),
+    (lambda: expected_calibration_error([0.5, 0.6], np.ma.array([True, False], mask=[0, 1])), "must not be masked"),
+    (lambda: expected_calibration_error([0.5], [1], n_bins=2**21), "n_bins must be at most"),
+    (lambda: expected_calibration_error([0.5], [1], binning="quantile"), "binning must be one of 'width', 'mass'"),
+    (lambda: reliability_bins([], []), "at least one prediction"),
+    (lambda: brier_score(np.array([[0.5, np.nan]]), [0]), "got nan in row 0, column 1"),
+    (lambda: brier_score([[0.2, 0.2]], [0]), "must add up to 1; got 0.4 in row 0"),
+    (lambda: brier_score(np.array([[0.5, 0.5]]), [2]), "label must be a column"),
+    (lambda: brier_score(np.array([[0.5, 0.5]]), [0, 1]), "label must have 1 entries"),
+    (lambda: brier_score(np.array([[["a"]]]), [0]), "must be numbers of shape"),
+    (lambda: brier_score([0.5], [1], normalization="third"), "normalization must be one of"),
+    (lambda: brier_decomposition([0.5], [1], n_bins=0), "n_bins must be a whole number"),
+    (lambda: brier_interval([0.5, 0.2], [1, 0], term="refinement"), "term must be one of"),
+    (lambda: brier_interval([0.5, 0.2], [1, 0], seed=3), "a seed needs replicates"),
+    (lambda: calibration_interval([0.5, 0.2], [1, 0], metric="rmsce"), "metric must be one of"),
+    (lambda: top_label([0.5], [0]), "one column per class"),
+])
+def test_what_cannot_be_meant_is_refused(call, message):
+    with pytest.raises(ContractError, match=message) as told: call()
+    assert "\n" not in str(told.value)
+
+
+def test_other_probes_are_a_pairing_error():
+    with pytest.raises(PairingError, match="same probes"): calibration_difference(([0.5], [1]), ([0.5, 0.6], [1, 0]))
+    with pytest.raises(PairingError, match="same probes"): brier_difference(np.full((2, 2), 0.5), np.full((3, 2), 0.5), [0, 1])
+
+
+def test_tables_of_many_kinds():
+    p, label = table(20, 3, seed=18)
+    assert brier_score(p.tolist(), label.tolist()) == brier_score(p, label) == brier_score(tuple(map(tuple, p)), label)
+    assert brier_score(p.astype(np.float32), label) == pytest.approx(brier_score(p, label), rel=1e-6)
+    confidence, correct = top_label(p.astype(np.float32), label)
+    assert confidence.dtype == np.float32 and correct.dtype == bool
