@@ -54,6 +54,12 @@ def test_wilson_inverts_the_score_test_in_rationals(n):
                 assert off[0] * off[1] < 0 or end + slack >= 1, (x, n, level, float(end))
 
 
+def test_wilson_ends_are_exact():
+    for n, level in product([*range(1, 400), 10**9, 2**53], (0.5, 0.95, 0.999)):
+        assert wilson_interval(0, n, level=level).low == 0.0 and wilson_interval(n, n, level=level).high == 1.0
+        assert 0 < wilson_interval(0, n, level=level).high < 1 and 0 < wilson_interval(1, n, level=level).low
+
+
 def test_wilson_mirrors_and_nests():
     rng = np.random.default_rng(0)
     for _ in range(300):
