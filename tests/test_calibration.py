@@ -292,6 +292,19 @@ def test_perfect_models_are_seldom_called_miscalibrated():
     for k in low.values(): assert abs(k - 15) <= 4 * math.sqrt(300 * 0.05 * 0.95)
 
 
+def test_certain_predictions_only_shift_the_null():
+    p = np.array([1.0, 1.0, 0.95, 0.93, 0.0, 0.04])
+    worlds = [(math.prod(c if h else 1 - c for c, h in zip(p, hits, strict=True)), expected_calibration_error(p, np.array(hits))) for hits in np.ndindex(*[2] * 6)]
+    found = reliability_bins(p, [1, 1, 0, 1, 0, 0])
+    np.testing.assert_allclose(found.null_mean, sum(w * e for w, e in worlds), rtol=1e-12)
+    np.testing.assert_allclose(found.p_value, sum(w for w, e in worlds if e >= found.ece - 1e-12), rtol=1e-9)
+
+
+def test_no_influence_is_no_reason_to_collapse():
+    found = brier_interval([0.5] * 6, [0, 1] * 3, term="uncertainty")
+    assert found.fallback.code == "zero_jackknife_variance" and found.low < 0.25 == found.high
+
+
 def test_the_null_of_a_large_bin_is_normal():
     p = np.full(30_000, 0.3)
     mean = reliability_bins(p, np.ones(30_000)).null_mean

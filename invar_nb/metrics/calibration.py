@@ -466,7 +466,7 @@ def _statistic(metric, sums, n):
     if metric == "resolution":
         y = sums("y")
         base = y.sum(axis=1, keepdims=True) / n
-        return (count * (y / held - base) ** 2 * (count > 0)).sum(axis=1) / n
+        return (count * (y / held - base) ** 2).sum(axis=1) / n
     if metric == "within_bin_variance": return (sums("ee") - sums("e") ** 2 / held).sum(axis=1) / n
     return 2 * (sums("ey") - sums("e") * (sums("y") - count * sums.base) / held).sum(axis=1) / n  # within_bin_covariance
 
