@@ -631,7 +631,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(f
     assert [p.name for p in folder.parent.iterdir()] == ["out"]
 
 
-@pytest.mark.parametrize("version", ["0.1.0; rm -rf ~", "0.1.0\n", "0.1 ", "1", "x0.1", "0.1.0 --index-url e.example", "0.1.0\x1b[2J", "0..1", "\u0660.1"])
+@pytest.mark.parametrize("version", ["0.1.0; rm -rf ~", "0.1.0\n", "0.1 ", "1", "x0.1", "0.1.0 --pre other", "0.1.0\x1b[2J", "0..1", "\u0660.1"])
 def test_a_version_is_a_version(folder, version):
     document = json.loads((folder / "report.json").read_text())
     document["version"] = version

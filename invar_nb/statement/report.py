@@ -544,7 +544,9 @@ def _answer_blocks(d: Mapping) -> list:
     metric, stats, verdict = d["primary_metric"], d["dataset"]["windows"]["stats"], d["verdict"]
     boot, dependence, gate = stats["bootstrap"], stats["dependence"], d["gate"]
     arms, drift, level = metric["arms"], metric["drift"], f"{metric['level'] * 100:g}% interval"
-    engine = "exact, infinitely many replicates" if boot["replicates"] is None else f"{boot['replicates']:,} replicates, seed {boot['seed']}"
+    engine = (f"{boot['replicates']:,} replicates, seed {boot['seed']}" if boot["replicates"] is not None else
+              "replicates drawn with seed 0 where the exact engine cannot resolve the deltas" if boot["engine"] == "monte_carlo" else
+              "exact, infinitely many replicates")
     gate_said = f"{'passed' if gate['passed'] else 'NOT passed'}: upper end {gate['observed']:.4f} against the limit {gate['limit']:g}"
     rows = [("perplexity ratio, candidate / baseline", f"{metric['ratio']:.6f}"), (f"{level} of the ratio", _span(metric["display_ci"], ".6f")),
             ("mean difference of log-loss [nats/token]", f"{metric['delta']:+.6f}"), (f"{level} of the difference", _span(metric["ci"], "+.6f")),
@@ -707,7 +709,7 @@ _CSS = """:root{color-scheme:light dark;--ink:#1f2328;--soft:#6b7280;--paper:#ff
 *{box-sizing:border-box}body{margin:0 auto;max-width:50rem;padding:2rem 1.2rem 4rem;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
 h1{font-size:1.35rem;line-height:1.3;overflow-wrap:anywhere}h2{font-size:1.05rem;margin:2.2rem 0 .6rem}p,li{overflow-wrap:anywhere}
 .lead{font-size:1.2rem;line-height:1.45;border-left:4px solid var(--tone);padding:.2rem 0 .2rem 1rem;margin:1rem 0 1.4rem}
-.regressed{--tone:var(--worse)}.improved{--tone:var(--better)}.noise{--tone:var(--soft)}
+.regressed{--tone:var(--worse)}.improved{--tone:var(--better)}.noise{--tone:var(--soft)}td:first-child{min-width:9.5rem;overflow-wrap:normal}
 table{border-collapse:collapse;width:100%;margin:.6rem 0 1rem;font-size:.92rem}th,td{text-align:left;vertical-align:top;padding:.32rem .6rem .32rem 0;border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
 th{font-weight:600;color:var(--soft)}td{font-variant-numeric:tabular-nums}figure{margin:1rem 0 1.6rem}figcaption{color:var(--soft);font-size:.88rem}svg{width:100%;height:auto;display:block}
 pre{background:var(--band);padding:.7rem .9rem;overflow-x:auto;border-radius:4px}@media print{body{max-width:none;padding:0}}"""
