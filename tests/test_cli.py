@@ -215,7 +215,8 @@ def test_failed_work_is_5_in_one_line_and_writes_nothing(run, arms, tmp_path, mo
 @pytest.mark.skipif(os.name != "posix", reason="signals and pipes of POSIX")
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupt_is_5_and_leaves_nothing(arms, tmp_path, sign):
-    code = ("import sys, time\nimport invar_nb.statement.report as r\n"
+    code = ("import signal, sys, time\nsignal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a shell's background jobs ignore it
+            "import invar_nb.statement.report as r\n"
             "def slow(*a, **k):\n    sys.stderr.write('working\\n'); sys.stderr.flush(); time.sleep(60)\n"
             "r.render_html = slow\nfrom invar_nb.statement.cli import main\nsys.exit(main())")
     process = subprocess.Popen([sys.executable, "-c", code, "compare", arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", *DRAWN],
@@ -474,3 +475,87 @@ def test_demo_passes_the_room_what_it_needs(run, tmp_path, monkeypatch):
     seen["progress"]("base")(1, 2)
     code, out, err = run("demo", "--out", tmp_path / "new", "--json", "--quiet")
     assert code == 0 and json.loads(out) == {"rows": [], "exit_code": 0} and err == ""
+
+
+# --- found by attack -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.skipif(os.name != "posix", reason="closes a descriptor")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stdout_is_no_defect(arms, tmp_path, closed):
+    script = "import sys; from invar_nb.statement.cli import main; sys.exit(main())"
+    for name, code in (("same", 0), ("worse", 1), ("missing", 2)):
+        done = subprocess.run(["sh", "-c", f'"$@" {closed}', "sh", sys.executable, "-c", script, "compare", str(arms / "base.jsonl"), str(arms / f"{name}.jsonl"),
+                               "--out", str(tmp_path / name), *DRAWN], capture_output=True, text=True)
+        assert done.returncode == code and "Traceback" not in done.stderr and (done.stdout == "" or " >&-" not in f" {closed}")
+        assert (tmp_path / name / "report.json").exists() == (code < 2)
+        if code < 2: assert invar_nb.verify(tmp_path / name).sentence
+
+
+def test_letting_go_of_no_stdout(monkeypatch):
+    monkeypatch.setattr(sys, "stdout", None)
+    cli._let_go_of_stdout()
+
+
+@pytest.mark.parametrize("more, says", [
+    (("--margin", "700"), "--margin"), (("--margin", "1e300"), "--margin"), (("--level", "0.99999999999999989"), "level"), (("--level", "1e-300"), "level"),
+    (("--replicates", "1000000000000000", "--seed", "1"), "10000000"), (("--out", ""), "--out"), (("--out", "{base}/x"), "is a file"), (("--out", "{base}/x/y"), "is a file"),
+    (("--tokenizer", "/nope"), "--tokenizer")])
+def test_senseless_options_are_2_before_the_work(run, arms, tmp_path, monkeypatch, more, says):
+    from invar_nb.statement import report
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(report, "compare", lambda *_, **__: pytest.fail("the work was begun"))
+    out = () if "--out" in more else ("--out", tmp_path / "out")
+    code, said, err = run("compare", arms / "base.jsonl", arms / "same.jsonl", *out, *(x.format(base=arms / "base.jsonl") for x in more))
+    assert code == 2 and said == "" and one_line(err) and says in err and not list(tmp_path.iterdir())
+
+
+def test_a_dangling_link_or_a_folder_for_a_file_is_2_before_the_work(run, arms, tmp_path, monkeypatch):
+    from invar_nb.statement import report
+    monkeypatch.setattr(report, "compare", lambda *_, **__: pytest.fail("the work was begun"))
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    code, said, err = run("compare", arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "link")
+    assert code == 2 and one_line(err)
+    (tmp_path / "out" / "report.json").mkdir(parents=True)
+    code, said, err = run("compare", arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", "--force")
+    assert code == 2 and one_line(err) and "is a folder" in err and [p.name for p in (tmp_path / "out").iterdir()] == ["report.json"]
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO here")
+def test_a_fifo_is_refused_and_not_waited_for(arms, tmp_path):
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    done = subprocess.run([sys.executable, "-c", "import sys; from invar_nb.statement.cli import main; sys.exit(main())", "compare", arms / "base.jsonl", tmp_path / "pipe.jsonl",
+                           "--out", tmp_path / "out"], capture_output=True, text=True, timeout=20)
+    assert done.returncode in (2, 3) and one_line(done.stderr) and "regular file" in done.stderr
+
+
+@pytest.mark.parametrize("value", [710.0, 1e308])
+def test_a_loss_beyond_a_float_is_3_and_one_line(arms, tmp_path, value):
+    write_losses(WindowLosses.from_arrays([f"0:{1 + 64 * i}-{65 + 64 * i}" for i in range(400)], np.full(400, 64), np.full(400, value), model="big", data_id="sha256:" + "c" * 64), tmp_path / "big.jsonl")
+    done = shell("compare", arms / "base.jsonl", tmp_path / "big.jsonl", "--out", tmp_path / "out")
+    assert done.returncode == 3 and one_line(done.stderr) and done.stdout == "" and not (tmp_path / "out").exists()
+
+
+def test_a_terminal_is_not_given_orders(run, tmp_path):
+    name = "x\x1b]0;owned\x07\x1b[2J\x9b\u202e"
+    save(tmp_path / "a.jsonl", name=name), save(tmp_path / "b.jsonl", name=name + "b", shift=0.001, noise=0.01)
+    texts = run("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--out", tmp_path / "o", *DRAWN)[1:]
+    texts += run("verify", tmp_path / "o")[1:]
+    texts += run("compare", tmp_path / "a.jsonl", "no\x1b[2Jwhere.jsonl")[1:] + run("verify", tmp_path / "no\x1b[2J")[1:]
+    texts += cli.summary(json.loads((tmp_path / "o" / "report.json").read_text()), tmp_path / "o\x1b[2J"),
+    for text in texts: assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert "owned" in texts[0]
+
+
+def test_a_tokenizer_that_does_not_load_is_one_line(models, tmp_path):
+    (tmp_path / "empty").mkdir()
+    done = shell("compare", models / "gpt", models / "gpt_edit", "--text", models / "text.txt", "--out", tmp_path / "out", "--tokenizer", tmp_path / "empty")
+    assert done.returncode == 3 and one_line(done.stderr) and "tokenizer" in done.stderr and done.stdout == ""
+
+
+@pytest.mark.parametrize("change", [lambda c: c | {"n_positions": "64"}, lambda c: c | {"n_positions": [64]}])
+def test_positions_that_are_no_number_are_3(run, models, tmp_path, change):
+    shutil.copytree(models / "gpt", tmp_path / "odd")
+    config = json.loads((tmp_path / "odd" / "config.json").read_text())
+    (tmp_path / "odd" / "config.json").write_text(json.dumps(change(config)))
+    for command in (("compare", models / "gpt", tmp_path / "odd", "--out", tmp_path / "out"), ("score", tmp_path / "odd", "--out", tmp_path / "x.jsonl")):
+        code, out, err = run(*command, "--text", models / "text.txt")
+        assert code == 3 and one_line(err) and out == ""

@@ -8,6 +8,8 @@ import math
 import os
 import re
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -586,11 +588,129 @@ def test_a_crash_while_replacing_never_leaves_a_report_that_lies(folder, monkeyp
     monkeypatch.undo()
     assert [p.name for p in folder.parent.iterdir()] == ["out"], "the shelter is gone"
     assert "report.json" not in [os.path.basename(m) for m in moves[:4]], "report.json comes last"
-    if at == 0:
-        assert verify(folder).digest == old
-    else:
-        with pytest.raises(ContractError):
-            verify(folder)
+    assert verify(folder).digest == old, "what was there is put back"
+
+
+@pytest.mark.parametrize("at", range(11))
+def test_a_death_while_replacing_never_leaves_an_old_report_beside_new_losses(folder, at):
+    "The process ends at the n-th rename, with nobody left to put anything back."
+    code = """if True:
+        import os, sys
+        sys.path.insert(0, sys.argv[1])
+        from test_contracts import make_arms, room, DRAWN
+        folder, left = sys.argv[2], [int(sys.argv[3])]
+        def deadly(real):
+            def move(source, target):
+                if str(source).startswith(folder) or str(target).startswith(folder):
+                    if left[0] == 0: os._exit(9)
+                    left[0] -= 1
+                return real(source, target)
+            return move
+        os.replace, os.rename = deadly(os.replace), deadly(os.rename)
+        room.save_comparison(*make_arms(seed=9), folder, force=True, suffix=".jsonl", **DRAWN)"""
+    before = {p.name: p.read_bytes() for p in folder.iterdir()}
+    done = subprocess.run([sys.executable, "-c", code, os.path.dirname(__file__), str(folder), str(at)], capture_output=True, text=True)
+    assert done.returncode in (0, 9), done.stderr
+    assert (done.returncode == 9) == (at < 10), "the deaths happen"
+    assert (folder / "report.json").exists() == (at in (0, 10))
+    if at in (0, 10):
+        assert verify(folder)
+        assert ({p.name: p.read_bytes() for p in folder.iterdir()} == before) == (at == 0)
+
+
+@pytest.mark.parametrize("name", ["report.json", "candidate.parquet", "report.html", "baseline.jsonl"])
+def test_a_folder_in_the_place_of_a_file_is_refused_before_anything_is_written(folder, name, monkeypatch):
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    (folder / name / "mine.txt").write_text("mine")
+    before = {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    monkeypatch.setattr(room, "write_losses", lambda *_: pytest.fail("written"))
+    with pytest.raises(ContractError, match=f"{name}.*is a folder"):
+        room.save_comparison(*make_arms(seed=9), folder, force=True, suffix=".jsonl", **DRAWN)
+    assert {p.relative_to(folder): p.read_bytes() for p in folder.rglob("*") if p.is_file()} == before
+    assert [p.name for p in folder.parent.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("version", ["0.1.0; rm -rf ~", "0.1.0\n", "0.1 ", "1", "x0.1", "0.1.0 --pre other", "0.1.0\x1b[2J", "0..1", "\u0660.1"])
+def test_a_version_is_a_version(folder, version):
+    document = json.loads((folder / "report.json").read_text())
+    document["version"] = version
+    document["signature"] = document["signature"].replace(document["signature"].split("|")[0], f"invar_nb:{version}")
+    write(folder, with_new_digests(document))
+    for page in ("report.md", "report.html"): (folder / page).unlink()
+    with pytest.raises(ContractError, match="version"): verify(folder)
+    with pytest.raises(ContractError, match="version"): build_report(*make_arms(), version=version, **DRAWN)
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.1.0", "1.2.3rc1", "1.2.3.dev0+g12ab"])
+def test_versions_of_other_builds_are_versions(version):
+    assert build_report(*make_arms(), version=version, environment=ENVIRONMENT, **DRAWN).document()["version"] == version
+
+
+def test_a_digest_ends_where_it_ends(folder):
+    document = json.loads((folder / "report.json").read_text())
+    document["digest"] += "\n"
+    assert any("digest" in line for line in room.structure_errors(document, room.report_schema()))
+
+
+def with_losses(value, arm, n=40):
+    losses = list(make_arms(n))
+    base = losses[arm]
+    losses[arm] = WindowLosses.from_arrays(base.window_ids, base.tokens, np.full(n, value), model=base.model, data_id=base.data_id, provenance=base.provenance)
+    return losses
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("arm", [0, 1])
+@pytest.mark.parametrize("value", [710.0, 1e5, 1e308])
+def test_a_mean_loss_beyond_a_float_is_refused(arm, value):
+    with pytest.raises(ContractError, match="709.78|fit float64"): build_report(*with_losses(value, arm), **DRAWN)
+
+
+@pytest.mark.filterwarnings("error")
+def test_an_interval_beyond_a_float_is_refused():
+    a, b = make_arms(40)
+    loss = np.where(np.arange(40) % 2, 5.0, 1400.0)  # the mean fits, the interval's upper end does not
+    b = WindowLosses.from_arrays(b.window_ids, np.full(40, 100), loss, model="b", data_id=b.data_id)
+    a = WindowLosses.from_arrays(a.window_ids, np.full(40, 100), np.ones(40), model="a", data_id=a.data_id)
+    with pytest.raises(ContractError, match="exp of an endpoint"): build_report(a, b, **DRAWN)
+
+
+@pytest.mark.parametrize("what, bad", [("margin", 700), ("margin", 1e300), ("level", 0.99999999999999989), ("level", 1e-300), ("replicates", 10**15)])
+def test_settings_beyond_use_are_refused_before_the_work(what, bad, monkeypatch):
+    monkeypatch.setattr(room, "compare", lambda *_, **__: pytest.fail("the work was begun"))
+    with pytest.raises(ContractError, match=what): build_report(*make_arms(), **{**DRAWN, what: bad})
+
+
+def test_the_largest_settings_give_a_report():
+    for more in ({"margin": 50}, {"level": 1 - 1e-6}, {"level": 1e-6}):
+        assert check_report(build_report(*make_arms(), environment=ENVIRONMENT, **more)) == []
+
+
+ORDERS = "m\x1b[31mred\x1b]0;title\x07\x00\x9b2J\u202eedit"
+
+
+def test_control_characters_are_shown_not_obeyed():
+    a, b = make_arms()
+    arms = [WindowLosses.from_arrays(x.window_ids, x.tokens, x.log_loss, model=ORDERS + name, data_id=x.data_id,
+                                     provenance={**x.provenance, "dtype": name + ORDERS, "extra\x1b": ORDERS}) for x, name in ((a, "a"), (b, "b"))]
+    report = build_report(*arms, environment=ENVIRONMENT, **DRAWN)
+    for text in (report.sentence, room.render_markdown(report), room.render_html(report), *report.warnings):
+        assert not [c for c in text if not c.isprintable() and c != "\n"]
+    assert "[31mred" in report.sentence and "[31mred" in room.render_html(report) and any("[31mred" in line for line in report.warnings)
+    assert report.document()["evidence"]["baseline"]["model"] == ORDERS + "a", "the evidence itself is not edited"
+
+
+@pytest.mark.parametrize("name, one, two", [("dtype", "float32", "bfloat16"), ("device", "cpu", "cuda"), ("batch_tokens", 4096, 512), ("first_window", "all", "context_only"),
+                                            ("bos", "auto", "none"), ("padding_side", "right", "left")])
+def test_arms_scored_differently_are_warned_of(name, one, two):
+    def report(x, y):
+        arms = [WindowLosses.from_arrays(arm.window_ids, arm.tokens, arm.log_loss, model=arm.model, data_id=arm.data_id,
+                                         provenance={**arm.provenance, **({} if value is None else {name: value})}) for arm, value in zip(make_arms(), (x, y), strict=True)]
+        return build_report(*arms, environment=ENVIRONMENT, **DRAWN)
+    said = [line for line in report(one, two).warnings if name in line]
+    assert len(said) == 1 and str(one) in said[0] and str(two) in said[0]
+    assert not [line for line in report(one, one).warnings if name in line]
 
 
 # --- pages ----------------------------------------------------------------------------------------------------------------------------

@@ -909,3 +909,55 @@ def test_perplexity_of_known_text():
     for p in model.parameters(): p.data.zero_()
     losses = score_windows(model, text_ids(97), plan_windows(101, max_length=20, stride=10))
     assert perplexity(losses.log_loss, losses.tokens) == pytest.approx(97, rel=1e-6)
+
+
+# --- found by attack -------------------------------------------------------------------------------------------------------------------
+def test_both_layouts_of_weights_are_refused(copied):
+    "transformers loads the single file and the index names others: a digest could name weights that were not loaded."
+    shutil.copy(copied / "model.safetensors", copied / "other.safetensors")
+    (copied / "model.safetensors.index.json").write_text(json.dumps({"metadata": {}, "weight_map": {"x": "other.safetensors"}}))
+    with pytest.raises(ContractError, match="one layout.*Delete"): load_model(copied)
+
+
+@pytest.mark.parametrize("index", [{"weight_map": {"x": "../model.safetensors"}}, {"weight_map": {"x": "/etc/passwd"}}, {"weight_map": {"x": ".."}}, {"weight_map": {"x": 3}},
+                                   {"weight_map": {"x": "sub\\m.safetensors"}}, {"weight_map": {"x": "pytorch_model.bin"}}, {"weight_map": ["model.safetensors"]}, ["a"], {"weight_map": {}}, {}, {"weight_map": None}])
+def test_an_index_names_plain_files_in_its_folder(copied, index):
+    (copied / "model.safetensors").rename(copied / "m.safetensors")
+    (copied / "sub").mkdir()
+    (copied / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(ContractError, match="index"): load_model(copied)
+
+
+def test_pickles_are_named_as_they_are_loaded(copied):
+    (copied / "model.safetensors").unlink()
+    (copied / "pytorch_model.bin").write_bytes(b"x")
+    (copied / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": {"x": "other.bin"}}))
+    with pytest.raises(ContractError, match="one layout"): load_model(copied, allow_pickle=True)
+    (copied / "pytorch_model.bin").unlink()
+    with pytest.raises(ContractError, match="every shard named by the index must exist; got other.bin"): load_model(copied, allow_pickle=True)
+
+
+def test_a_config_does_not_name_other_weights(copied):
+    shutil.copy(copied / "model.safetensors", copied / "other.safetensors")
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**config, "transformers_weights": "other.safetensors"}))
+    with pytest.raises(ContractError, match="transformers_weights"): load_model(copied)
+
+
+def test_positions_that_are_text_are_refused_in_one_line(copied):
+    config = json.loads((copied / "config.json").read_text())
+    (copied / "config.json").write_text(json.dumps({**config, "max_position_embeddings": "64"}))
+    with pytest.raises(ContractError, match="config in .* must load") as caught: load_model(copied)
+    assert "\n" not in str(caught.value)
+
+
+def test_left_padding_is_refused_where_the_mask_is_ignored():
+    "RWKV takes an attention mask and does not look at it."
+    model = fill(transformers.RwkvForCausalLM(transformers.RwkvConfig(vocab_size=97, context_length=40, hidden_size=24, attention_hidden_size=24, intermediate_size=48,
+                                                                     num_hidden_layers=2, bos_token_id=0, eos_token_id=0)), 3)
+    ids = np.random.default_rng(0).integers(1, 97, 60)
+    windows = plan_windows(60, max_length=24, stride=17)
+    right = score_windows(model, ids, windows, padding_side="right")
+    alone = score_windows(model, ids, windows, batch_tokens=1, padding_side="right")
+    np.testing.assert_allclose(right.log_loss, alone.log_loss, atol=TOLERANCE)
+    with pytest.raises(ContractError, match="left.*padding_side='right'"): score_windows(model, ids, windows, padding_side="left")

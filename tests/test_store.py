@@ -444,3 +444,25 @@ def test_ledger_survives_kill_9(tmp_path):
 def test_numpy_scalars_are_recorded_exactly(tmp_path):
     with Ledger(tmp_path / "l", key=KEY) as ledger: ledger.append("a", np.int64(3), np.float64(1 / 3))
     with Ledger(tmp_path / "l", key=KEY) as ledger: assert ledger.finished == {"a": (3, 1 / 3)}
+
+
+@needs_arrow
+def test_parquet_text_that_is_not_utf8_is_refused(tmp_path):
+    good = encoded(example(), ".parquet", tmp_path)
+    table = parquet.read_table(tmp_path / "x.parquet")
+    raw = pyarrow.array([b"\xff\xfe"] + [f"0:{i}".encode() for i in range(1, 5)], pyarrow.binary())
+    bad = pyarrow.StringArray.from_buffers(5, raw.buffers()[1], raw.buffers()[2])
+    parquet.write_table(pyarrow.table([bad, *table.columns[1:]], schema=table.schema), tmp_path / "bad.parquet")
+    assert parse_losses(good, name="x.parquet")
+    with pytest.raises(ContractError, match="UTF-8"): read_losses(tmp_path / "bad.parquet")
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFO here")
+@pytest.mark.parametrize("name", ["pipe.jsonl", "null.jsonl"])
+def test_what_is_no_regular_file_is_refused(tmp_path, name):
+    if name.startswith("pipe"): os.mkfifo(tmp_path / name)
+    else: (tmp_path / name).symlink_to("/dev/null")
+    code = "import sys; from invar_nb.machine.store import read_losses, file_digest; [read_losses, file_digest][int(sys.argv[2])](sys.argv[1])"
+    for which in "01":
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path / name), which], capture_output=True, text=True, timeout=20)
+        assert "ContractError" in done.stderr and "regular file" in done.stderr

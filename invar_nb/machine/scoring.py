@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['BOS_POLICIES', 'DEFAULT_LENGTH', 'DTYPES', 'BATCH_TOKENS', 'PADDING_SIDES', 'read_texts', 'TextPlan', 'plan_text',
-           'data_digest', 'tokenizer_digest', 'check_same_tokenizer', 'LoadedModel', 'load_model', 'token_log_losses',
-           'score_windows', 'score_plan', 'score_text', 'weights_digest', 'ProgressLine']
+           'data_digest', 'tokenizer_digest', 'check_same_tokenizer', 'LoadedModel', 'load_model', 'load_tokenizer',
+           'token_log_losses', 'score_windows', 'score_plan', 'score_text', 'weights_digest', 'ProgressLine']
 
 # %% ../../nbs/machine/40_scoring.ipynb #c003
-import contextlib, dataclasses, hashlib, inspect, json, re, sys, time
+import contextlib, dataclasses, hashlib, inspect, json, os, re, sys, time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 import numpy as np
@@ -352,7 +352,8 @@ def load_model(
         _check_causal_config(config, transformers, folder)
         wanted = "auto" if getattr(config, "quantization_config", None) or (dtype == "auto" and place.type != "cpu") else \
             torch.float32 if dtype == "auto" else getattr(torch, dtype)
-        words = _loading(folder, "tokenizer", lambda: transformers.AutoTokenizer.from_pretrained(tokenizer or folder, **options))
+        _check_config_names_no_files(config, folder)
+        words = load_tokenizer(tokenizer or folder, trust_remote_code=trust_remote_code)
         model, said = _loading(folder, "weights", lambda: transformers.AutoModelForCausalLM.from_pretrained(
             folder, config=config, dtype=wanted, use_safetensors=kind == "safetensors", output_loading_info=True, **options))
     _check_complete(said, folder)
@@ -369,6 +370,19 @@ def load_model(
                        tokenizer_digest=words_digest, max_length=_positions(config), dtype=facts["dtype"], device=str(place), provenance=facts, checksum=_checksum(torch, model))
 
 # %% ../../nbs/machine/40_scoring.ipynb #c047
+def load_tokenizer(
+    folder: str | Path,
+    *,
+    trust_remote_code: bool = False,
+) -> object:
+    "The tokenizer of a directory; what the libraries raise on a damaged one becomes one line, and what they say beside it is not said."
+    transformers, folder = _transformers("load_model"), Path(folder).expanduser()
+    if not folder.is_dir():
+        refuse("load_model", "a tokenizer is a directory on this machine", str(folder), "Name the directory that holds tokenizer.json")
+    with _quiet(transformers):
+        return _loading(folder, "tokenizer", lambda: transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=bool(trust_remote_code), local_files_only=True))
+
+# %% ../../nbs/machine/40_scoring.ipynb #c048
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -390,25 +404,44 @@ def _find_folder(path_or_id: str | Path, revision: str | None, remote_code: bool
     return found, text, found.name
 
 
+def _named_weights(folder: Path, single: str, suffix: str) -> list[Path]:
+    "The one file, or the shards that an index names; where both are there, nobody can say which of them a library loads."
+    index = folder / f"{single}.index.json"
+    if not index.is_file():
+        return [folder / single] if (folder / single).is_file() else []
+    if os.path.lexists(folder / single):
+        refuse("load_model", "weights must lie in one layout, one file or shards with an index", f"{single} and {index.name} in {folder.name}",
+               "Delete the one that is out of date")
+    read = strict_json(index.read_bytes(), where=f"load_model: {index}")
+    shards = read.get("weight_map") if isinstance(read, dict) else None
+    if not isinstance(shards, dict) or not shards:
+        refuse("load_model", "the index must map weights to their files under weight_map", f"{type(shards).__name__} in {index.name}", "Save the model again")
+    for name in shards.values():
+        if not isinstance(name, str) or not name.endswith(suffix) or re.search(r"[/\\:\x00]", name):
+            refuse("load_model", f"the index must name plain {suffix} files beside it", repr(name), "Save the model again; files elsewhere are not followed")
+        if not (folder / name).is_file():
+            refuse("load_model", "every shard named by the index must exist", name, "Copy the missing file, or save the model again")
+    return [folder / name for name in sorted(set(shards.values()))]
+
+
+def _check_config_names_no_files(config: object, folder: Path) -> None:
+    "A config may name the file to load; its weights would then not be those that the digest is taken of."
+    if getattr(config, "transformers_weights", None) is not None:
+        refuse("load_model", "the config must not name its weights (transformers_weights)", f"{config.transformers_weights!r} in {folder.name}",
+               "Take the field out, and call the file model.safetensors")
+
+
 def _weight_files(folder: Path, allow_pickle: bool) -> tuple[list[Path], str]:
     "The files that hold the weights: safetensors, or pickles where the caller takes the risk."
     if not (folder / "config.json").is_file():
         cure = "It is an adapter: merge it into its base model (merge_and_unload) and save that" if (folder / "adapter_config.json").is_file() \
             else "Save the model with save_pretrained"
         refuse("load_model", "a model directory must hold config.json", str(folder), cure)
-    safe = sorted(p for p in folder.glob("*.safetensors") if not p.name.startswith(("consolidated", "adapter_")))
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        shards = sorted(set(strict_json(index.read_bytes(), where=f"load_model: {index}").get("weight_map", {}).values()))
-        safe = [folder / name for name in shards]
-        for path in safe:
-            if not path.is_file():
-                refuse("load_model", "every shard named by the index must exist", path.name, "Copy the missing file, or save the model again")
-    elif (folder / "model.safetensors").is_file():
-        safe = [folder / "model.safetensors"]
+    named = _named_weights(folder, "model.safetensors", ".safetensors")
+    safe = named or sorted(p for p in folder.glob("*.safetensors") if not p.name.startswith(("consolidated", "adapter_")))
     if safe:
         return safe, "safetensors"
-    pickled = sorted([*folder.glob("pytorch_model*.bin")])
+    pickled = _named_weights(folder, "pytorch_model.bin", ".bin") or sorted(folder.glob("pytorch_model*.bin"))
     if not pickled:
         refuse("load_model", "a model directory must hold its weights", str(folder), "Save the model with save_pretrained, which writes model.safetensors")
     if not allow_pickle:
@@ -420,10 +453,12 @@ def _weight_files(folder: Path, allow_pickle: bool) -> tuple[list[Path], str]:
 def _loading(folder: Path, what: str, act: Callable):
     "Run one loading step; what the libraries raise on a damaged directory becomes one line."
     from pickle import UnpicklingError
+    from huggingface_hub import errors as hub
     from safetensors import SafetensorError
+    strict = getattr(hub, "StrictDataclassError", OSError)  # a field of the config that has another type than it should
     try:
         return act()
-    except (OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError, UnpicklingError) as error:
+    except (OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, AttributeError, ImportError, SafetensorError, UnpicklingError, strict) as error:
         reason = " ".join(str(error).split())
         cure = "The model brings its own code: read it, then say trust_remote_code=True" if "trust_remote_code" in reason else \
             "Copy the tokenizer's files beside the weights, or say tokenizer=DIR" if what == "tokenizer" else "Save the model again with save_pretrained"
@@ -507,7 +542,7 @@ def _positions(config: object) -> int | None:
             return value
     return None
 
-# %% ../../nbs/machine/40_scoring.ipynb #c049
+# %% ../../nbs/machine/40_scoring.ipynb #c050
 _CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once
 _CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
 
@@ -641,7 +676,7 @@ def _check_causal(torch, model, probe: np.ndarray, said, device, accepted: froze
         refuse(where, "the model must be causal: a later token must not change an earlier loss",
                f"logits that move by {float((after - before).abs().max()):.2g} when a later token changes", "Use a causal language model, not an encoder")
 
-# %% ../../nbs/machine/40_scoring.ipynb #c050
+# %% ../../nbs/machine/40_scoring.ipynb #c051
 def _inputs(engine: _Engine, rows: list[np.ndarray], side: str) -> tuple[dict, list[int]]:
     "Token ids of a batch with padding masked by length, never by token id; and where each row begins."
     torch, lengths = engine.torch, [len(row) for row in rows]
@@ -661,6 +696,22 @@ def _inputs(engine: _Engine, rows: list[np.ndarray], side: str) -> tuple[dict, l
         if "position_ids" in engine.accepted:
             inputs["position_ids"] = put(np.maximum(mask.cumsum(1) - 1, 0))
     return inputs, at
+
+
+def _check_left_padding(engine: _Engine, ids: np.ndarray, limit: int | None, where: str) -> None:
+    "A short row beside a long one, padded on the left, against the same row alone: some models take a mask and never look at it."
+    probe = _probe_ids(ids, limit)
+    row, torch = probe[:len(probe) // 2], engine.torch
+    if not len(row):
+        return
+    run = lambda rows: _call(engine.backbone, engine.accepted, _inputs(engine, rows, "left")[0]).last_hidden_state if engine.backbone is not None \
+        else _logits(torch, engine.model, _inputs(engine, rows, "left")[0], engine.accepted)
+    padded, alone = run([probe, row])[1:, -len(row):], run([row])
+    if bool(torch.isnan(alone).any()):
+        return  # a NaN is named later, with its window and token
+    if not _near(torch, padded, alone, max(1e-4, 8 * torch.finfo(alone.dtype).eps)):
+        refuse(where, "padding on the left must not change a loss; this model does not heed its attention mask", type(engine.model).__name__,
+               "Use padding_side='right': what stands behind a token cannot change a causal model's loss")
 
 
 def _losses(engine: _Engine, logits, targets):
@@ -704,7 +755,7 @@ def _batches(windows: list[Window], budget: int) -> list[list[int]]:
             found.append([i])
     return found
 
-# %% ../../nbs/machine/40_scoring.ipynb #c051
+# %% ../../nbs/machine/40_scoring.ipynb #c052
 BATCH_TOKENS = 4096
 PADDING_SIDES = ("right", "left")
 
@@ -730,7 +781,7 @@ def token_log_losses(
     _check_windows(windows, documents, model, where)
     return _token_log_losses(model, documents, windows, batch_tokens, chunk_tokens, padding_side, device, skip, [], where)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c052
+# %% ../../nbs/machine/40_scoring.ipynb #c053
 def _documents(token_ids: object, where: str) -> dict[str, np.ndarray]:
     documents = dict(token_ids) if isinstance(token_ids, Mapping) else {"0": token_ids}
     for name, ids in documents.items():
@@ -777,6 +828,8 @@ def _token_log_losses(model, documents, windows, batch_tokens, chunk_tokens, sid
     torch = _torch(where)
     with _evaluating(model, torch):
         engine = _engine(model, documents[windows[0].document_id], device, chunk_tokens, where)
+        if side == "left" and "attention_mask" in engine.accepted:  # without one, padding on the left is refused where it is needed
+            _check_left_padding(engine, documents[windows[0].document_id], _positions(model.config) if hasattr(model, "config") else None, where)
         for name, ids in documents.items():
             _below(ids, engine.vocab_size, where, f" of document {name}")
     path.append(engine.path)
@@ -801,7 +854,7 @@ def _check_finite(losses: np.ndarray, name: str, window: Window, ids: np.ndarray
                "The weights hold NaN, or half precision overflowed: load with dtype='float32'" if np.isnan(losses[bad[0]]) else
                "The model rules this token out, or half precision overflowed: load with dtype='float32', or take the text out of both arms")
 
-# %% ../../nbs/machine/40_scoring.ipynb #c054
+# %% ../../nbs/machine/40_scoring.ipynb #c055
 def score_windows(
     model: object,                       # a Hugging Face causal LM, or a LoadedModel
     token_ids: np.ndarray,               # ids of one document, shape (N,)
@@ -825,7 +878,7 @@ def score_windows(
     return _assemble(model, documents, windows, names, data_digest(documents.values(), windows), None, facts, batch_tokens=batch_tokens,
                      chunk_tokens=chunk_tokens, padding_side=padding_side, device=device, progress=progress, finished={}, record=None)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c055
+# %% ../../nbs/machine/40_scoring.ipynb #c056
 def _assemble(model, documents, windows, names, data_id, n_bytes, facts, *, batch_tokens, chunk_tokens, padding_side, device, progress, finished, record):
     "Sum each window's float32 losses in float64, as they come, and put the means in the plan's order."
     where = "score_windows"
@@ -863,7 +916,7 @@ def _assemble(model, documents, windows, names, data_id, n_bytes, facts, *, batc
     return WindowLosses.from_arrays(names, tokens, mean, model=model.name if isinstance(model, LoadedModel) else type(hf).__name__, data_id=data_id,
                                     document_ids=[w.document_id for w in windows], n_bytes=n_bytes, split=[w.split for w in windows], provenance=facts)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c056
+# %% ../../nbs/machine/40_scoring.ipynb #c057
 def score_plan(
     model: object,                       # a LoadedModel, or a Hugging Face causal LM
     plan: TextPlan,
@@ -888,7 +941,7 @@ def score_plan(
                      facts, batch_tokens=batch_tokens, chunk_tokens=chunk_tokens, padding_side=padding_side, device=device, progress=progress,
                      finished=finished or {}, record=record)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c057
+# %% ../../nbs/machine/40_scoring.ipynb #c058
 def score_text(
     model: object,                       # a LoadedModel, or a Hugging Face causal LM
     tokenizer: object | None,            # None: the LoadedModel's own
@@ -916,7 +969,7 @@ def score_text(
     plan = plan_text(source, texts, max_length=max_length, stride=stride, bos=bos, first_window=first_window, windows=windows, preview=preview, final=final)
     return score_plan(model, plan, **scoring)
 
-# %% ../../nbs/machine/40_scoring.ipynb #c058
+# %% ../../nbs/machine/40_scoring.ipynb #c059
 def weights_digest(model: object) -> str:
     "Digest of the tensors of a model in memory: names, types, shapes and bytes. (A LoadedModel has its files' digest instead.)"
     torch, total = _torch("weights_digest"), hashlib.sha256()
@@ -926,7 +979,7 @@ def weights_digest(model: object) -> str:
             total.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
     return "tensors:sha256:" + total.hexdigest()
 
-# %% ../../nbs/machine/40_scoring.ipynb #c060
+# %% ../../nbs/machine/40_scoring.ipynb #c061
 class ProgressLine:
     "Tokens done, tokens per second and time left, rewritten in place; silent unless its stream is a terminal."
 
@@ -962,7 +1015,7 @@ class ProgressLine:
         speed = f"{rate:,.0f} tokens/s" if rate >= 10 or rate == 0 else f"{rate:.2g} tokens/s"
         return f"{self.label + ': ' if self.label else ''}{done:,} of {total:,} tokens, {speed}, {left}"
 
-# %% ../../nbs/machine/40_scoring.ipynb #c061
+# %% ../../nbs/machine/40_scoring.ipynb #c062
 def _clock(seconds: float) -> str:
     minutes, seconds = divmod(int(round(seconds)), 60)
     hours, minutes = divmod(minutes, 60)

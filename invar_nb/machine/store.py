@@ -57,6 +57,8 @@ def _readable(path: str | os.PathLike, where: str) -> Path:
         refuse(where, "the file must exist", str(path), "Check the path; nothing was read")
     if path.is_dir():
         refuse(where, "the path must name a file", str(path), "It is a folder; name the file in it")
+    if not path.is_file():  # a FIFO would make the reader wait for ever
+        refuse(where, "the path must name a regular file", str(path), "It is a pipe or a device; copy its content to a file first")
     return path
 
 # %% ../../nbs/machine/41_store.ipynb #c022
@@ -267,7 +269,10 @@ def _from_parquet(data: bytes, path: str):
             refuse(f"read_losses: {path}", f"column {field.name} must be {_KINDS[field.name]}", str(field.type), "Write the file with write_losses")
     if table.num_rows != header["windows"]:
         refuse(f"read_losses: {path}", f"{header['windows']} rows must follow the header", str(table.num_rows), "Rows were lost or added: score again")
-    return header, table.to_pydict(), place
+    try:
+        return header, table.to_pydict(), place
+    except UnicodeDecodeError as error:
+        refuse(f"read_losses: {path}", "text in the columns must be UTF-8", f"byte {error.object[error.start]:#04x}", "The file is damaged: score again, or restore it")
 
 # %% ../../nbs/machine/41_store.ipynb #c033
 class Ledger:

@@ -40,8 +40,13 @@ def exit_code(
 _UsageError: Any = typer.BadParameter.__mro__[1]  # click's, whichever click this typer carries
 
 
+def _visible(text: object) -> str:
+    "Control characters and invisible marks as escapes: a name from a file must not steer the terminal."
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+
+
 def _one_line(text: object) -> str:
-    return " ".join(str(text).split())
+    return _visible(" ".join(str(text).split()))
 
 
 def _no_interrupt(*_) -> None:
@@ -94,8 +99,18 @@ class _Border:
         return True
 
 
+def _speak_to_somebody() -> None:
+    "Where the shell closed stdout or stderr (`>&-`) Python has None there: the work is done and told to nobody."
+    if sys.stdout is None:
+        sys.stdout = open(os.devnull, "w", encoding="utf-8")
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")
+
+
 def _let_go_of_stdout() -> None:
     "After a failed write Python would try once more at its own end, and complain; give it somewhere to write to."
+    if sys.stdout is None:
+        return
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -114,6 +129,7 @@ def _run(arguments: list[str]) -> int:
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script: parse, run, answer with a code of @eq-cli-exit. Never raises."
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    _speak_to_somebody()
     if hasattr(signal, "SIGTERM"):
         with contextlib.suppress(ValueError):  # not in the main thread: then nobody sends us signals
             signal.signal(signal.SIGTERM, _no_interrupt)
@@ -128,7 +144,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
 
 # %% ../../nbs/statement/53_cli.ipynb #c014
 def _say(text: str) -> None:
-    sys.stderr.write(text + "\n")
+    sys.stderr.write("\n".join(map(_visible, text.split("\n"))) + "\n")
 
 
 def _answer(text: str) -> None:
@@ -164,7 +180,8 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     kind = document["verdict"]["verdict"]
     word, _, rest = document["sentence"].partition(":")
     low, high = metric["display_ci"]
-    engine = "exact" if boot["replicates"] is None else f"{boot['replicates']} replicates, seed {boot['seed']}"
+    engine = (f"{boot['replicates']} replicates, seed {boot['seed']}" if boot["replicates"] is not None else
+              "drawn, the exact engine cannot resolve these deltas" if boot["engine"] == "monte_carlo" else "exact")
     p = "none, one window has no spread" if metric["p_value"] is None else f"{metric['p_value']:.3g}" if metric["p_value"] >= 1e-15 else "below 1e-15"
     lag1 = "not measurable" if lag["lag1"] is None else f"{lag['lag1']:+.3f} (standard error {lag['lag1_standard_error']:.3f})"
     rows = [("ratio", f"{metric['ratio']:.6f}   {metric['level'] * 100:g}% interval [{low:.6f}, {high:.6f}]   {boot['method']}, {engine}"),
@@ -177,7 +194,7 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     if folder is not None:
         rows += [("report", str(folder / "report.html")), ("verify", f"invar-nb verify {folder / 'report.json'}")]
     colour = {"regressed": "red", "improved": "green"}.get(kind, "yellow" if document["verdict"]["noise_kind"] == "inconclusive" else "green")
-    return "\n".join([_bold(word, colour) + ":" + rest, *(f"  {name:<8} {value}" for name, value in rows)])
+    return "\n".join([_bold(_visible(word), colour) + ":" + _visible(rest), *(f"  {name:<8} {_visible(value)}" for name, value in rows)])
 
 # %% ../../nbs/statement/53_cli.ipynb #c017
 def arm_kind(argument: str) -> str:
@@ -229,8 +246,8 @@ def _let_go_of_memory() -> None:
 
 # %% ../../nbs/statement/53_cli.ipynb #c020
 def _words(folder: Path, o) -> Any:
-    from transformers import AutoTokenizer
-    return AutoTokenizer.from_pretrained(o.tokenizer or folder, local_files_only=True, trust_remote_code=o.trust_remote_code)
+    from invar_nb.machine.scoring import load_tokenizer
+    return load_tokenizer(o.tokenizer or folder, trust_remote_code=o.trust_remote_code)
 
 
 def _check_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
@@ -245,7 +262,10 @@ def _check_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
         config = strict_json((folder / "config.json").read_bytes(), where=f"compare: {folder / 'config.json'}")
         if not isinstance(config, dict):
             refuse("compare", "config.json must hold one JSON object", str(folder), "Save the model again with save_pretrained")
-        limits += [config[name] for name in ("max_position_embeddings", "n_positions") if isinstance(config.get(name), int)][:1]
+        for name in ("max_position_embeddings", "n_positions"):
+            if config.get(name) is not None and (not isinstance(config[name], int) or isinstance(config[name], bool)):
+                refuse("compare", f"{name} in config.json must be a whole number", f"{config[name]!r} in {folder}", "Save the model again with save_pretrained")
+        limits += [config[name] for name in ("max_position_embeddings", "n_positions") if config.get(name) is not None][:1]
     if limits and o.max_length is None and min(limits) < max(limits):
         o.max_length = min(1024, *limits)
     if limits and o.max_length is not None and o.max_length > min(limits):
@@ -343,6 +363,13 @@ _Tokenizer = Annotated[Optional[str], typer.Option("--tokenizer", metavar="DIR",
 _Engine = Annotated[str, typer.Option("--engine", help="local: this version scores on one machine.")]
 
 # %% ../../nbs/statement/53_cli.ipynb #c024
+def _folder(text: Any) -> Path:
+    "Path('') would be the folder we stand in."
+    if not str(text):
+        raise _UsageError("--out '' names no folder.")
+    return Path(text)
+
+
 def _one_machine(engine: str) -> None:
     if engine != "local":
         raise _UsageError(f"--engine {engine}: this version scores on one machine; leave the option out or say local.")
@@ -360,18 +387,25 @@ def _check_scoring(o) -> None:
                    f"Choose a stride of at most {o.max_length}")
         as_choice(o.dtype, ("auto", "float32", "bfloat16", "float16"), where="options", name="--dtype")
         as_choice(o.bos, ("auto", "add", "none"), where="options", name="--bos")
+        if o.tokenizer is not None and not Path(o.tokenizer).expanduser().is_dir():
+            refuse("options", "--tokenizer must be a directory", repr(o.tokenizer), "Name the directory that holds tokenizer.json")
+    o.tokenizer = o.tokenizer and str(Path(o.tokenizer).expanduser())
 
 
 def _check_statistics(settings: dict) -> None:
     from invar_nb.ground.contract import as_choice, refuse
-    from invar_nb.statement.report import PROFILES, TIERS
+    from invar_nb.statement.report import LARGEST_MARGIN, LEVELS, MOST_REPLICATES, PROFILES, TIERS
     from invar_nb.statistics.bootstrap import BootstrapPlan
     with _as_usage():
         BootstrapPlan(**{name: settings[name] for name in ("method", "replicates", "seed", "level", "resample")})
         as_choice(settings["tier"], TIERS, where="options", name="--tier")
         as_choice(settings["profile"], PROFILES, where="options", name="--profile")
-        if not 0 < settings["margin"] < float("inf"):
-            refuse("options", "--margin must be a positive number of nats per token", settings["margin"], "0.02 is about two percent")
+        if not 0 < settings["margin"] <= LARGEST_MARGIN:
+            refuse("options", f"--margin must be a positive number of nats per token, at most {LARGEST_MARGIN:g}", settings["margin"], "0.02 is about two percent")
+        if not LEVELS[0] <= settings["level"] <= LEVELS[1]:
+            refuse("options", f"--level must be between {LEVELS[0]:g} and {LEVELS[1]:.6f}", settings["level"], "0.95 is usual")
+        if settings["replicates"] is not None and settings["replicates"] > MOST_REPLICATES:
+            refuse("options", f"--replicates must be at most {MOST_REPLICATES}", settings["replicates"], "Leave it out: the exact bootstrap has infinitely many")
 
 # %% ../../nbs/statement/53_cli.ipynb #c025
 @app.command()
@@ -379,7 +413,7 @@ def compare(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Model directory, hub id, or saved losses (.jsonl, .parquet).")],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model, in the same forms.")],
     text: _Text = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for losses and report.")] = Path("invar-nb-report"),
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for losses and report.", parser=_folder)] = Path("invar-nb-report"),
     max_length: _Length = None,
     stride: _Stride = None,
     windows: _Windows = None,
@@ -424,11 +458,10 @@ def compare(
         raise _UsageError("a model needs text to be scored on: give --text FILE.")
     if any(o.revisions) and "hub" not in kinds:
         raise _UsageError("--revision belongs to hub ids; both arms are local.")
-    from invar_nb.statement.report import refuse_to_overwrite, save_comparison
-    if out.exists() and not out.is_dir():
-        raise _UsageError(f"--out {str(out)!r} is a file; name a folder.")
-    if not force:
-        with _as_usage():
+    from invar_nb.statement.report import refuse_to_overwrite, refuse_what_cannot_be_replaced, save_comparison
+    with _as_usage():
+        refuse_what_cannot_be_replaced(out, where="--out")
+        if not force:
             refuse_to_overwrite(out, where="--out")
     first, second = _both_arms(arguments, kinds, o)
     report = save_comparison(first, second, out, force=force, **settings)
@@ -490,7 +523,7 @@ def score(
         ledger.discard()
     found = {"losses": str(out), "sha256": file_digest(out), "model": losses.model, "perplexity": losses.perplexity, "windows": len(losses),
              "tokens": int(losses.tokens.sum()), "data_id": losses.data_id, "exit_code": OK}
-    line = f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in {len(losses)} windows; losses in {out}"
+    line = f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in {len(losses)} windows; losses in {_visible(out)}"
     _answer(json.dumps(found, sort_keys=True) if as_json else line)
 
 # %% ../../nbs/statement/53_cli.ipynb #c027
@@ -510,7 +543,7 @@ def verify(
     told = {"verified": True, "digest": found.digest, "sentence": found.sentence, "pages": pages, "exit_code": OK}
     checked = ", ".join(["every number", "two loss files", *pages])
     _answer(json.dumps(told, sort_keys=True) if as_json else
-            f"{_bold('Verified', 'green')}: {checked}.\n  says     {found.sentence}\n  digest   {found.digest}\n"
+            f"{_bold('Verified', 'green')}: {checked}.\n  says     {_visible(found.sentence)}\n  digest   {found.digest}\n"
             "  not said that the models were really run; their weights' digests are in the report")
 
 # %% ../../nbs/statement/53_cli.ipynb #c029
