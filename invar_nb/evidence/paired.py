@@ -268,6 +268,7 @@ def compare(
                error=PairingError)
     plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level, resample=resample)
     delta, tokens = pairs.delta, pairs.tokens
+    of_baseline, of_candidate = perplexity(pairs.baseline, tokens), perplexity(pairs.candidate, tokens)  # refused where they overflow
     scale = float(max(pairs.baseline.max(), pairs.candidate.max()))
     interval, p_value = bootstrap_analysis(delta, tokens, plan, scale=scale)
     mean = weighted_mean(delta, tokens)
@@ -279,5 +280,5 @@ def compare(
         n_eff=effective_sample_size(tokens), std=float(np.std(delta, ddof=1)) if pairs.n > 1 else None,
         degenerate=reason is not None, degenerate_reason=reason, plan=plan,
         dependence=none if reason else measure_dependence(delta, tokens, pairs.document_ids),
-        baseline_perplexity=perplexity(pairs.baseline, tokens), candidate_perplexity=perplexity(pairs.candidate, tokens),
+        baseline_perplexity=of_baseline, candidate_perplexity=of_candidate,
         total_tokens=int(tokens.sum()), data_id=pairs.data_id)
