@@ -182,7 +182,7 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     low, high = metric["display_ci"]
     engine = (f"{boot['replicates']} replicates, seed {boot['seed']}" if boot["replicates"] is not None else
               "drawn, the exact engine cannot resolve these deltas" if boot["engine"] == "monte_carlo" else "exact")
-    p = "none, one window has no spread" if metric["p_value"] is None else f"{metric['p_value']:.3g}" if metric["p_value"] >= 1e-15 else "below 1e-15"
+    p = "none, one window has no spread" if metric["p_value"] is None else f"{metric['p_value']:.3g}" if metric["p_value"] > 1e-12 else "at most 1e-12"
     lag1 = "not measurable" if lag["lag1"] is None else f"{lag['lag1']:+.3f} (standard error {lag['lag1_standard_error']:.3f})"
     rows = [("ratio", f"{metric['ratio']:.6f}   {metric['level'] * 100:g}% interval [{low:.6f}, {high:.6f}]   {boot['method']}, {engine}"),
             ("p-value", p),

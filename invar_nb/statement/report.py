@@ -537,7 +537,7 @@ def _span(ends: list, form: str = ".4f") -> str:
 
 
 def _p(value: float | None) -> str:
-    return "none (one window has no spread)" if value is None else f"{value:.3g}" if value >= 1e-15 else "below 1e-15"
+    return "none (one window has no spread)" if value is None else f"{value:.3g}" if value > 1e-12 else "at most 1e-12"
 
 
 def _answer_blocks(d: Mapping) -> list:
