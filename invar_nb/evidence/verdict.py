@@ -127,6 +127,9 @@ class Verdict:
     windows_to_settle: int | None = None  # where inconclusive, and known
     candidate_geometric_mean: float | None = None  # on the log scale
     baseline_geometric_mean: float | None = None
+    seeds_to_settle: int | None = None  # where a verdict on runs is inconclusive, and known
+    adjusted_p_value: float | None = None  # what the word rests on where it was judged as one of a family
+    multiplicity: str | None = None  # how the p-value was adjusted, and over how many tests
 
     def __post_init__(self):
         where, cure = "Verdict", "Let judge build it"
@@ -140,11 +143,17 @@ class Verdict:
                    f"{self.noise_kind!r} for {self.verdict!r}", cure)
         if self.noise_kind is not None:
             as_choice(self.noise_kind, NOISE_KINDS, where=where, name="noise_kind")
-        if self.windows_to_settle is not None and self.noise_kind != "inconclusive":
-            refuse(where, "windows_to_settle belongs to an inconclusive verdict", f"{self.windows_to_settle}", cure)
+        for name in ("windows_to_settle", "seeds_to_settle"):
+            if getattr(self, name) is not None and self.noise_kind != "inconclusive":
+                refuse(where, f"{name} belongs to an inconclusive verdict", f"{getattr(self, name)}", cure)
+        adjusted = self.adjusted_p_value
+        if (adjusted is None) != (self.multiplicity is None):
+            refuse(where, "adjusted_p_value and multiplicity go together", f"{adjusted!r} and {self.multiplicity!r}", cure)
+        if adjusted is not None and (self.p_value is None or not self.p_value <= adjusted <= 1):
+            refuse(where, "adjusted_p_value must lie between p_value and 1", f"{adjusted!r} for {self.p_value!r}", cure)
         if self.verdict == "failed":
             return
-        found = decide(self.improvement, self.p_value, improvement_threshold=spec.improvement_threshold,
+        found = decide(self.improvement, self.p_value if adjusted is None else adjusted, improvement_threshold=spec.improvement_threshold,
                        significance_threshold=spec.significance_threshold)
         if found != self.verdict:
             refuse(where, f"verdict must follow from the numbers, which say {found!r}", repr(self.verdict), cure)
@@ -164,8 +173,8 @@ class Verdict:
                           significance_threshold=self.significance_threshold)
 
     def to_dict(self) -> dict:
-        "Plain fields, nothing rounded."
-        return asdict(self)
+        "Plain fields, nothing rounded; the last three only where they say something."
+        return {k: v for k, v in asdict(self).items() if v is not None or k not in ("seeds_to_settle", "adjusted_p_value", "multiplicity")}
 
 # %% ../../nbs/evidence/32_verdict.ipynb #c032
 def judge(
