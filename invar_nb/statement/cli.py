@@ -20,6 +20,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 import invar_nb
+from .page import show_p, visible
 
 # %% ../../nbs/statement/53_cli.ipynb #c007
 OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED = 0, 1, 2, 3, 4, 5
@@ -40,13 +41,8 @@ def exit_code(
 _UsageError: Any = typer.BadParameter.__mro__[1]  # click's, whichever click this typer carries
 
 
-def _visible(text: object) -> str:
-    "Control characters and invisible marks as escapes: a name from a file must not steer the terminal."
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
-
-
 def _one_line(text: object) -> str:
-    return _visible(" ".join(str(text).split()))
+    return visible(" ".join(str(text).split()))
 
 
 def _no_interrupt(*_) -> None:
@@ -144,7 +140,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
 
 # %% ../../nbs/statement/53_cli.ipynb #c014
 def _say(text: str) -> None:
-    sys.stderr.write("\n".join(map(_visible, text.split("\n"))) + "\n")
+    sys.stderr.write("\n".join(map(visible, text.split("\n"))) + "\n")
 
 
 def _answer(text: str) -> None:
@@ -182,10 +178,9 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     low, high = metric["display_ci"]
     engine = (f"{boot['replicates']} replicates, seed {boot['seed']}" if boot["replicates"] is not None else
               "drawn, the exact engine cannot resolve these deltas" if boot["engine"] == "monte_carlo" else "exact")
-    p = "none, one window has no spread" if metric["p_value"] is None else f"{metric['p_value']:.3g}" if metric["p_value"] > 1e-12 else "at most 1e-12"
     lag1 = "not measurable" if lag["lag1"] is None else f"{lag['lag1']:+.3f} (standard error {lag['lag1_standard_error']:.3f})"
     rows = [("ratio", f"{metric['ratio']:.6f}   {metric['level'] * 100:g}% interval [{low:.6f}, {high:.6f}]   {boot['method']}, {engine}"),
-            ("p-value", p),
+            ("p-value", show_p(metric["p_value"], none="none, one window has no spread")),
             ("windows", f"{stats['paired_windows']} paired ({windows['preview']} preview, {windows['final']} final), "
                         f"{document['dataset']['total_tokens']} tokens, n_eff {stats['n_eff']:.1f}"),
             ("lag-1", lag1),
@@ -194,7 +189,7 @@ def summary(document: dict, folder: Optional[Path] = None) -> str:
     if folder is not None:
         rows += [("report", str(folder / "report.html")), ("verify", f"invar-nb verify {folder / 'report.json'}")]
     colour = {"regressed": "red", "improved": "green"}.get(kind, "yellow" if document["verdict"]["noise_kind"] == "inconclusive" else "green")
-    return "\n".join([_bold(_visible(word), colour) + ":" + _visible(rest), *(f"  {name:<8} {_visible(value)}" for name, value in rows)])
+    return "\n".join([_bold(visible(word), colour) + ":" + visible(rest), *(f"  {name:<8} {visible(value)}" for name, value in rows)])
 
 # %% ../../nbs/statement/53_cli.ipynb #c017
 def arm_kind(argument: str) -> str:
@@ -458,11 +453,12 @@ def compare(
         raise _UsageError("a model needs text to be scored on: give --text FILE.")
     if any(o.revisions) and "hub" not in kinds:
         raise _UsageError("--revision belongs to hub ids; both arms are local.")
-    from invar_nb.statement.report import refuse_to_overwrite, refuse_what_cannot_be_replaced, save_comparison
+    from invar_nb.statement.document import refuse_to_overwrite, refuse_what_cannot_be_replaced
+    from invar_nb.statement.report import REPORT_FILES, save_comparison
     with _as_usage():
-        refuse_what_cannot_be_replaced(out, where="--out")
+        refuse_what_cannot_be_replaced(out, REPORT_FILES, where="--out")
         if not force:
-            refuse_to_overwrite(out, where="--out")
+            refuse_to_overwrite(out, REPORT_FILES, where="--out")
     first, second = _both_arms(arguments, kinds, o)
     report = save_comparison(first, second, out, force=force, **settings)
     document = report.document()
@@ -523,7 +519,7 @@ def score(
         ledger.discard()
     found = {"losses": str(out), "sha256": file_digest(out), "model": losses.model, "perplexity": losses.perplexity, "windows": len(losses),
              "tokens": int(losses.tokens.sum()), "data_id": losses.data_id, "exit_code": OK}
-    line = f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in {len(losses)} windows; losses in {_visible(out)}"
+    line = f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in {len(losses)} windows; losses in {visible(out)}"
     _answer(json.dumps(found, sort_keys=True) if as_json else line)
 
 # %% ../../nbs/statement/53_cli.ipynb #c027
@@ -543,7 +539,7 @@ def verify(
     told = {"verified": True, "digest": found.digest, "sentence": found.sentence, "pages": pages, "exit_code": OK}
     checked = ", ".join(["every number", "two loss files", *pages])
     _answer(json.dumps(told, sort_keys=True) if as_json else
-            f"{_bold('Verified', 'green')}: {checked}.\n  says     {_visible(found.sentence)}\n  digest   {found.digest}\n"
+            f"{_bold('Verified', 'green')}: {checked}.\n  says     {visible(found.sentence)}\n  digest   {found.digest}\n"
             "  not said that the models were really run; their weights' digests are in the report")
 
 # %% ../../nbs/statement/53_cli.ipynb #c029

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['INK', 'SOFT', 'WORSE', 'BETTER', 'BAND', 'BLOCKS', 'TONES', 'visible', 'html_text', 'markdown_text', 'show',
-           'show_span', 'show_p', 'line', 'rect', 'dot', 'label', 'side_label', 'svg', 'ticks', 'check_blocks',
-           'render_page', 'render_page_markdown']
+           'show_span', 'show_p', 'draw_line', 'draw_rect', 'draw_dot', 'draw_label', 'draw_side_label', 'svg', 'ticks',
+           'check_blocks', 'render_page', 'render_page_markdown']
 
 # %% ../../nbs/statement/49_page.ipynb #c003
 import html
@@ -60,38 +60,38 @@ INK, SOFT, WORSE, BETTER, BAND = ("var(--ink,#1f2328)", "var(--soft,#8a919b)", "
                                   "var(--band,#e3ecf5)")
 
 
-def line(x1: float, y1: float, x2: float, y2: float, colour: str = INK, width: float = 1.5, dash: str = "") -> str:
+def draw_line(x1: float, y1: float, x2: float, y2: float, colour: str = INK, width: float = 1.5, dash: str = "") -> str:
     "A stroke from (x1, y1) to (x2, y2), in the units of the picture; `dash` as in SVG, such as '5 4'."
     dash = f";stroke-dasharray:{dash}" if dash else ""
     return f'<line x1="{x1:.2f}" y1="{y1:.2f}" x2="{x2:.2f}" y2="{y2:.2f}" style="stroke:{colour};stroke-width:{width:g}{dash}"/>'
 
 
-def rect(x: float, y: float, width: float, height: float, colour: str = BAND) -> str:
+def draw_rect(x: float, y: float, width: float, height: float, colour: str = BAND) -> str:
     "A filled rectangle; (x, y) is its upper left corner."
     return f'<rect x="{x:.2f}" y="{y:g}" width="{width:.2f}" height="{height:g}" style="fill:{colour}"/>'
 
 
-def dot(x: float, y: float, radius: float = 6, colour: str = INK) -> str:
+def draw_dot(x: float, y: float, radius: float = 6, colour: str = INK) -> str:
     "A filled circle around (x, y)."
     return f'<circle cx="{x:.2f}" cy="{y:g}" r="{radius:g}" style="fill:{colour}"/>'
 
 # %% ../../nbs/statement/49_page.ipynb #c021
-def label(x: float, y: float, text: object, anchor: str = "middle", colour: str = INK, size: float = 12) -> str:
+def draw_label(x: float, y: float, text: object, anchor: str = "middle", colour: str = INK, size: float = 12) -> str:
     "Text at (x, y); `anchor` says which part of the text stands there: start, middle or end."
     return (f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" style="fill:{colour};font:{size}px system-ui,sans-serif">'
             f"{html_text(text)}</text>")
 
 
-def side_label(x: float, y: float, text: object, colour: str = SOFT, size: float = 11) -> str:
+def draw_side_label(x: float, y: float, text: object, colour: str = SOFT, size: float = 11) -> str:
     "Text around (x, y) that reads from below, for the axis on the left."
-    return f'<g transform="translate({x:g} {y:g}) rotate(-90)">{label(0, 0, text, size=size, colour=colour)}</g>'
+    return f'<g transform="translate({x:g} {y:g}) rotate(-90)">{draw_label(0, 0, text, size=size, colour=colour)}</g>'
 
 
 def svg(
     width: float,
     height: float,
     title: object,          # what a screen reader says
-    parts: Iterable[str],   # what line, rect, dot, label and side_label give
+    parts: Iterable[str],   # what the functions draw_... give
 ) -> str:
     "A picture as wide as its page, with its title for those who cannot see it."
     title = html_text(title)
