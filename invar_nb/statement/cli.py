@@ -207,16 +207,16 @@ def arm_kind(argument: str) -> str:
     return "hub"
 
 # %% ../../nbs/statement/53_cli.ipynb #c018
-def _texts(files: list[str]) -> tuple[str, ...]:
+def _documents(files: list[str]) -> Any:
     from invar_nb.ground.contract import refuse
-    from invar_nb.machine.scoring import read_texts
+    from invar_nb.machine.scoring import read_documents
     for file in files:
         if not Path(file).is_file():
             raise _UsageError(f"--text {file!r} is not a file.")
-    texts = read_texts(files)
-    if len(set(texts)) < len(texts):
+    documents = read_documents(files)
+    if len(set(documents.texts)) < len(documents):
         refuse("compare", "no document may be given twice, or its tokens are scored twice", "two equal documents in --text", "Name each text once")
-    return texts
+    return documents
 
 
 def _load(argument: str, kind: str, o) -> Any:
@@ -270,9 +270,9 @@ def _check_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
         check_same_tokenizer(*(_words(folder, o) for folder in folders), texts=[text[:20_000] for text in texts])
 
 
-def _plan(loaded: Any, texts: tuple[str, ...], o) -> Any:
+def _plan(loaded: Any, documents: Any, o) -> Any:
     from invar_nb.machine.scoring import plan_text
-    return plan_text(loaded, texts, max_length=o.max_length, stride=o.stride, bos=o.bos, windows=o.windows)
+    return plan_text(loaded, documents.texts, languages=documents.languages, max_length=o.max_length, stride=o.stride, bos=o.bos, windows=o.windows)
 
 
 def _score(loaded: Any, plan: Any, label: str, o, **resume) -> Any:
@@ -302,19 +302,19 @@ def _both_arms(arguments: list[str], kinds: list[str], o) -> list[Any]:
     arms = [read_losses(Path(a).expanduser()) if kind == "losses" else None for a, kind in zip(arguments, kinds, strict=True)]
     if None not in arms:
         return arms
-    texts = _texts(o.text)
+    documents = _documents(o.text)
     for arm in arms:
         if arm is not None:
             _follow(arm, o)
-    _check_early([argument for argument, arm in zip(arguments, arms, strict=True) if arm is None], texts, o)
+    _check_early([argument for argument, arm in zip(arguments, arms, strict=True) if arm is None], documents.texts, o)
     plan = words = None
     for i, (argument, kind, label, revision) in enumerate(zip(arguments, kinds, ("baseline", "candidate"), o.revisions, strict=True)):
         if arms[i] is None:
             o.revision = revision
             loaded = _load(argument, kind, o)
             if words is not None:
-                check_same_tokenizer(words, loaded.tokenizer, texts=[text[:20_000] for text in texts])
-            words, plan = loaded.tokenizer, plan or _plan(loaded, texts, o)
+                check_same_tokenizer(words, loaded.tokenizer, texts=[text[:20_000] for text in documents.texts])
+            words, plan = loaded.tokenizer, plan or _plan(loaded, documents, o)
             arms[i] = _score(loaded, plan, label, o)
             del loaded
             _let_go_of_memory()
@@ -344,7 +344,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print one JSON object on st
 _Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
 _Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress on stderr.")]
 _Force = Annotated[bool, typer.Option("--force", help="Replace what is there.")]
-_Text = Annotated[Optional[list[str]], typer.Option("--text", metavar="FILE", help="Text to score, UTF-8; .jsonl: one document a line in field 'text'. Repeatable.")]
+_Text = Annotated[Optional[list[str]], typer.Option("--text", metavar="FILE", help="Text to score, UTF-8; .jsonl: one document a line in field 'text', its language in 'language'. Repeatable.")]
 _Length = Annotated[Optional[int], typer.Option("--max-length", help="Tokens a window shows the model. [the model's, at most 1024]")]
 _Stride = Annotated[Optional[int], typer.Option("--stride", help="New tokens a window. [half of --max-length]")]
 _Windows = Annotated[Optional[int], typer.Option("--windows", help="Score only the first so many windows. [all]")]
@@ -505,10 +505,10 @@ def score(
     o = types.SimpleNamespace(max_length=max_length, stride=stride, windows=windows, batch_tokens=batch_tokens, device=device, dtype=dtype, bos=bos,
                               trust_remote_code=trust_remote_code, allow_pickle=allow_pickle, tokenizer=tokenizer, quiet=quiet, revision=revision)
     _check_scoring(o)
-    texts = _texts(text)
+    documents = _documents(text)
     from invar_nb.machine.store import Ledger, file_digest, write_losses
     loaded = _load(model, kind, o)
-    plan = _plan(loaded, texts, o)
+    plan = _plan(loaded, documents, o)
     out.parent.mkdir(parents=True, exist_ok=True)
     key = {"data_id": plan.data_id, "weights": loaded.weights_digest, "dtype": loaded.dtype, "device": loaded.device}
     with Ledger(out.with_name(f".{out.name}.ledger"), key=key) as ledger:
