@@ -9,7 +9,7 @@ from decimal import Decimal
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from invar_nb.ground.contract import ContractError, digest
@@ -64,6 +64,9 @@ def test_quoted_csv_comes_back(table, suffix, end, mark):
 def test_what_the_csv_module_writes_comes_back(table, quoting, end):
     "The module writes an empty text without quotes when it may: then it is nothing."
     names, rows = table
+    if quoting == csv.QUOTE_MINIMAL and end == "\n":  # then it leaves a carriage return without quotes, where it cannot be told from half of a line end
+        names, rows = [text.replace("\r", "\n") for text in names], [[text.replace("\r", "\n") for text in row] for row in rows]
+        assume(len(set(names)) == len(names))
     out = io.StringIO(newline="")
     csv.writer(out, quoting=quoting, lineterminator=end).writerows([names, *rows])
     back = parse_table(out.getvalue().encode(), name="x.csv")

@@ -18,7 +18,7 @@ from typing import NoReturn
 
 from ..ground.contract import ContractError, digest, refuse, strict_json
 
-# %% ../../nbs/machine/44_tables.ipynb #c018
+# %% ../../nbs/machine/44_tables.ipynb #c020
 @dataclass(frozen=True, kw_only=True)
 class Table:
     "Rows of a file, column by column, each row with its place in the file."
@@ -57,7 +57,7 @@ class Table:
             refuse(f"{where}, {self.places[cells.index(None)]}", f"every row must have {name!r}", "no value", "Fill it in, or leave the whole row out on purpose")
         return cells
 
-# %% ../../nbs/machine/44_tables.ipynb #c019
+# %% ../../nbs/machine/44_tables.ipynb #c021
 def _near(name: object, names: Iterable[str]) -> tuple[str, ...]:
     "Names spelled alike, whatever their case and the blanks around them."
     folded = {}
@@ -78,7 +78,7 @@ def _check_names(names: Iterable[str], where: str) -> tuple[str, ...]:
         seen[name] = i
     return names
 
-# %% ../../nbs/machine/44_tables.ipynb #c021
+# %% ../../nbs/machine/44_tables.ipynb #c023
 def read_table(path: str | os.PathLike) -> Table:
     "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, nothing guessed; whatever can be read in two ways is refused with place and cure."
     file, where = Path(path), f"read_table: {path}"
@@ -92,7 +92,7 @@ def read_table(path: str | os.PathLike) -> Table:
         refuse(where, "the file must be readable", error.strerror or type(error).__name__, "Check its permissions")
     return parse_table(data, name=str(path))
 
-# %% ../../nbs/machine/44_tables.ipynb #c022
+# %% ../../nbs/machine/44_tables.ipynb #c024
 def parse_table(
     data: bytes,  # the whole file
     *,
@@ -107,7 +107,7 @@ def parse_table(
     if not columns: refuse(where, "a row must have a column", "empty objects only", "Was the program that wrote it interrupted?")
     return Table(path=name, names=tuple(columns), columns=columns, places=places, digest=digest(data))
 
-# %% ../../nbs/machine/44_tables.ipynb #c023
+# %% ../../nbs/machine/44_tables.ipynb #c025
 def _format(name: str, where: str):
     "The reader for a file name's suffix."
     suffix = Path(name).suffix.lower()
@@ -133,7 +133,7 @@ def _check_text(data: bytes, path: str, *, mark: bool = False) -> None:
     line, before = data.count(b"\n", 0, bad) + 1, data.rfind(b"\n", 0, bad)
     refuse(f"read_table: {path}, line {line}", "text must be UTF-8 without NUL", f"{got} at byte {bad - before} of the line", cure)
 
-# %% ../../nbs/machine/44_tables.ipynb #c025
+# %% ../../nbs/machine/44_tables.ipynb #c027
 def _object(line: bytes, where: str) -> dict:
     "One line by itself: a row, or a refusal that names its place."
     if not line.strip(): refuse(where, "every line must be a JSON object", "a blank line", "Remove it; were rows lost here?")
@@ -158,14 +158,15 @@ def _objects(lines: list[bytes], first: int, mark: str, path: str) -> list[dict]
     where = f"read_table: {path}"
     try:
         between = json.dumps(mark).encode()
-        values = strict_json(b"[" + b",".join([between, *chain.from_iterable((line, between) for line in lines)]) + b"]", where=where)
+        text = b"[" + b",".join([between, *chain.from_iterable((line, between) for line in lines)]) + b"]"
+        values = strict_json(text, where=where)
         good = len(values) == 2 * len(lines) + 1 and all(v == mark for v in values[::2]) and all(isinstance(v, dict) for v in values[1::2])
-        if good and any(b"\\u" + d in line for line in lines for d in (b"d", b"D")): _check_writable(values, where)
+        if good and (b"\\ud" in text or b"\\uD" in text): _check_writable(values, where)
     except ContractError:
         good = False
     return values[1::2] if good else [_object(line, f"{where}, line {i}") for i, line in enumerate(lines, first)]
 
-# %% ../../nbs/machine/44_tables.ipynb #c027
+# %% ../../nbs/machine/44_tables.ipynb #c029
 def _from_jsonl(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, ...]]:
     _check_text(data, path)
     columns, n = {}, 0
@@ -205,7 +206,7 @@ def _from_json(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, ...]
     _add(columns, rows, 0, f"{where}, row")
     return columns, tuple(f"row {i}" for i in range(1, len(rows) + 1))
 
-# %% ../../nbs/machine/44_tables.ipynb #c029
+# %% ../../nbs/machine/44_tables.ipynb #c031
 _QUOTED = {comma: re.compile(rf'{comma}("(?:[^"]|"")*"|[^{comma}]*)') for comma in ",\t"}
 
 
@@ -232,7 +233,7 @@ def _header(cells: list[str], comma: str, where: str) -> tuple[str, ...]:
             if other in cells[0] and other != comma: refuse(where, f"cells must be separated by {'tabs' if comma != ',' else 'commas'}", f"{name} in {cells[0]!r}", cure)
     return _check_names(cells, where)
 
-# %% ../../nbs/machine/44_tables.ipynb #c030
+# %% ../../nbs/machine/44_tables.ipynb #c032
 def _from_csv(data: bytes, path: str, comma: str = ",") -> tuple[dict[str, tuple], tuple[str, ...]]:
     _check_text(data, path, mark=True)
     record, rows, lines, names, blank = [], [], [], None, 0
@@ -263,7 +264,7 @@ def _from_csv(data: bytes, path: str, comma: str = ",") -> tuple[dict[str, tuple
         lines.append(line)
     return {name: tuple(map(itemgetter(j), rows)) for j, name in enumerate(names or ())}, tuple(f"line {i}" for i in lines)
 
-# %% ../../nbs/machine/44_tables.ipynb #c032
+# %% ../../nbs/machine/44_tables.ipynb #c034
 def _arrow(where: str):
     try:
         import pyarrow, pyarrow.parquet
@@ -309,7 +310,7 @@ def _from_parquet(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, .
 
 _READERS = {".jsonl": _from_jsonl, ".json": _from_json, ".csv": _from_csv, ".tsv": lambda data, path: _from_csv(data, path, "\t"), ".parquet": _from_parquet}
 
-# %% ../../nbs/machine/44_tables.ipynb #c034
+# %% ../../nbs/machine/44_tables.ipynb #c036
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
 
 
@@ -321,7 +322,7 @@ def _no_number(text: str) -> str:
     if text.lower().lstrip("+-") in ("nan", "inf", "infinity", "na", "n/a", "null", "none", ""): return "Leave the cell empty (null) where there is no number, and read it as one that may be missing"
     return "Is it the right column?"
 
-# %% ../../nbs/machine/44_tables.ipynb #c035
+# %% ../../nbs/machine/44_tables.ipynb #c037
 def as_number(
     value: object,  # a cell
     *,
