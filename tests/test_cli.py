@@ -383,6 +383,28 @@ def test_two_directories_end_to_end(run, models, tmp_path, family):
     assert (stats["window_overlap_fraction"], stats["window_overlap_basis"]) == (0.0, "token_ranges"), "measured from the ids that scoring wrote"
 
 
+def test_the_languages_of_the_text_reach_the_report_and_two_splits_do_not_compare(run, models, tmp_path):
+    one, two = len(TEXT) // 2, len(TEXT) * 3 // 4
+    lines = [{"text": TEXT[:one], "language": "en"}, {"text": TEXT[one:two], "language": "es"}, {"text": TEXT[two:]}]
+    for name, last in (("one", {}), ("other", {"language": "es"})):
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(json.dumps(line) for line in [*lines[:2], {**lines[2], **last}]))
+    options = ("--max-length", "32", "--quiet")
+    code, out, err = run("compare", models / "gpt", models / "gpt_edit", "--text", tmp_path / "one.jsonl", "--out", tmp_path / "out", "--json", *options, *DRAWN)
+    found = json.loads(out)["dataset"]["languages"]
+    assert code in (0, 1) and err == "" and {name: (part["documents"], part["tokens"]) for name, part in found.items()} == {
+        name: (1, len(line["text"]) - 1) for name, line in zip(("en", "es", "und"), lines, strict=True)}
+    assert run("verify", tmp_path / "out")[0] == 0
+    for name in ("one", "other"): assert run("score", models / "gpt", "--text", tmp_path / f"{name}.jsonl", "--out", tmp_path / f"{name}.losses.jsonl", *options)[0] == 0
+    code, out, err = run("compare", tmp_path / "one.losses.jsonl", tmp_path / "other.losses.jsonl", "--out", tmp_path / "no", *DRAWN)
+    assert code == 3 and out == "" and one_line(err) and "one split of languages" in err and not (tmp_path / "no").exists()
+
+
+def test_two_texts_do_not_compare(run, models, tmp_path):
+    for name in ("text", "other"): run("score", models / "gpt", "--text", models / f"{name}.txt", "--out", tmp_path / f"{name}.jsonl", "--max-length", "32", "--quiet")
+    code, out, err = run("compare", tmp_path / "text.jsonl", tmp_path / "other.jsonl", "--out", tmp_path / "no", *DRAWN)
+    assert code == 3 and out == "" and one_line(err) and "scored with one text" in err and not (tmp_path / "no").exists()
+
+
 def test_the_shorter_model_sets_the_length(run, models, tmp_path):
     code, out, err = run("compare", models / "gpt", models / "short", "--text", models / "text.txt", "--out", tmp_path / "out", "--json", "--quiet", *DRAWN)
     assert code in (0, 1) and err == "" and json.loads(out)["evidence"]["candidate"]["scoring"]["max_length"] == 48

@@ -28,12 +28,15 @@ def ranged_ids(tokens, document="0"):
     return [f"{document}:{b - t}-{b}" for t, b in zip(tokens.tolist(), stop.tolist(), strict=True)]
 
 
-def make_arms(n=40, shift=0.03, noise=0.02, seed=7, equal_tokens=False, ids=None, **more):
+LANGUAGES = {"document_languages": {"0": "en", "1": "es"}}
+
+
+def make_arms(n=40, shift=0.03, noise=0.02, seed=7, equal_tokens=False, ids=None, told=None, **more):
     rng = np.random.default_rng(seed)
     tokens = np.full(n, 128) if equal_tokens else rng.integers(100, 140, n)
     base = rng.gamma(30, 0.1, n)
     about = {"tokenizer_digest": "sha256:" + "0" * 64, "weights_digest": "sha256:" + "a" * 64, "text_digests": ["sha256:" + "b" * 64],
-             "max_length": 256, "stride": 128, "dtype": "float32"}
+             "max_length": 256, "stride": 128, "dtype": "float32", **(told or {})}
     make = lambda name, loss: WindowLosses.from_arrays(ids or ranged_ids(tokens), tokens, loss, model=name, data_id="sha256:" + "c" * 64,
                                                        provenance=about, **more)
     return make("base", base), make("edited", base + shift + noise * rng.normal(size=n))
@@ -46,7 +49,7 @@ ENVIRONMENT = {"created": "2026-01-01T00:00:00+00:00", "host": "h", "platform": 
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "out"
-    room.save_comparison(*make_arms(n_bytes=np.full(40, 500), document_ids=["0"] * 40), folder, suffix=".jsonl", **DRAWN)
+    room.save_comparison(*make_arms(n_bytes=np.full(40, 500), document_ids=["0"] * 25 + ["1"] * 15, told=LANGUAGES), folder, suffix=".jsonl", **DRAWN)
     return folder
 
 
@@ -91,6 +94,8 @@ def variants():
     yield "all equal", build_report(*make_arms(noise=0, shift=0), environment=ENVIRONMENT)
     yield "bytes, documents, splits", build_report(*make_arms(n_bytes=np.full(40, 500), document_ids=["a"] * 20 + ["b"] * 20, split=["preview"] * 10 + ["final"] * 30),
                                                    environment=ENVIRONMENT, **DRAWN)
+    yield "languages", build_report(*make_arms(document_ids=["0"] * 25 + ["1"] * 15, told=LANGUAGES), environment=ENVIRONMENT, **DRAWN)
+    yield "languages counted only", build_report(*make_arms(equal_tokens=True, told={"languages": {"en": {"documents": 3, "tokens": 5120}}}), environment=ENVIRONMENT, **DRAWN)
     yield "no ranges, final only", build_report(*make_arms(ids=[f"w{i}" for i in range(40)], split=["final"] * 40), environment=ENVIRONMENT, **DRAWN)
     yield "improved", build_report(*make_arms(shift=-0.1), environment=ENVIRONMENT, method="expanded", **DRAWN)
     yield "undecided", build_report(*make_arms(shift=0.015, noise=0.2), environment=ENVIRONMENT, tier="conservative", **DRAWN)
@@ -117,7 +122,7 @@ def some_of(rng, k, *values): return [values[i] for i in rng.permutation(len(val
 def test_our_reading_of_the_schema_agrees_with_jsonschema():
     "More than a thousand damaged documents: valid for one reader iff valid for the other."
     seen, rng = {True: 0, False: 0}, np.random.default_rng(0)
-    for name in ("plain", "bytes, documents, splits", "one window"):
+    for name in ("plain", "bytes, documents, splits", "one window", "languages"):
         document = VARIANTS[name].document()
         for path, old in leaves(document):
             for value in some_of(rng, 6, None, True, -1, 0, 1.5, 2.0, 1e9, "", "x", "sha256:" + "0" * 64, [], [1, 2], [1, 2, 3], {}, {"code": "all_equal", "reason": ""}):
@@ -349,6 +354,105 @@ def test_arms_of_another_origin_are_refused(name):
     other = WindowLosses.from_arrays(b.window_ids, b.tokens, b.log_loss, data_id=b.data_id, provenance={**b.provenance, name: "sha256:other"})
     with pytest.raises(PairingError, match="one " + name.split("_")[0]):
         build_report(a, other)
+
+
+# --- the test set: its digest and its languages ----------------------------------------------------------------------------------------
+def with_provenance(losses, document_ids=None, **change):
+    return WindowLosses.from_arrays(losses.window_ids, losses.tokens, losses.log_loss, model=losses.model, data_id=losses.data_id, document_ids=document_ids,
+                                    provenance={**losses.provenance, **change})
+
+
+def mixed_arms(n=40, seed=3):
+    "Twelve documents in three languages, dealt out at random; document 5 is not scored."
+    rng = np.random.default_rng(seed)
+    documents = [str(d) for d in rng.choice([d for d in range(12) if d != 5], n)]
+    of = {str(d): ("en", "es", "und")[int(rng.integers(3))] for d in range(12)}
+    return [with_provenance(losses, documents, document_languages=of) for losses in make_arms(n)], documents, of
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_languages_are_what_adding_up_by_hand_gives(seed):
+    (a, b), documents, of = mixed_arms(seed=seed)
+    report = build_report(a, b, **DRAWN)
+    found = report.document()["dataset"]["languages"]
+    assert sorted(found) == sorted({of[d] for d in documents}) and "document_languages" not in report.document()["evidence"]["baseline"]["scoring"]
+    for name, part in found.items():
+        rows = [i for i, d in enumerate(documents) if of[d] == name]
+        tokens = [int(a.tokens[i]) for i in rows]
+        assert (part["windows"], part["tokens"], part["documents"]) == (len(rows), sum(tokens), len({documents[i] for i in rows}))
+        for arm, losses in (("baseline", a), ("candidate", b)):
+            mean = math.fsum(t * float(losses.log_loss[i]) for t, i in zip(tokens, rows, strict=True)) / sum(tokens)
+            assert math.isclose(part["perplexity"][arm], math.exp(mean), rel_tol=1e-12)
+        for page in (room.render_markdown(report), room.render_html(report)):
+            assert name in page and report.document()["dataset"]["data_id"] in page and f"{part['tokens']:,}" in page
+
+
+def test_a_text_that_did_not_tell_is_null_and_said_so():
+    report = build_report(*make_arms(), **DRAWN)
+    assert report.document()["dataset"]["languages"] is None
+    for page in (room.render_markdown(report), room.render_html(report)): assert "did not tell its languages" in page and report.document()["dataset"]["data_id"] in page
+
+
+@pytest.mark.parametrize("change, says", [
+    ({"text_digests": ["sha256:other"]}, "one text"), ({"tokenizer_digest": "sha256:other"}, "one tokenizer"), ({"document_languages": {"0": "en", "1": "pt"}}, '"es".*"pt"'),
+    ({"document_languages": {"0": "en"}}, "one split of languages"), ({"languages": {"en": {"documents": 2, "tokens": 7}}}, '"tokens":6.*"tokens":7'),
+    ({"languages": {"es": {"documents": 2, "tokens": 6}}}, '"en".*"es"')])
+def test_two_test_sets_are_no_pair(tmp_path, change, says):
+    "Whatever names the test set: told by both arms and told otherwise, it is refused, from arrays and from files."
+    a, b = (with_provenance(x, **LANGUAGES, languages={"en": {"documents": 2, "tokens": 6}}) for x in make_arms())
+    other = with_provenance(b, **change)
+    with pytest.raises(PairingError, match=says): build_report(a, other, **DRAWN)
+    with pytest.raises(PairingError, match=says): room.save_comparison(a, other, tmp_path / "out", suffix=".jsonl", **DRAWN)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_data_id_is_no_pair():
+    a, b = make_arms()
+    other = WindowLosses.from_arrays(b.window_ids, b.tokens, b.log_loss, data_id="sha256:other", provenance=b.provenance)
+    with pytest.raises(PairingError, match="data_id must match"): build_report(a, other)
+
+
+def test_one_arm_that_tells_is_enough():
+    (a, b), documents, _ = mixed_arms()
+    old = WindowLosses.from_arrays(a.window_ids, a.tokens, a.log_loss, model=a.model, data_id=a.data_id, provenance=make_arms()[0].provenance)
+    both, one = build_report(a, b, **DRAWN), build_report(old, b, **DRAWN)
+    assert one.document()["dataset"]["languages"] == both.document()["dataset"]["languages"] is not None
+
+
+def test_counts_without_documents_are_shown_without_perplexities():
+    part = VARIANTS["languages counted only"].document()["dataset"]["languages"]
+    assert part == {"en": {"documents": 3, "tokens": 5120, "windows": None, "perplexity": None}}
+    with pytest.raises(ContractError, match="add up"): build_report(*make_arms(told={"languages": {"en": {"documents": 3, "tokens": 5120}}}), **DRAWN)
+
+
+def test_documents_that_the_losses_rename_are_counted_and_not_guessed():
+    a, b = (with_provenance(x, ["x"] * 40, **LANGUAGES) for x in make_arms())
+    assert build_report(a, b, **DRAWN).document()["dataset"]["languages"] is None
+
+
+def test_a_part_of_the_windows_has_the_languages_of_that_part():
+    (a, b), documents, of = mixed_arms()
+    half = [WindowLosses.from_arrays(x.window_ids, x.tokens, x.log_loss, document_ids=documents, split=["preview"] * 15 + ["final"] * 25, provenance=x.provenance).select("final")
+            for x in (a, b)]
+    found = build_report(*half, **DRAWN).document()["dataset"]["languages"]
+    assert sum(part["windows"] for part in found.values()) == 25 and set(found) == {of[d] for d in documents[15:]}
+
+
+@pytest.mark.parametrize("bad", [{"languages": []}, {"languages": {}}, {"languages": {"en": 3}}, {"languages": {"en": {"documents": 0, "tokens": 1}}}, {"languages": {"en": {"documents": 1, "tokens": True}}},
+                                 {"languages": {"en": {"documents": 1, "tokens": 1.5}}}, {"languages": {"": {"documents": 1, "tokens": 1}}}, {"document_languages": ["en"]}, {"document_languages": {"0": 3}},
+                                 {"document_languages": {"0": ""}}, {"languages": "en"}])
+def test_languages_that_are_none_are_refused_in_one_line(bad):
+    a, b = make_arms()
+    with pytest.raises(ContractError, match="languages must be counts") as caught: build_report(a, with_provenance(b, **bad), **DRAWN)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("forge", [lambda part: part.update(tokens=part["tokens"] + 1), lambda part: part.update(documents=part["documents"] + 1), lambda part: part["perplexity"].update(ratio=1.0),
+                                   lambda part: part["perplexity"].update(baseline=part["perplexity"]["baseline"] * 1.001), lambda part: part.update(perplexity=None)])
+def test_languages_that_do_not_make_up_the_whole_break_a_contract(forge):
+    document = VARIANTS["languages"].document()
+    forge(document["dataset"]["languages"]["en"])
+    assert any(line.startswith("languages_add_up") for line in check_report(with_new_digests(document)))
 
 
 # --- bytes ----------------------------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from tokenizers import models as token_models  # noqa: E402
 from invar_nb.evidence.windows import Window, perplexity, plan_windows  # noqa: E402
 from invar_nb.ground.contract import ContractError, PairingError  # noqa: E402
 from invar_nb.machine import scoring  # noqa: E402
-from invar_nb.machine.scoring import (ProgressLine, check_same_tokenizer, data_digest, load_model, plan_text, read_texts, score_plan, score_text,  # noqa: E402
-                                      score_windows, token_log_losses, tokenizer_digest, weights_digest)
+from invar_nb.machine.scoring import (ProgressLine, check_same_tokenizer, data_digest, load_model, plan_text, read_documents, read_texts, score_plan,  # noqa: E402
+                                      score_text, score_windows, token_log_losses, tokenizer_digest, weights_digest)
 from invar_nb.machine.store import Ledger  # noqa: E402
 
 torch.set_num_threads(1)
@@ -583,6 +583,48 @@ def test_read_texts(tmp_path):
     with pytest.raises(ContractError, match="a text file must exist"): read_texts([tmp_path / "none.txt"])
     with pytest.raises(ContractError, match="a text file must exist"): read_texts([tmp_path])
     with pytest.raises(ContractError, match="at least one file"): read_texts([])
+
+
+def test_languages_are_read_line_by_line(tmp_path):
+    (tmp_path / "a.txt").write_text("plain")
+    (tmp_path / "b.jsonl").write_text('{"text": "one", "language": "en"}\n{"language": "es", "text": "dos"}\n{"text": "?", "language": null, "lang": "fr"}\n')
+    found = read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"])
+    assert found.texts == ("plain", "one", "dos", "?") == read_texts([tmp_path / "a.txt", tmp_path / "b.jsonl"]) and found.languages == (None, "en", "es", None) and len(found) == 4
+    for value in ("3", '""', "true", '["en"]', '{"en": 1}'):
+        (tmp_path / "c.jsonl").write_text('{"text": "one", "language": "en"}\n\n{"text": "x", "language": ' + value + "}\n")
+        with pytest.raises(ContractError, match=r'c.jsonl:3: a "language" must be text'): read_documents(tmp_path / "c.jsonl")
+
+
+@settings(max_examples=60, deadline=None)
+@given(texts=st.lists(st.text("abc é", min_size=2, max_size=40), min_size=1, max_size=8), told=st.lists(st.sampled_from(["en", "es", None]), min_size=8, max_size=8), keep=st.integers(1, 100))
+def test_languages_count_what_is_scored(texts, told, keep):
+    "Each scored token and each document with a scored token once; the plan itself is not moved."
+    told, tokenizer = told[:len(texts)], byte_tokenizer()
+    whole = plan_text(tokenizer, texts, max_length=8, stride=5)
+    plan = plan_text(tokenizer, texts, max_length=8, stride=5, languages=iter(told), windows=min(keep, len(whole.windows)))
+    counted = {}
+    for document in {w.document_id for w in plan.windows}:
+        name, tokens = told[int(document)] or "und", sum(w.stop - w.score_from for w in plan.windows if w.document_id == document)
+        old = counted.get(name, (0, 0))
+        counted[name] = (old[0] + 1, old[1] + tokens)
+    if any(told):
+        assert plan.languages == {name: {"documents": d, "tokens": t} for name, (d, t) in counted.items()} and list(plan.languages) == sorted(plan.languages)
+        assert plan.provenance["document_languages"] == {str(i): name or "und" for i, name in enumerate(told)} and plan.provenance["languages"] == plan.languages
+    else:
+        assert plan.languages is None and not {"languages", "document_languages"} & plan.provenance.keys()
+    assert plan.data_id == plan_text(tokenizer, texts, max_length=8, stride=5, windows=min(keep, len(whole.windows))).data_id
+
+
+def test_languages_must_fit_their_texts():
+    for bad, says in ((["en"], "1 for 2"), (["en", "es", None], "3 for 2"), ("en", "1 for 2"), (["en", 3.5], "non-empty strings"), (["en", ""], "non-empty strings")):
+        with pytest.raises(ContractError, match=says): plan_text(byte_tokenizer(), ["abc", "def"], max_length=8, languages=bad)
+
+
+def test_losses_carry_the_languages_of_their_text(saved):
+    loaded = load_model(saved / "llama")
+    losses = score_text(loaded, None, [TEXT, "short"], max_length=32, stride=16, languages=["en", None])
+    assert losses.provenance["languages"] == {"en": {"documents": 1, "tokens": int(losses.tokens.sum()) - 5}, "und": {"documents": 1, "tokens": 5}}
+    assert losses.provenance["document_languages"] == {"0": "en", "1": "und"}
 
 
 # --- tokenizers of two arms -----------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ import numpy as np
 from ..ground.contract import as_choice, as_count, as_counts, as_names, as_vector, canonical_json, refuse
 from ..statistics.weighted import weighted_mean
 
-# %% ../../nbs/evidence/30_windows.ipynb #c025
+# %% ../../nbs/evidence/30_windows.ipynb #c029
 SPLITS = ("preview", "final")
 
 
@@ -58,7 +58,7 @@ class Window:
         "Document and scored tokens, half-open: `0:128-256`. An id that says what it covers shows an overlap to whoever reads it."
         return f"{self.document_id}:{self.score_from}-{self.stop}"
 
-# %% ../../nbs/evidence/30_windows.ipynb #c027
+# %% ../../nbs/evidence/30_windows.ipynb #c031
 FIRST_WINDOWS = ("all", "context_only")
 
 
@@ -94,7 +94,7 @@ def plan_windows(
         start, score_from = start + step, stop
     return tuple(windows)
 
-# %% ../../nbs/evidence/30_windows.ipynb #c029
+# %% ../../nbs/evidence/30_windows.ipynb #c033
 def assign_splits(
     windows,  # windows of the plan, in order
     *,
@@ -116,7 +116,7 @@ def assign_splits(
                f"preview {preview}, final {final}, {len(windows)} windows", "Ask for fewer, or plan more text")
     return tuple(replace(window, split=SPLITS[i >= preview]) for i, window in enumerate(windows[:preview + final]))
 
-# %% ../../nbs/evidence/30_windows.ipynb #c031
+# %% ../../nbs/evidence/30_windows.ipynb #c035
 def perplexity(
     log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens,  # t_i, shape (n,), counts >= 1
@@ -132,7 +132,7 @@ def perplexity(
                "Report the mean log-loss itself: its exponential is beyond a float")
     return math.exp(mean)
 
-# %% ../../nbs/evidence/30_windows.ipynb #c032
+# %% ../../nbs/evidence/30_windows.ipynb #c036
 def bits_per_byte(
     log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens,  # t_i, shape (n,), counts >= 1
@@ -150,7 +150,7 @@ def bits_per_byte(
         total_bytes = as_count(n_bytes, where=where, name="n_bytes")
     return weighted_mean(log_loss, tokens) * int(tokens.sum()) / (math.log(2) * total_bytes)
 
-# %% ../../nbs/evidence/30_windows.ipynb #c034
+# %% ../../nbs/evidence/30_windows.ipynb #c038
 def as_window_ids(values, *, where: str) -> tuple[str, ...]:
     "Names of windows, each used once, or a refusal that tells both places."
     names, seen = as_names(values, where=where, name="window_ids"), {}
@@ -161,7 +161,7 @@ def as_window_ids(values, *, where: str) -> tuple[str, ...]:
             refuse(where, "window_ids must be unique", f"{name!r} at {seen[name]} and at {i}",
                    "Give every window an id of its own")
 
-# %% ../../nbs/evidence/30_windows.ipynb #c035
+# %% ../../nbs/evidence/30_windows.ipynb #c039
 def store_labels(windows, n, *, where):
     "Coerce the optional per-window fields of a frozen record of n windows: n_bytes, document_ids, split."
     if windows.n_bytes is not None:
@@ -174,7 +174,7 @@ def store_labels(windows, n, *, where):
             as_choice(name, SPLITS, where=where, name="split")
 
 
-# %% ../../nbs/evidence/30_windows.ipynb #c036
+# %% ../../nbs/evidence/30_windows.ipynb #c040
 def selected_windows(windows, split, *, where):
     "The per-window fields of a record of windows, kept where the window is of this split."
     as_choice(split, SPLITS, where=where, name="split")
@@ -187,7 +187,7 @@ def selected_windows(windows, split, *, where):
     values = {name: getattr(windows, name) for name in fields if getattr(windows, name, None) is not None}
     return {name: v[kept] if isinstance(v, np.ndarray) else tuple(v[i] for i in kept) for name, v in values.items()}
 
-# %% ../../nbs/evidence/30_windows.ipynb #c037
+# %% ../../nbs/evidence/30_windows.ipynb #c041
 @dataclass(frozen=True, kw_only=True, eq=False)
 class WindowLosses:
     "One model's mean log-loss on every window of one plan, in the plan's order; raises ContractError, naming the index."

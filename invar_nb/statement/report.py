@@ -138,11 +138,57 @@ def _stats(pairs: PairedWindows, comparison: Comparison, match: float, coverage:
             "dependence": {"lag1": d.lag1, "lag1_standard_error": d.lag1_standard_error, "design_effect": d.design_effect, "n_eff": d.n_eff}}
 
 # %% ../../nbs/statement/50_report.ipynb #c024
+def _spoken(losses: WindowLosses) -> tuple[dict | None, dict | None]:
+    "Counts by language, and language by document, as the scoring recorded them; ContractError where they are no such thing."
+    counts, of = (losses.provenance.get(name) for name in ("languages", "document_languages"))
+    whole = lambda n: isinstance(n, int) and not isinstance(n, bool) and n >= 1
+    good = of is None or isinstance(of, dict) and all(isinstance(name, str) and name for name in of.values())
+    good &= counts is None or isinstance(counts, dict) and all(
+        name and isinstance(part, dict) and part.keys() == {"documents", "tokens"} and all(map(whole, part.values())) for name, part in counts.items())
+    if not good or counts == {}:
+        refuse("build_report", "languages must be counts of documents and tokens, document_languages a name for each document",
+               canonical_json(counts if of is None else of), "Let plan_text count them")
+    return counts, of
+
+
+def _same_languages(baseline: WindowLosses, candidate: WindowLosses) -> tuple[dict | None, dict | None]:
+    "What either arm tells of the languages; PairingError where both tell, and tell otherwise."
+    told = []
+    for name, a, b in zip(("languages", "document_languages"), _spoken(baseline), _spoken(candidate), strict=True):
+        if a is not None and b is not None and a != b:
+            keys = sorted(k for k in a.keys() | b.keys() if a.get(k) != b.get(k))
+            refuse("build_report", "both arms must be scored on one test set, with one split of languages",
+                   f"{name} {canonical_json({k: a[k] for k in keys if k in a})} and {canonical_json({k: b[k] for k in keys if k in b})}",
+                   "Another mixture is another test set; score both models on one file", error=PairingError)
+        told.append(b if a is None else a)
+    return told[0], told[1]
+
+# %% ../../nbs/statement/50_report.ipynb #c025
+def _languages(pairs: PairedWindows, counts: dict | None, of: dict | None) -> dict | None:
+    "Documents, windows, tokens and perplexities of each language; only the counts where windows do not name documents; None where nobody told."
+    if of is not None and pairs.document_ids is not None and of.keys() >= set(pairs.document_ids):
+        spoken = np.array([of[document] for document in pairs.document_ids])
+        return {name: _language(pairs, spoken == name) for name in sorted(set(spoken.tolist()))}
+    if counts is None:
+        return None
+    if sum(part["tokens"] for part in counts.values()) != int(pairs.tokens.sum()):
+        refuse("build_report", "the tokens of the languages must add up to the tokens of the windows",
+               f"{sum(part['tokens'] for part in counts.values())} and {int(pairs.tokens.sum())}", "Keep the windows' document ids, or score again")
+    return {name: {**part, "windows": None, "perplexity": None} for name, part in counts.items()}
+
+
+def _language(pairs: PairedWindows, keep: np.ndarray) -> dict:
+    a, b = (perplexity(arm[keep], pairs.tokens[keep]) for arm in (pairs.baseline, pairs.candidate))
+    return {"documents": len({name for name, kept in zip(pairs.document_ids, keep, strict=True) if kept}), "windows": int(keep.sum()),
+            "tokens": int(pairs.tokens[keep].sum()), "perplexity": {"baseline": a, "candidate": b, "ratio": b / a}}
+
+# %% ../../nbs/statement/50_report.ipynb #c027
 _LIFTED = ("weights_digest", "tokenizer_digest", "text_digests")
+_ELSEWHERE = ("languages", "document_languages")  # told as dataset.languages; the loss file keeps the language of every document
 
 
 def _evidence(losses: WindowLosses, file: tuple[str, str] | None) -> dict:
-    known = dict(losses.provenance)
+    known = {name: value for name, value in losses.provenance.items() if name not in _ELSEWHERE}
     lifted = {name: known.pop(name, None) for name in _LIFTED}
     return {"model": losses.model, "file": None if file is None else file[0], "sha256": None if file is None else file[1],
             "windows": len(losses), "tokens": int(losses.tokens.sum()), **lifted, "scoring": known}
@@ -155,7 +201,7 @@ def _same_origin(baseline: WindowLosses, candidate: WindowLosses) -> None:
             refuse("build_report", f"both arms must be scored with one {what}", f"{name} {a!r} and {b!r}",
                    "Perplexities over different tokens cannot be divided; score both models on the same tokens", error=PairingError)
 
-# %% ../../nbs/statement/50_report.ipynb #c026
+# %% ../../nbs/statement/50_report.ipynb #c029
 def _change(ratio: float) -> str:
     "A ratio as signed percent."
     percent = (ratio - 1) * 100
@@ -186,7 +232,7 @@ def _sentence(document: Mapping) -> str:
     more = f"if the change stays this size, it takes at least {wanted} windows to settle it" if wanted is not None else "more windows of this kind need not settle it"
     return f"Undecided: these windows cannot tell whether {b} changed by more than {margin}; {size}; {more}."
 
-# %% ../../nbs/statement/50_report.ipynb #c028
+# %% ../../nbs/statement/50_report.ipynb #c031
 def _policy(document: Mapping) -> dict[str, tuple[bool, str]]:
     "Each contract of policy: does it hold, and what was found."
     windows, stats = document["dataset"]["windows"], document["dataset"]["windows"]["stats"]
@@ -220,13 +266,27 @@ def _warnings(document: Mapping) -> list[str]:
     return said + [f"The arms were scored differently: {name} {visible(one[name])} and {visible(two[name])}; part of the difference may come from that."
                    for name in _SAME_FOR_BOTH if name in one and name in two and not same_json(one[name], two[name])]
 
-# %% ../../nbs/statement/50_report.ipynb #c030
+# %% ../../nbs/statement/50_report.ipynb #c033
 def _close(a: float | None, b: float | None, rel: float = 1e-12) -> bool:
     return a == b or (a is not None and b is not None and math.isclose(a, b, rel_tol=rel))
 
 
 def _exp(x: float) -> float:
     return math.exp(x) if x < 709.78 else math.inf
+
+
+def _mixture(dataset: Mapping, arms: Mapping) -> tuple[bool, str]:
+    "Do the languages make up the test set, and their perplexities the perplexity of all windows; @eq-windows-groups."
+    parts, total = list((dataset["languages"] or {}).values()), dataset["total_tokens"]
+    known = [part["perplexity"] for part in parts if part["perplexity"] is not None]
+    good = not parts or sum(part["tokens"] for part in parts) == total and len(known) in (0, len(parts))
+    if good and known:
+        good = sum(part["documents"] for part in parts) == dataset["documents"]
+        good &= all(_close(one["ratio"], one["candidate"] / one["baseline"]) for one in known)
+        for arm in ("baseline", "candidate"):
+            mean = math.fsum(part["tokens"] / total * math.log(one[arm]) for part, one in zip(parts, known, strict=True))
+            good &= _close(_exp(mean), arms[arm]["all"], 1e-9)
+    return good, f"{dataset['languages']}"
 
 
 def _identities(document: Mapping) -> Iterator[tuple[str, bool, str]]:
@@ -249,6 +309,7 @@ def _identities(document: Mapping) -> Iterator[tuple[str, bool, str]]:
     yield ("windows_are_counted_once", windows["preview"] + windows["final"] == stats["paired_windows"]
            == document["evidence"]["baseline"]["windows"] == document["evidence"]["candidate"]["windows"],
            f"{windows['preview']} + {windows['final']} of {stats['paired_windows']}")
+    yield ("languages_add_up", *_mixture(dataset, arms))
     yield ("tokens_are_counted_once", dataset["total_tokens"] == document["evidence"]["baseline"]["tokens"] == document["evidence"]["candidate"]["tokens"],
            f"{dataset['total_tokens']}")
     yield ("bootstrap_is_the_one_asked_for", all(boot[name] == inputs[name] for name in ("replicates", "seed", "method", "resample", "level"))
@@ -271,17 +332,17 @@ def _identities(document: Mapping) -> Iterator[tuple[str, bool, str]]:
     yield ("environment_digest_is_of_these_bytes", document["environment"]["digest"] == environment_digest(document["environment"]),
            f"{document['environment']['digest']}")
 
-# %% ../../nbs/statement/50_report.ipynb #c031
+# %% ../../nbs/statement/50_report.ipynb #c034
 def _gate(tier: str, upper: float) -> dict:
     return {"tier": tier, "on": "upper", "limit": TIERS[tier].limit, "observed": upper, "passed": upper <= TIERS[tier].limit}
 
 
-# %% ../../nbs/statement/50_report.ipynb #c033
+# %% ../../nbs/statement/50_report.ipynb #c036
 def report_schema() -> dict:
     "The JSON Schema (2020-12) of report.json."
     return load_schema("report.schema.json")
 
-# %% ../../nbs/statement/50_report.ipynb #c034
+# %% ../../nbs/statement/50_report.ipynb #c037
 def check_report(report) -> list[str]:
     "Broken contracts of a `Report` or of its dictionary, one line each; an empty list is good."
     document = report.document() if isinstance(report, Report) else report
@@ -293,7 +354,7 @@ def check_report(report) -> list[str]:
         broken += [f"{name}: {found}" for name, (holds, found) in _policy(document).items() if not holds]
     return broken
 
-# %% ../../nbs/statement/50_report.ipynb #c036
+# %% ../../nbs/statement/50_report.ipynb #c039
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Report:
     "A comparison with its verdict, its evidence and its policy; every contract holds, or it is not born."
@@ -351,7 +412,7 @@ class Report:
         "SHA-256 of everything but time, host and versions: equal inputs give an equal digest."
         return self.document()["digest"]
 
-# %% ../../nbs/statement/50_report.ipynb #c037
+# %% ../../nbs/statement/50_report.ipynb #c040
 def _as_margin(margin: Any) -> float:
     if isinstance(margin, (bool, str)) or margin is None or not math.isfinite(margin) or margin <= 0:
         refuse("build_report", "margin must be a positive number of nats per token", repr(margin), "Pass margin=0.02 for about two percent")
@@ -369,7 +430,7 @@ def _check_settings(level: float, replicates: Any, version: str) -> None:
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)+[A-Za-z0-9.+]*", version):
         refuse("build_report", "version must be the version of a package, such as 1.2.0", repr(version), "Leave it out: it is this one")
 
-# %% ../../nbs/statement/50_report.ipynb #c038
+# %% ../../nbs/statement/50_report.ipynb #c041
 def build_report(
     baseline: WindowLosses,
     candidate: WindowLosses,
@@ -396,6 +457,7 @@ def build_report(
     _check_settings(level, replicates, version)
     _same_origin(baseline, candidate)
     pairs = pair(baseline, candidate)
+    languages = _languages(pairs, *_same_languages(baseline, candidate))
     for arm in (baseline, candidate):
         perplexity(arm.log_loss, arm.tokens)  # refuses a mean beyond a float before anything is made of it
     comparison = compare(pairs, method=method, replicates=replicates, resample=resample, level=level, seed=seed)
@@ -410,7 +472,7 @@ def build_report(
                    "hypothesis_id": hypothesis_id},
         "primary_metric": _metric(pairs, comparison, np.array(split)),
         "dataset": {"data_id": pairs.data_id, "documents": None if pairs.document_ids is None else len(set(pairs.document_ids)),
-                    "total_tokens": comparison.total_tokens,
+                    "total_tokens": comparison.total_tokens, "languages": languages,
                     "windows": {"preview": preview, "final": final, "split": rule,
                                 "stats": _stats(pairs, comparison, match_fraction(baseline, candidate), coverage)}},
         "verdict": verdict.to_dict(), "gate": _gate(tier, comparison.ratio_interval.high), "advice": list(comparison.advice),
@@ -426,7 +488,7 @@ def build_report(
     document["sentence"] = _sentence(document)
     return Report(text=canonical_text(sealed(document, environment)), pairs=pairs, comparison=comparison, verdict=verdict)
 
-# %% ../../nbs/statement/50_report.ipynb #c040
+# %% ../../nbs/statement/50_report.ipynb #c043
 _NO_SPREAD = "none (one window has no spread)"
 
 
@@ -460,7 +522,23 @@ def _answer_blocks(d: Mapping) -> list:
             ("p", f"Drift of the candidate beside the baseline's own: {show(drift['relative'])} (band {drift['band'][0]:g} to {drift['band'][1]:g}). "
                   "The drift of one model alone says how hard the second half of the text is, not what the edit did.")]
 
-# %% ../../nbs/statement/50_report.ipynb #c041
+# %% ../../nbs/statement/50_report.ipynb #c044
+def _dataset_blocks(d: Mapping) -> list:
+    dataset = d["dataset"]
+    documents = "an unknown number of documents" if dataset["documents"] is None else f"{dataset['documents']:,} document{'s' * (dataset['documents'] != 1)}"
+    named = f"Digest of its tokens and windows: {dataset['data_id']}." if dataset["data_id"] else "The loss files name it by no digest."
+    said = [("h2", "Test set"), ("p", f"{dataset['total_tokens']:,} scored tokens in {documents}. {named}")]
+    if dataset["languages"] is None:
+        return [*said, ("p", "The text did not tell its languages.")]
+    rows = []
+    for name, part in dataset["languages"].items():
+        one = part["perplexity"] or {"baseline": None, "candidate": None, "ratio": None}
+        rows.append((name, show(part["documents"]), show(part["tokens"]), f"{part['tokens'] / dataset['total_tokens']:.1%}",
+                     *(show(one[arm]) for arm in ("baseline", "candidate")), "-" if one["ratio"] is None else f"{one['ratio']:.4f}"))
+    return [*said, ("table", ("language", "documents", "tokens", "share", "perplexity, baseline", "candidate", "ratio"), rows),
+            ("p", "The perplexity of a test set moves with these shares. A ratio by language carries no interval here: it says where to look, not what changed.")]
+
+# %% ../../nbs/statement/50_report.ipynb #c045
 def _evidence_blocks(d: Mapping) -> list:
     evidence, stats = d["evidence"], d["dataset"]["windows"]["stats"]
     keys = ["model", "file", "sha256", "windows", "tokens", *_LIFTED]
@@ -503,9 +581,9 @@ def _blocks(report: "Report") -> list:
     said += [("h2", "Advice"), ("list", d["advice"])] if d["advice"] else []
     return [("h1", f"{b} against {a}"), ("lead", d["sentence"]), ("p", d["verdict"]["rationale"]),
             ("figure", _interval_picture(d), "The ratio with its interval; the shaded band is the margin, the dashed line the gate's limit."),
-            *said, *_answer_blocks(d), ("h2", "Window by window"), ("figure", _delta_picture(d, report.pairs), _delta_caption(d)), *_evidence_blocks(d), *_closing_blocks(d)]
+            *said, *_answer_blocks(d), ("h2", "Window by window"), ("figure", _delta_picture(d, report.pairs), _delta_caption(d)), *_dataset_blocks(d), *_evidence_blocks(d), *_closing_blocks(d)]
 
-# %% ../../nbs/statement/50_report.ipynb #c043
+# %% ../../nbs/statement/50_report.ipynb #c047
 def _interval_picture(d: Mapping) -> str:
     metric, gate, margin = d["primary_metric"], d["gate"], d["inputs"]["margin"]
     (low, high), ratio = metric["display_ci"], metric["ratio"]
@@ -526,7 +604,7 @@ def _interval_picture(d: Mapping) -> str:
     parts.append(draw_label(350, 145, "perplexity of the candidate / perplexity of the baseline", size=11, colour=SOFT))
     return svg(700, 152, f"Perplexity ratio {ratio:.4f} with interval {low:.4f} to {high:.4f}", parts)
 
-# %% ../../nbs/statement/50_report.ipynb #c044
+# %% ../../nbs/statement/50_report.ipynb #c048
 def _delta_caption(d: Mapping) -> str:
     dependence = d["dataset"]["windows"]["stats"]["dependence"]
     if dependence["lag1"] is None:
@@ -561,7 +639,7 @@ def _delta_picture(d: Mapping, pairs: PairedWindows) -> str:
               draw_side_label(14, 100, "difference [nats/token]")]
     return svg(700, 212, f"Differences of {pairs.n} windows in order, mean {delta:+.4f}", parts)
 
-# %% ../../nbs/statement/50_report.ipynb #c045
+# %% ../../nbs/statement/50_report.ipynb #c049
 def render_html(report: Report) -> str:
     "The report as a page that needs nothing but itself."
     return render_page(_blocks(report), title=report.sentence, tone=report.verdict.verdict)
@@ -571,14 +649,14 @@ def render_markdown(report: Report) -> str:
     "The same blocks for a pull request or a terminal."
     return render_page_markdown(_blocks(report))
 
-# %% ../../nbs/statement/50_report.ipynb #c047
+# %% ../../nbs/statement/50_report.ipynb #c051
 def write_report(report: Report, folder: str | os.PathLike) -> None:
     "report.md, report.html, and last report.json, each atomically."
     folder = Path(folder)
     for name, text in (("report.md", render_markdown(report)), ("report.html", render_html(report)), ("report.json", report.text)):
         write_bytes(folder / name, text.encode("utf-8"))
 
-# %% ../../nbs/statement/50_report.ipynb #c048
+# %% ../../nbs/statement/50_report.ipynb #c052
 def _suffix() -> str:
     try:
         metadata.version("pyarrow")
@@ -586,7 +664,7 @@ def _suffix() -> str:
         return ".jsonl"
     return ".parquet"
 
-# %% ../../nbs/statement/50_report.ipynb #c049
+# %% ../../nbs/statement/50_report.ipynb #c053
 REPORT_FILES = ("baseline.parquet", "baseline.jsonl", "candidate.parquet", "candidate.jsonl", "report.md", "report.html", "report.json")
 
 
@@ -611,7 +689,7 @@ def save_comparison(
         return report
     return save_folder(folder, write, names=REPORT_FILES, force=force, where="save_comparison")
 
-# %% ../../nbs/statement/50_report.ipynb #c051
+# %% ../../nbs/statement/50_report.ipynb #c055
 WORDS = ("advice", "contracts", "rationale", "sentence", "signature", "warnings")  # follow from numbers: compared after them
 
 
