@@ -2,6 +2,7 @@
 import dataclasses
 import json
 import math
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from itertools import combinations, product
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 from invar_nb.ground.contract import ContractError, PairingError
-from invar_nb.statistics.proportion import (McNemar, _survives, discordant_pairs, mcnemar, newcombe_interval, overlapping_intervals,
+from invar_nb.statistics.proportion import (McNemar, _survives, discordant_pairs, fisher_exact, mcnemar, newcombe_interval, overlapping_intervals,
                                             pass_at_k, pass_at_k_interval, wilson_interval)
 
 stats = pytest.importorskip("scipy.stats")
@@ -96,6 +97,89 @@ def test_overlap_is_quiet_by_enumeration():
         assert abs(rejection_rate(clear, pa, pb) - newcombe) < 5e-4
     assert overlapping_intervals(48, 60, 57, 60) and not overlapping_intervals(48, 60, 58, 60) and not overlapping_intervals(58, 60, 48, 60)
     assert overlapping_intervals(48, 60, 48, 60) and overlapping_intervals(48, 60, 58, 60, level=0.99)
+
+
+# --- a slice against the rest -----------------------------------------------------------------------------------------------------------
+def fisher_by_listing(xa, na, xb, nb):
+    "All tables with these margins, in integers."
+    k = xa + xb
+    weights = {i: math.comb(na, i) * math.comb(nb, k - i) for i in range(max(0, k - nb), min(na, k) + 1)}
+    assert sum(weights.values()) == math.comb(na + nb, k)
+    return float(Fraction(sum(w for w in weights.values() if w <= weights[xa]), sum(weights.values())))
+
+
+def test_fisher_is_the_listed_sum_for_small_arms():
+    for na, nb in product(range(1, 13), repeat=2):
+        for xa, xb in product(range(na + 1), range(nb + 1)): assert fisher_exact(xa, na, xb, nb) == fisher_by_listing(xa, na, xb, nb), (xa, na, xb, nb)
+
+
+def test_fisher_is_the_listed_sum_for_large_arms():
+    rng, cases = np.random.default_rng(5), [(51, 151, 61, 194), (1000, 2000, 1000, 2000), (950, 2000, 1050, 2000), (0, 900, 900, 900), (899, 900, 1, 900), (600, 3000, 40, 200), (0, 1, 1500, 3000)]
+    for _ in range(60):
+        na, nb = (int(10 ** rng.uniform(0, 3)) for _ in range(2))
+        cases.append((int(rng.binomial(na, rng.uniform())), na, int(rng.binomial(nb, rng.uniform())), nb))
+    for case in cases: assert fisher_exact(*case) == fisher_by_listing(*case), case
+
+
+def test_fisher_compares_weights_as_integers():
+    "Two tables of nearly one weight, 9e-8 apart: a tolerance of 1e-7 takes them for one."
+    weights = [math.comb(151, i) * math.comb(194, 112 - i) for i in range(113)]
+    assert 0 < weights[47] / weights[51] - 1 < 1e-7
+    assert fisher_exact(51, 151, 61, 194) + 0.08 < fisher_exact(47, 151, 65, 194)
+    for half in (7, 1000, 10**5, 10**6):  # equal arms: each table has a twin of the same weight
+        assert fisher_exact(half - 3, 2 * half, half + 3, 2 * half) == fisher_exact(half + 3, 2 * half, half - 3, 2 * half) < 1 == fisher_exact(half, 2 * half, half, 2 * half)
+
+
+def test_fisher_agrees_with_scipy():
+    rng = np.random.default_rng(6)
+    for _ in range(300):
+        na, nb = (int(v) for v in rng.integers(1, 500, 2))
+        xa, xb = int(rng.binomial(na, rng.uniform(0.5, 1))), int(rng.binomial(nb, rng.uniform(0.5, 1)))
+        np.testing.assert_allclose(fisher_exact(xa, na, xb, nb), stats.fisher_exact([[xa, na - xa], [xb, nb - xb]])[1], rtol=0, atol=1e-12)
+
+
+def test_fisher_mirrors():
+    rng = np.random.default_rng(7)
+    for _ in range(200):
+        na, nb = (int(10 ** rng.uniform(0, 4)) for _ in range(2))
+        xa, xb = int(rng.integers(0, na + 1)), int(rng.integers(0, nb + 1))
+        p = fisher_exact(xa, na, xb, nb)
+        assert 0 <= p <= 1 and p == fisher_exact(xb, nb, xa, na) == fisher_exact(na - xa, na, nb - xb, nb)
+        assert p == fisher_exact(xa, xa + xb, na - xa, na + nb - xa - xb) if 0 < xa + xb < na + nb else p == 1.0  # rows and columns change places
+
+
+def fisher_from_the_summit(xa, na, xb, nb):
+    "Weights from the heaviest table outwards in decimals of 60 digits, until they are below 1e-50 of it."
+    k, weights = xa + xb, {}
+    with localcontext() as context:
+        context.prec = 60
+        summit = (na + 1) * (k + 1) // (na + nb + 2)
+        for step in (1, -1):
+            i, weight = summit, Decimal(1)
+            while weight > Decimal("1e-50"):
+                weights[i] = weight
+                if step == 1: weight = weight * ((na - i) * (k - i)) / ((i + 1) * (nb - k + i + 1))
+                else: weight = weight * (i * (nb - k + i)) / ((na - i + 1) * (k - i + 1))
+                i += step
+        return float(sum(w for w in weights.values() if w <= weights[xa] * (1 + Decimal("1e-40"))) / sum(weights.values()))
+
+
+def test_fisher_of_very_many_probes():
+    assert fisher_exact(0, 5 * 10**6, 5 * 10**6, 5 * 10**6) == 0.0 and fisher_exact(10**6, 10**6, 9 * 10**6, 9 * 10**6) == 1.0
+    for case in ((2_499_000, 5_000_000, 2_501_000, 5_000_000), (2_499_500, 5_000_000, 2_500_900, 5_000_000), (8010, 10_000, 792_000, 990_000), (40_300, 50_000, 40_000, 50_000), (44, 50, 99_000, 99_950)):
+        np.testing.assert_allclose(fisher_exact(*case), fisher_from_the_summit(*case), rtol=3e-16)
+
+
+@pytest.mark.parametrize("n, m", [(20, 280), (30, 30)])
+def test_fisher_keeps_its_promise(n, m):
+    called = np.array([[fisher_exact(a, n, b, m) <= 0.05 for b in range(m + 1)] for a in range(n + 1)])
+    for p in (0.02, 0.3, 0.5, 0.7, 0.8, 0.9, 0.97):
+        assert stats.binom.pmf(np.arange(n + 1), n, p) @ called @ stats.binom.pmf(np.arange(m + 1), m, p) <= 0.05
+
+
+@pytest.mark.parametrize("args", [(9, 5, 1, 2), (1, 5, 3, 2), (-1, 5, 1, 2), (1, 0, 1, 2), (1.5, 5, 1, 2), (True, 5, 1, 2), (None, 5, 1, 2), (float("nan"), 5, 1, 2), (1, 10**7, 1, 1)])
+def test_fisher_refuses(args):
+    with pytest.raises(ContractError, match="^fisher_exact: [^\n]*$"): fisher_exact(*args)
 
 
 # --- the same probes ----------------------------------------------------------------------------------------------------------------------
