@@ -63,7 +63,7 @@ def test_the_deep_tail_keeps_its_digits():
         t = math.sqrt(df * math.expm1(2 * depth / df)) if 2 * depth / df < 700 else 1e150
         truth = beta_tail(t, df)
         assert off(t, df, truth) < 1e-14, (t, df)
-        if truth > mp.mpf(2) ** -1074: assert t_two_sided_p(t, df) > 0
+        if truth >= 2 * mp.mpf(2) ** -1074: assert t_two_sided_p(t, df) > 0
         compared += truth < 1e-150
     assert compared > 100
 
@@ -240,9 +240,12 @@ def test_small_spread_is_spread():
     near = np.array([1.0, 1 + 2.0**-40, 1 - 2.0**-40])  # a mean 2^40 times the spread
     assert paired_t_test(near, [0.0] * 3).degenerate is None
     np.testing.assert_allclose(paired_t_test(near, [0.0] * 3).statistic, exact_t(near), rtol=1e-12)
-    third = np.array([1 / 3, 1 / 3 + 2.0**-49, 1 / 3 + 2.0**-48, 1 / 3])  # the mean itself is rounded by a share of the spread
-    assert paired_t_test(third, [0.0] * 4).degenerate is None
-    np.testing.assert_allclose(paired_t_test(third, [0.0] * 4).statistic, exact_t(third), rtol=1e-12)
+    for n in (3, 5, 7, 11):  # the mean itself is rounded by a share of the spread
+        third = 1 / 3 + np.arange(n) % 3 * 2.0**-49
+        assert paired_t_test(third, [0.0] * n).degenerate is None
+        np.testing.assert_allclose(paired_t_test(third, [0.0] * n).statistic, exact_t(third), rtol=1e-12)
+    nothing = paired_t_test([0.1 + 0.2] * 3, [0.3] * 3)  # a mean that is rounding too
+    assert (nothing.degenerate, nothing.p_value, nothing.source_p_value, nothing.mean != 0) == ("all_equal", 1.0, 0.0, True)
 
 
 def test_one_pair_and_none():

@@ -35,13 +35,13 @@ def _gamma_ratio(a: float) -> float:
     return factor * math.exp(_stirling(2 * a) - 2 * _stirling(a)) / math.sqrt(a)
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c038
-def _half_power(t: float, df: float) -> float:
-    "(1 + t^2/df)^(-df/4): its square may be too small for a float64, the square times the rest rounds once."
+def _power(t: float, df: float) -> float:
+    "(1 + t^2/df)^(-df/2), to the last bits at any df."
     w = 1 + Fraction(t) ** 2 / Fraction(df)
     shift = max(0, w.numerator.bit_length() - w.denominator.bit_length() - 1000)
     w /= 2**shift
     h = float(w)
-    return h ** (-df / 4) * 2.0 ** (-shift * df / 4) * math.exp(-df / 4 * math.log1p(float(w - Fraction(h)) / h))
+    return h ** (-df / 2) * 2.0 ** (-shift * df / 2) * math.exp(-df / 2 * math.log1p(float(w - Fraction(h)) / h))
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c040
 _STEPS = 1000  # about 150 are ever needed; the bound is for a last bit that never settles
@@ -74,13 +74,13 @@ def _halves(t: float, df: float) -> tuple[float, float]:
     "(P(|T| < t), P(|T| >= t)) for t >= 0; the one that is small has its digits."
     if t == 0: return 0.0, 1.0
     if t == math.inf: return 1.0, 0.0
-    half, front = _half_power(t, df), _gamma_ratio(df / 2) / math.sqrt(math.pi)
+    power, front = _power(t, df), _gamma_ratio(df / 2) / math.sqrt(math.pi)
     if t * t <= 3 * (df / (df + 2)):
         y = t * t / (df + t * t)
-        inside = half * half * front * df * (t / math.sqrt(df + t * t)) * _beta_series(df / 2, y)
+        inside = power * front * df * (t / math.sqrt(df + t * t)) * _beta_series(df / 2, y)
         return inside, 1 - inside
     z = df / t / t
-    outside = half * (front * math.sqrt(1 + z) * _gauss_fraction(df / 2, z)[0]) * half
+    outside = power * (front * math.sqrt(1 + z) * _gauss_fraction(df / 2, z)[0])
     return 1 - outside, outside
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c043
