@@ -1,0 +1,396 @@
+"""Predictions: what generated columns, renamed labels, shuffled rows and odd files may and may not change."""
+import json
+import math
+import re
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from invar_nb.ground.contract import ContractError, PairingError, canonical_json
+from invar_nb.ground.interval import Interval
+from invar_nb.metrics.probes import (HEADLINE, Difference, Estimate, Predictions, PredictionsComparison, compare_predictions, evaluate)
+from invar_nb.statistics.proportion import mcnemar
+
+FAST = {"replicates": 100}
+some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+def words(count): return [f"label {c}" for c in range(count)]
+
+
+@st.composite
+def files(draw, most=24, form=None):
+    "Columns of one arm: probabilities by column or by row, or predictions with or without confidence; some slices, some of them empty."
+    n, C = draw(st.integers(1, most)), draw(st.sampled_from([2, 3, 12]))
+    rng, form = np.random.default_rng(draw(st.integers(0, 2**32))), form or draw(st.sampled_from(["columns", "rows", "confidence", "bare"]))
+    labels = words(C)
+    truth = rng.integers(0, C, n)
+    out = {"id": [f"p{i}" for i in range(n)], "label": [labels[c] for c in truth], "language": list(rng.choice(["en", "es"], n)),
+           "tense": [None if x == 0 else f"t{x}" for x in rng.integers(0, 4, n)], "person": [int(x) for x in rng.integers(1, 4, n)], "prompt": [f"say {i}" for i in range(n)]}
+    weights = rng.choice([0, 1, 1, 2, 5], (n, C)) + np.eye(C)[rng.integers(0, C, n)]
+    p = weights / weights.sum(axis=1, keepdims=True)
+    if draw(st.booleans()): p = np.eye(C)[p.argmax(axis=1)]  # all of it certain
+    if form == "columns": return out | {f"p:{label}": p[:, c].tolist() for c, label in enumerate(labels)}
+    if form == "rows": return out | {"probabilities": [dict(zip(labels, map(float, row), strict=True)) for row in p]}
+    out["prediction"] = [labels[c] for c in p.argmax(axis=1)]
+    return out | ({"confidence": p.max(axis=1).tolist()} if form == "confidence" else {})
+
+
+def shuffled(columns, seed):
+    order = np.random.default_rng(seed).permutation(len(columns["id"]))
+    return {name: [column[i] for i in order] for name, column in columns.items()}
+
+
+def read(columns, **more):
+    "Told labels where there are no probabilities: the set seen may have one label only."
+    if "prediction" in columns: more = {"labels": words(12), **more}
+    return Predictions.from_columns(columns, **more)
+
+
+def other_arm(columns, seed):
+    "Another model on the same probes: every third answer, or row of probabilities, comes from another probe."
+    rng, n = np.random.default_rng(seed), len(columns["id"])
+    source = [int(rng.integers(n)) if rng.random() < 0.4 else i for i in range(n)]
+    own = [name for name in columns if name.startswith("p:") or name in ("probabilities", "prediction", "confidence")]
+    return {name: [column[i] for i in source] if name in own else column for name, column in columns.items()}
+
+
+# --- what may not change anything -----------------------------------------------------------------------------------------------------
+@some
+@given(files(), st.integers(0, 99))
+def test_the_order_of_rows_is_forgotten_to_the_last_byte(columns, seed):
+    a, b = read(columns), read(shuffled(columns, seed))
+    assert a.test_set == b.test_set and a.ids == b.ids == tuple(sorted(columns["id"]))
+    assert canonical_json(evaluate(a, **FAST).to_dict()) == canonical_json(evaluate(b, **FAST).to_dict())
+
+
+@some
+@given(files(), st.integers(0, 99))
+def test_the_order_of_rows_is_forgotten_in_a_comparison(columns, seed):
+    other = other_arm(columns, seed)
+    one = compare_predictions(read(columns), read(other), **FAST)
+    two = compare_predictions(read(shuffled(columns, seed)), read(shuffled(other, seed + 1)), **FAST)
+    assert canonical_json(one.to_dict()) == canonical_json(two.to_dict())
+
+
+@some
+@given(files(), st.integers(0, 99))
+def test_labels_are_only_names(columns, seed):
+    "Any one-to-one renaming, emoji, commas and colons in it, changes the names and nothing else."
+    old = words(12)
+    new = [f"🙂{i}, :{chr(200 + i)}" for i in np.random.default_rng(seed).permutation(12)]
+    name = dict(zip(old, new, strict=True))
+    renamed = {(f"p:{name[key[2:]]}" if key.startswith("p:") else key): column for key, column in columns.items()}
+    for key in ("label", "prediction"):
+        if key in columns: renamed[key] = [name[x] for x in columns[key]]
+    if "probabilities" in columns: renamed["probabilities"] = [{name[k]: v for k, v in row.items()} for row in columns["probabilities"]]
+    a = evaluate(read(columns), **FAST)
+    b = evaluate(Predictions.from_columns(renamed, labels=new if "prediction" in columns else None), **FAST)
+    assert [name[x] for x in a.labels] == list(b.labels)
+    np.testing.assert_array_equal(a.matrix, b.matrix)
+    assert [x.value for x in a.metrics.values()] == [x.value for x in b.metrics.values()]
+    assert [(r.p_value, r.adjusted_p, r.interval, r.ece, r.brier) for r in a.slices] == [(r.p_value, r.adjusted_p, r.interval, r.ece, r.brier) for r in b.slices]
+
+
+def test_ids_and_labels_are_text_whatever_type_they_come_in():
+    as_text = {"id": ["2", "10", "1"], "label": ["1", "0", "1"], "prediction": ["1", "1", "0"], "flag": ["true", "false", "true"]}
+    typed = {"id": [2, np.int64(10), 1], "label": np.array([1, 0, 1]), "prediction": [1, 1, 0], "flag": [True, np.bool_(False), True]}
+    a, b = Predictions.from_columns(as_text), Predictions.from_columns(typed)
+    assert a.ids == b.ids == ("1", "10", "2") and a.labels == b.labels == ("0", "1") and a.slices == b.slices
+    assert canonical_json(evaluate(a).to_dict()) == canonical_json(evaluate(b).to_dict())
+    yes = Predictions.from_columns({"id": ["a", "b"], "label": [True, False], "prediction": ["true", "true"]})
+    assert yes.labels == ("false", "true") and yes.label == ("true", "false")
+    with pytest.raises(ContractError, match="'7' at index 0 and at index 1"): Predictions.from_columns({"id": [7, "7"], "label": [0, 1], "prediction": [0, 1]})
+
+
+def test_a_data_frame_is_a_table():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"id": [3, 1, 2], "label": ["x", "y", "x"], "p:x": [0.5, 0.25, 1.0], "p:y": [0.5, 0.75, 0.0], "tense": ["a", "b", "a"]})
+    plain = {name: frame[name].tolist() for name in frame}
+    assert canonical_json(evaluate(Predictions.from_columns(frame)).to_dict()) == canonical_json(evaluate(Predictions.from_columns(plain)).to_dict())
+
+
+def test_what_identifies_a_test_set_and_what_does_not():
+    base = {"id": ["a", "b", "c"], "label": ["x", "y", "x"], "prediction": ["x", "y", "y"], "tense": ["1", "2", "2"], "prompt": ["p", "q", "r"]}
+    digest = Predictions.from_columns(base).test_set
+    for same in ({"prediction": ["y", "y", "y"]}, {"confidence": [0.5, 0.6, 0.7]}, {"model": ["m"] * 3}, {"extra": ["u", "v", "w"]}):
+        assert Predictions.from_columns(base | same).test_set == digest, same
+    for other in ({"id": ["a", "b", "d"]}, {"label": ["x", "x", "x"]}, {"tense": ["1", "1", "2"]}, {"prompt": ["p", "q", "R"]}, {"prompt": ["p", "q", None]}, {"language": ["en"] * 3},
+                  {"text": ["s", "t", "u"]}):
+        assert Predictions.from_columns(base | other).test_set != digest, other
+    kept = {**base, "prompt_digest": Predictions.from_columns(base).prompts}
+    del kept["prompt"]
+    assert Predictions.from_columns(kept).test_set == digest  # the prompt itself need not be kept
+
+
+# --- what a result says follows from its numbers --------------------------------------------------------------------------------------
+def by_hand_holm(tests):
+    "{key: p} -> {key: adjusted}, by the definition: the largest over smaller p of (number of p at least that) times p."
+    return {key: min(1.0, max(q * sum(r >= q for r in tests.values()) if len(set(tests.values())) == len(tests) else
+                              q * (len(tests) - sorted(tests.values()).index(q)) for q in tests.values() if q <= p)) for key, p in tests.items()}
+
+
+@some
+@given(files(), st.integers(0, 99))
+def test_every_statement_can_be_made_again_from_the_dictionary(columns, seed):
+    p = read(columns)
+    d = json.loads(canonical_json(evaluate(p, **FAST).to_dict()))
+    m, n = d["confusion"]["matrix"], d["scored"]
+    assert n == sum(map(sum, m)) == d["n"] - d["excluded"] and d["correct"] == sum(m[c][c] for c in range(len(m)))
+    assert d["confusion"]["row_sums"] == [sum(row) for row in m] and d["confusion"]["column_sums"] == [sum(col) for col in zip(*m, strict=True)]
+    assert d["metrics"]["accuracy"]["value"] == d["correct"] / n
+    for estimate in d["metrics"].values():
+        assert (estimate["value"] is not None and estimate["interval"] is not None) or estimate["reason"]
+        assert estimate["value"] is not None or estimate["interval"] is None
+    for c, row in enumerate(d["classes"]):
+        assert (row["support"], row["predicted"], row["hits"]) == (sum(m[c]), sum(r[c] for r in m), m[c][c])
+        for rate, top, bottom in (("precision", 1, row["predicted"]), ("recall", 1, row["support"]), ("f1", 2, row["predicted"] + row["support"])):
+            assert row[rate]["value"] == (None if not bottom else pytest.approx(top * row["hits"] / bottom, rel=1e-12))
+            assert (row[rate]["value"] is None) == bool(row[rate]["reason"])
+    recalls = [row["recall"]["value"] for row in d["classes"]]
+    assert d["metrics"]["balanced_accuracy"]["value"] == (None if None in recalls else pytest.approx(sum(recalls) / len(recalls), rel=1e-12))
+    for name in p.slices:
+        rows = [row for row in d["slices"] if row["slice"] == name]
+        assert sum(row["n"] for row in rows) == n and sum(row["correct"] for row in rows) == d["correct"]  # no probe is dropped, none counted twice
+        assert {row["value"] for row in rows} == set(p.slices[name])
+    for row in d["slices"]:
+        assert row["accuracy"] == row["correct"] / row["n"] and row["rest_n"] == n - row["n"] and row["rest_correct"] == d["correct"] - row["correct"]
+        assert row["flag"] == (None if row["adjusted_p"] is None else "differs from the rest" if row["adjusted_p"] <= 0.05 else "within noise")
+        assert (row["p_value"] is None) == (row["rest_n"] == 0) == bool(row["reason"])
+    cuts = {}
+    for row in d["slices"]:
+        members = frozenset(i for i in range(n) if p.slices[row["slice"]][i] == row["value"])
+        if row["p_value"] is not None: cuts[min(members, frozenset(range(n)) - members, key=sorted)] = row["p_value"]
+    assert d["slice_tests"] == len(cuts)
+    again = by_hand_holm(cuts)
+    for row in d["slices"]:
+        members = frozenset(i for i in range(n) if p.slices[row["slice"]][i] == row["value"])
+        if row["p_value"] is not None: assert row["adjusted_p"] == pytest.approx(again[min(members, frozenset(range(n)) - members, key=sorted)], rel=1e-9)
+    assert d["sentence"].startswith(f"Right on {d['correct']} of {n} probes: accuracy {100 * d['correct'] / n:.1f}%")
+
+
+@some
+@given(files(), st.integers(0, 99))
+def test_a_comparison_mirrors_and_its_verdict_follows(columns, seed):
+    a, b = read(columns), read(other_arm(columns, seed))
+    one, two = compare_predictions(a, b, **FAST), compare_predictions(b, a, **FAST)
+    assert one.lost == two.gained and one.gained == two.lost and one.overlap_rule == two.overlap_rule
+    right = {arm: {i for i, x, y in zip(arm.ids, arm.label, arm.prediction, strict=True) if x == y} for arm in (a, b)}
+    assert set(one.lost) == right[a] - right[b] and set(one.gained) == right[b] - right[a]
+    for x, y in zip(one.differences, two.differences, strict=True):
+        assert x.metric == y.metric and (x.baseline, x.candidate) == (y.candidate, y.baseline)
+        if x.delta is not None: assert x.delta == pytest.approx(-y.delta, abs=1e-15) and x.side in {"better": ("worse", "same"), "worse": ("better", "same"), "same": ("same", "worse", "better")}[y.side]
+    for metric in ("accuracy", "danger"): assert one.difference(metric).p_value == two.difference(metric).p_value
+    d = json.loads(canonical_json(one.to_dict()))
+    tested = {row["metric"]: row["p_value"] for row in d["differences"] if row["p_value"] is not None}
+    assert set(tested) <= set(HEADLINE)
+    again = by_hand_holm(tested)
+    for row in d["differences"]: assert row["adjusted_p"] == (pytest.approx(again[row["metric"]], rel=1e-9) if row["metric"] in tested else None)
+    moved = [row for row in d["differences"] if row["flag"] == "significant" and abs(row["delta"]) >= 0.02]
+    word = "regressed" if any(row["side"] == "worse" for row in moved) else "improved" if moved else "noise"
+    inside = -0.02 < d["differences"][0]["interval"]["low"] and d["differences"][0]["interval"]["high"] < 0.02
+    assert d["verdict"] == word and d["noise_kind"] == (None if word != "noise" else "equivalent" if inside else "inconclusive")
+    assert d["sentence"].startswith({"regressed": "Regressed", "improved": "Improved", "noise": "Equivalent" if inside else "Undecided"}[word])
+    for row in d["slices"]: assert row["n"] >= 1 and row["delta"] == pytest.approx((row["candidate"] - row["baseline"]) / row["n"], abs=1e-15)
+
+
+@some
+@given(files())
+def test_a_model_against_itself(columns):
+    c = compare_predictions(read(columns), read(columns), **FAST)
+    assert c.verdict == "noise" and not c.lost and not c.gained
+    assert all(row.delta in (0.0, None) and row.p_value in (1.0, None) for row in c.differences) and all(row.p_value == 1.0 for row in c.slices)
+
+
+def test_a_forged_verdict_is_not_born():
+    point = Interval(low=-0.01, high=0.3, level=0.95, method="tango")
+    def row(metric, gain, adjusted, direction="higher_is_better"):
+        return Difference(metric=metric, direction=direction, baseline=0.5, candidate=0.5 + gain, delta=gain, interval=point, test="", p_value=adjusted, adjusted_p=adjusted, level=0.95)
+    columns = {"id": ["a", "b"], "label": ["x", "y"], "prediction": ["x", "x"]}
+    e = evaluate(Predictions.from_columns(columns))
+    cases = {"improved": (row("accuracy", 0.1, 0.01), row("ece", 0.01, 0.001, "lower_is_better")), "regressed": (row("accuracy", 0.1, 0.01), row("ece", 0.02, 0.05, "lower_is_better")),
+             "noise": (row("accuracy", 0.1, 0.051), row("brier", -0.0199, 0.0, "lower_is_better"))}
+    for true_word, differences in cases.items():
+        for word in cases:
+            make = lambda: PredictionsComparison(baseline=e, candidate=e, margin=0.02, differences=differences, slices=(), slice_tests=0, lost=(), gained=(), overlap_rule="within noise",
+                                                 verdict=word, noise_kind="inconclusive" if word == "noise" else None, probes_to_settle=None)
+            if word == true_word: make()
+            else:
+                with pytest.raises(ContractError, match="the verdict must follow"): make()
+
+
+@pytest.mark.parametrize("counts", [(5, 8, 60), (0, 0, 60), (30, 30, 500), (20, 12, 300)])
+def test_the_number_of_probes_that_would_settle_it_does(counts):
+    "At so many probes with these shares, Tango's interval lies inside the margin, or excludes 0; at two thirds of them it does not."
+    only_a, only_b, n = counts
+    right_a, right_b = [True] * only_a + [False] * only_b + [True] * (n - only_a - only_b), [False] * only_a + [True] * only_b + [True] * (n - only_a - only_b)
+    def arm(right): return Predictions.from_columns({"id": range(n), "label": ["x", "y"] * (n // 2), "prediction": [x if ok else z for x, z, ok in zip(["x", "y"] * (n // 2), ["y", "x"] * (n // 2), right, strict=True)]})
+    c = compare_predictions(arm(right_a), arm(right_b), **FAST)
+    assert c.noise_kind == "inconclusive"
+    delta = (only_b - only_a) / n
+    def settled(factor):
+        i, j, N = round(only_a * factor), round(only_b * factor), round(n * factor)
+        interval = mcnemar(i, j, trials=N).interval
+        return interval.inside(-0.02, 0.02) if abs(delta) < 0.02 else interval.low > 0 or interval.high < 0
+    assert settled(1.1 * c.probes_to_settle / n) and not settled(0.66 * c.probes_to_settle / n)
+
+
+# --- policies -------------------------------------------------------------------------------------------------------------------------
+@some
+@given(files(form="rows"))
+def test_excluded_means_as_if_the_probe_had_not_been_asked(columns):
+    "The excluded probes leave every number; the class stays as a column."
+    out = words(12)[1]
+    left = [i for i, label in enumerate(columns["label"]) if label != out]
+    if not left: return
+    whole = evaluate(read(columns), ambiguous="excluded", ambiguous_label=out, **FAST)
+    part = evaluate(read({name: [column[i] for i in left] for name, column in columns.items()}, slices=list(read(columns).slices)), **FAST)
+    assert whole.scored == len(left) and whole.n == len(columns["id"])
+    for name in ("accuracy", "ece", "mce", "brier", "confidence_brier"): assert whole.metrics[name] == part.metrics[name]
+    assert [(r.slice, r.value, r.n, r.p_value) for r in whole.slices] == [(r.slice, r.value, r.n, r.p_value) for r in part.slices]
+    assert not whole.classes[1].averaged and whole.classes[1].support == 0
+
+
+def test_labels_told_seen_and_read_off():
+    bare = {"id": range(4), "label": list("xyxy"), "prediction": list("xyyy")}
+    assert Predictions.from_columns(bare).labels_from == "seen"
+    told = Predictions.from_columns(bare, labels=["z", "y", "x"])
+    assert told.labels == ("z", "y", "x") and told.labels_from == "told"
+    assert evaluate(told).metrics["macro_f1"].value is None and "occurs nowhere" in evaluate(told).metrics["macro_f1"].reason
+    third = Predictions.from_columns({**bare, "prediction": list("xzyy")})
+    c = compare_predictions(Predictions.from_columns(bare), third)
+    assert c.baseline.labels == c.candidate.labels == ("x", "y", "z")  # the union of what was seen: one set for both
+    full = {"id": range(4), "label": list("xyxy"), **{f"p:{label}": [0.5, 0.25, 0.0, 1.0] if label == "x" else [0.25, 0.375, 0.5, 0.0] for label in "yxz"}}
+    assert Predictions.from_columns(full).labels == ("y", "x", "z")
+    assert compare_predictions(Predictions.from_columns(full), third).candidate.labels == ("y", "x", "z")
+    with pytest.raises(PairingError, match="choose among the same labels"): compare_predictions(Predictions.from_columns(full), Predictions.from_columns({**bare, "prediction": list("xwyy")}))
+
+
+def test_ties_go_to_the_first_label_and_are_counted():
+    columns = {"id": ["a", "b", "c"], "label": ["x", "y", "z"], "p:z": [0.4, 0.5, 1 / 3], "p:y": [0.4, 0.5, 1 / 3], "p:x": [0.2, 0.0, 1 / 3]}
+    p = Predictions.from_columns(columns)
+    assert p.prediction == ("z", "z", "z") and p.ties == 3 and evaluate(p).to_dict()["ties"] == 3
+    told = Predictions.from_columns({**columns, "prediction": ["y", "y", "x"]})
+    assert told.prediction == ("y", "y", "x") and told.ties == 3  # a tie broken by the file stays as the file has it
+
+
+def test_default_tries_and_probes_without_samples():
+    columns = {"id": range(4), "label": list("xyxy"), "prediction": list("xyyy"), "samples": [20, None, 12, 20], "correct_samples": [5, None, 0, 20]}
+    e = evaluate(Predictions.from_columns(columns))
+    assert e.settings["k"] == [1, 10] and e.metrics["pass@1"].value == pytest.approx((5 / 20 + 0 + 1) / 3, rel=1e-12)
+    assert e.metrics["pass@10"].value == pytest.approx((1 - math.comb(15, 10) / math.comb(20, 10) + 0 + 1) / 3, rel=1e-12) and "over 3 probes" in e.metrics["pass@1"].reading
+    assert evaluate(Predictions.from_columns(columns), k=(3, 3, 12)).settings["k"] == [3, 12]
+    with pytest.raises(ContractError, match="k = 13, 12 samples of '2' at index 2"): evaluate(Predictions.from_columns(columns), k=13)
+
+
+# --- slices ---------------------------------------------------------------------------------------------------------------------------
+def test_every_column_is_a_slice_or_says_why_not():
+    n = 40
+    columns = {"id": range(n), "label": ["x", "y"] * (n // 2), "prediction": ["x", "y", "y", "y"] * (n // 4), "language": ["en"] * n, "verb": [f"v{i % 30}" for i in range(n)],
+               "tense": [("past", None)[i % 2] for i in range(n)], "one": [1] * n, "each": list(range(n)), "score": [0.5 * (i % 3) for i in range(n)], "text score": [str(0.5 * (i % 3)) for i in range(n)],
+               "nested": [["a"], ["b"]] * (n // 2), "raw": ["x", "y", "y", "y"] * (n // 4), "right": [1, 1, 0, 1] * (n // 4), "correct": [True] * n, "short": [i % 2 for i in range(n)]}
+    p = Predictions.from_columns(columns)
+    assert list(p.slices) == ["language", "short", "tense"] and set(p.slices["tense"]) == {"past", None}
+    assert p.ignored == {"verb": "has 30 different values, more than 20", "one": "has one value only", "each": "has another value for every probe", "score": "holds decimal numbers",
+                         "text score": "holds decimal numbers", "nested": "holds nested values", "raw": "repeats the prediction", "right": "says whether the prediction was right",
+                         "correct": "differs from prediction = label on 10 of 40 probes, and is not used"}
+    asked = Predictions.from_columns(columns, slices=["verb", "score", "raw"])
+    assert list(asked.slices) == ["verb", "score", "raw", "language"] and asked.slices["score"][:3] == ("0.0", "0.5", "0.5") and asked.ignored["tense"] == "was not asked for"
+    rows = {(r.slice, r.value): r for r in evaluate(p).slices}
+    assert rows["language", "en"].p_value is None and rows["language", "en"].flag is None and rows["tense", None].n == 20
+    assert evaluate(p).slice_tests == 1  # short and tense cut the probes alike: one question
+    for bad in ("nested", "nosuch"):
+        with pytest.raises(ContractError, match="a slice must"): Predictions.from_columns(columns, slices=[bad])
+
+
+def test_a_slice_row_knows_its_calibration():
+    rng = np.random.default_rng(0)
+    confidence, place = rng.uniform(0.5, 1, 200), rng.choice(["here", "there"], 200)
+    columns = {"id": range(200), "label": ["x" if u < c else "y" for u, c in zip(rng.random(200), confidence, strict=True)], "p:x": confidence.tolist(), "p:y": (1 - confidence).tolist(), "place": place.tolist()}
+    e = evaluate(Predictions.from_columns(columns))
+    for row in e.slices:
+        inside = {name: [x for x, where in zip(column, place, strict=True) if where == row.value] for name, column in columns.items() if name != "place"}
+        alone = evaluate(Predictions.from_columns(inside))
+        assert row.ece == pytest.approx(alone.metrics["ece"].value, rel=1e-12) and row.ece_by_chance == pytest.approx(alone.reliability.null_mean, rel=1e-9)
+        assert row.brier == pytest.approx(alone.metrics["brier"].value, rel=1e-12) and row.interval == alone.metrics["accuracy"].interval
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------------------------
+GOOD = {"id": ["a", "b", "c"], "label": ["x", "y", "x"], "prediction": ["x", "y", "y"]}
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"id": None}, "there must be a column 'id'"), ({"label": None}, "there must be a column 'label'"), ({"prediction": None}, "there must be a prediction"),
+    ({"id": ["a", "a", "c"]}, "'a' at line 1 and at line 2"), ({"id": ["a", "", "c"]}, "'' at line 2"), ({"id": [1.5, "b", "c"]}, "1.5 at line 1"), ({"id": [True, "b", "c"]}, "True at line 1"),
+    ({"label": ["x", "y", None]}, "None at line 3"), ({"label": ["x", "y", float("nan")]}, "nan at line 3"), ({"label": ["x", "y", "\ud800"]}, "UTF-8"), ({"label": ["x", "y"]}, "2 in 'label' for 3 ids"),
+    ({"label": [], "id": [], "prediction": []}, "there must be a probe"), ({"label": ["x"] * 3, "prediction": ["x"] * 3}, "at least two labels; got 'x'"),
+    ({"confidence": [0.5, 1.0000001, 0.5]}, "1.0000001 at line 2"), ({"confidence": [0.5, -0.0001, 0.5]}, "must lie in"), ({"confidence": [0.5, "0.5", 0.5]}, "'0.5' at line 2"),
+    ({"confidence": [0.5, True, 0.5]}, "True at line 2"), ({"confidence": [0.5, None, 0.5]}, "None at line 2"), ({"confidence": [0.5, float("inf"), 0.5]}, "inf at line 2"),
+    ({"probabilities": [{"x": 1}, {"x": 1}, {"x": 1}]}, "at least two labels"), ({"probabilities": ["x", "x", "x"]}, "must map each label"), ({"probabilities": [{"x": 0.9, "y": 0.2}] * 3}, "1.1 at line 1"),
+    ({"probabilities": [{"x": 0.9, "y": 0.1}] * 3}, "'y' with 0.1 where 'x' has 0.9 at line 2"), ({"p:x": [1, 0, 0], "p:y": [0, 1, 1], "confidence": [1, 1, 0.9]}, "0.9 where the probability is 1 at line 3"),
+    ({"p:x": [1, 0, 0], "p:y": [0, 1, 1], "probabilities": [{"x": 1}] * 3}, "told once"), ({"p:x": [1, 0, 0], "p:z": [0, 1, 1]}, "must be one of 'x', 'z'; got 'y' at line 2"),
+    ({"samples": [1, 1, 1], "correct_samples": [1, 2, 1]}, "correct_samples 2 at line 2"), ({"samples": [1, 1, 1], "correct_samples": [1, None, 1]}, "correct_samples None at line 2"),
+    ({"samples": [1, 0, 1], "correct_samples": [1, 0, 1]}, "samples must be a whole number of at least 1; got 0 at line 2"), ({"samples": [1, 1, 1]}, "belong together"),
+    ({"checkpoint": ["c", "c", "d"]}, "'c' at line 1 and 'd' at line 3"), ({"prompt": ["p"] * 3, "prompt_digest": ["d"] * 3}, "prompt must be told once"),
+])
+def test_a_bad_column_is_refused_with_its_row(change, said):
+    columns = {name: column for name, column in {**GOOD, **change}.items() if column is not None}
+    n = max(map(len, columns.values()), default=0)
+    with pytest.raises(ContractError, match=re.escape(said).replace("\\ ", " ")) as caught:
+        Predictions.from_columns(columns, places=[f"line {i + 1}" for i in range(n)] if all(len(c) == n for c in columns.values()) else None, where="answers.csv")
+    assert str(caught.value).startswith("answers.csv: ") and "\n" not in str(caught.value)
+
+
+def test_what_is_no_table_is_refused():
+    for bad in ([GOOD], "id", None):
+        with pytest.raises(ContractError, match="columns by name"): Predictions.from_columns(bad)
+    for labels in ("xy", ["x"], ["x", "x"], ["x", 2.0], [f"l{i}" for i in range(300)]):
+        with pytest.raises(ContractError): Predictions.from_columns(GOOD, labels=labels)
+    with pytest.raises(ContractError, match="must have one entry for each id"): Predictions(ids=("a",), labels=("x", "y"), labels_from="told", label=("x", "y"), prediction=("x",), confidence=None,
+                probability=None, slices={}, samples=None, correct_samples=None, prompts=None, ignored={}, model="", checkpoint=None, tokenizer=None, places=("",))
+    for missing in ({"value": None}, {"value": 0.5}, {"value": float("nan"), "reason": "so"}):
+        with pytest.raises(ContractError): Estimate(**missing)
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"level": 95}, "0.95"), ({"level": 1.0}, "strictly between"), ({"n_bins": 0}, "n_bins"), ({"n_bins": 10**6}, "n_bins"), ({"binning": "height"}, "binning"), ({"ambiguous": "ignore"}, "ambiguous"),
+    ({"danger": "x:y"}, "pair"), ({"danger": ("x", "x")}, "mistake"), ({"danger": ("x", "z")}, "must be one of"), ({"k": 0}, "samples"), ({"multiplicity": "none"}, "multiplicity"), ({"seed": -1}, "seed"),
+    ({"seed": 0.5}, "seed"), ({"replicates": 10}, "replicates"), ({"replicates": None}, "replicates"), ({"replicates": 10**7}, "replicates"), ({"ambiguous": "excluded"}, "excluded label")])
+def test_senseless_settings_are_refused_before_the_work(change, said):
+    with pytest.raises(ContractError, match=said): evaluate(Predictions.from_columns(GOOD), **change)
+    with pytest.raises(ContractError, match=said): compare_predictions(Predictions.from_columns(GOOD), Predictions.from_columns(GOOD), **change)
+
+
+def test_excluding_all_probes_is_refused():
+    p = Predictions.from_columns({"id": ["a"], "label": ["ambiguous"], "prediction": ["correct"]})
+    with pytest.raises(ContractError, match="a probe must be left"): evaluate(p, ambiguous="excluded")
+    for margin in (0, 1, -0.1, "2%", math.nan):
+        with pytest.raises(ContractError, match="margin"): compare_predictions(p, p, margin=margin)
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"id": ["a", "b", "d"]}, r"'c' \(baseline index 2\) missing from the candidate \(1 of 3 are\)"), ({"label": ["x", "x", "x"]}, "same true label; got 'y'"),
+    ({"prompt": ["p", "q", "R"]}, "another prompt for probe 'c'"), ({"prompt": None}, "prompts in the baseline only"), ({"tense": ["1", "1", "2"]}, "same value of 'tense'; got '2'"),
+    ({"tense": None}, "'tense' in the baseline only"), ({"tokenizer": ["t2"] * 3}, "'t1' and 't2'"), ({"prediction": ["x", "y", "z"], "labels": None}, "choose among the same labels; got 'z'")])
+def test_arms_that_answered_different_tests_are_refused(change, said):
+    base = {**GOOD, "tense": ["1", "2", "2"], "prompt": ["p", "q", "r"], "tokenizer": ["t1"] * 3}
+    labels = change.pop("labels", ["x", "y"])
+    candidate = {name: column for name, column in {**base, **change}.items() if column is not None}
+    with pytest.raises(PairingError, match=said): compare_predictions(Predictions.from_columns(base, labels=["x", "y"]), Predictions.from_columns(candidate, labels=labels))
+
+
+def test_one_more_probe_in_the_candidate_is_named():
+    more = {name: [*column, last] for (name, column), last in zip(GOOD.items(), ("d", "x", "y"), strict=True)}
+    with pytest.raises(PairingError, match=r"'d' \(candidate index 3\) missing from the baseline \(1 of 4 are\)"): compare_predictions(Predictions.from_columns(GOOD), Predictions.from_columns(more))
+
+
+# --- many rows ------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_a_hundred_thousand_probes():
+    n, rng = 100_000, np.random.default_rng(0)
+    p = rng.dirichlet((1, 1, 1), n) / 2 + np.eye(3)[rng.integers(0, 3, n)] / 2
+    columns = {"id": range(n), "label": [("x", "y", "z")[i] for i in rng.integers(0, 3, n)], **{f"p:{label}": p[:, c] for c, label in enumerate("xyz")}, "tense": rng.integers(0, 5, n)}
+    c = compare_predictions(Predictions.from_columns(columns), Predictions.from_columns(shuffled(columns, 1)))
+    assert c.verdict == "noise" and c.noise_kind == "equivalent" and c.probes_to_settle is None
