@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from invar_nb.ground.contract import ContractError, PairingError
-from invar_nb.statistics.proportion import (McNemar, _survives, discordant_pairs, fisher_exact, mcnemar, newcombe_interval, overlapping_intervals,
+from invar_nb.statistics.proportion import (McNemar, _no_heavier, _survives, discordant_pairs, fisher_exact, mcnemar, newcombe_interval, overlapping_intervals,
                                             pass_at_k, pass_at_k_interval, wilson_interval)
 
 stats = pytest.importorskip("scipy.stats")
@@ -128,6 +128,14 @@ def test_fisher_compares_weights_as_integers():
     assert fisher_exact(51, 151, 61, 194) + 0.08 < fisher_exact(47, 151, 65, 194)
     for half in (7, 1000, 10**5, 10**6):  # equal arms: each table has a twin of the same weight
         assert fisher_exact(half - 3, 2 * half, half + 3, 2 * half) == fisher_exact(half + 3, 2 * half, half - 3, 2 * half) < 1 == fisher_exact(half, 2 * half, half, 2 * half)
+
+
+def test_weights_are_compared_exactly():
+    for na, nb in product((1, 3, 6), (2, 5, 7)):
+        for k in range(na + nb + 1):
+            tables = range(max(0, k - nb), min(na, k) + 1)
+            for i, j in product(tables, repeat=2):
+                assert _no_heavier(j, i, na, nb, k) == (math.comb(na, j) * math.comb(nb, k - j) <= math.comb(na, i) * math.comb(nb, k - i))
 
 
 def test_fisher_agrees_with_scipy():
