@@ -162,6 +162,96 @@ def test_edges_are_where_the_definition_says(text, kind):
         assert int(np.flatnonzero(count)[0]) == min(int(Fraction(text) * n_bins), n_bins - 1)
 
 
+@pytest.mark.parametrize("n_bins", [1, 2, 3, 6, 7, 10, 15, 19, 20, 64, 100])
+def test_every_half_precision_number_lands_in_its_bin(n_bins):
+    "All 15361 of them: bin by bin, the numbers between two edges, each edge the float16 nearest to k/M by exact comparison."
+    p = np.arange(np.float16(1).view(np.uint16) + 1, dtype=np.uint16).view(np.float16)
+    nearest = lambda x: min((q for q in (np.float16(x), np.nextafter(np.float16(x), np.float16(0)), np.nextafter(np.float16(x), np.float16(2)))),
+                            key=lambda q: (abs(Fraction(float(q)) - x), int(q.view(np.uint16)) & 1))
+    edges = [0.0, *(float(nearest(Fraction(k, n_bins))) for k in range(1, n_bins)), 2.0]
+    expected = [sum(1 for q in p.tolist() if a <= q < b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    assert reliability_bins(p, np.ones(p.size), n_bins=n_bins, null=False).count.tolist() == expected
+    gaps = [[1 - Fraction(q) for q in p.tolist() if a <= q < b] for a, b in zip(edges[:-1], edges[1:], strict=True)]
+    np.testing.assert_allclose(expected_calibration_error(p, np.ones(p.size), n_bins=n_bins), float(sum(map(sum, gaps)) / p.size), rtol=1e-12)
+
+
+@pytest.mark.parametrize("kind", [np.float64, np.float32])
+@pytest.mark.parametrize("n_bins", [2, 6, 10, 11, 13, 14, 19, 23, 28, 30, 47, 63, 64, 65, 100, 120, 200, 1000, 5000])
+def test_neighbours_of_every_edge_land_on_its_two_sides(n_bins, kind):
+    "Ones on the far side: were a single float put into the next bin, the sum of a bin would be wrong by about one."
+    edges = np.array([kind(k / n_bins) for k in range(1, n_bins)])
+    up, down = np.nextafter(edges, kind(2)), np.nextafter(edges, kind(0))
+    p, k = np.concatenate([edges, up, down]), np.arange(1, n_bins)
+    count = np.bincount(np.concatenate([k, k, k - 1]), minlength=n_bins)
+    found = reliability_bins(p, np.arange(p.size) % 2 == 0, n_bins=n_bins, null=False)
+    assert found.count.tolist() == count.tolist()
+    assert found.mean_confidence[0] < edges[0] and all(np.diff(found.mean_confidence[count > 0]) > 0)
+    once = np.concatenate([edges, down])
+    assert math.isclose(expected_calibration_error(once, np.concatenate([np.ones(n_bins - 1), np.zeros(n_bins - 1)]), n_bins=n_bins),
+                        literal_gap(once, np.concatenate([k, k - 1]), np.repeat([1, 0], n_bins - 1)), rel_tol=1e-11)
+
+
+def literal_gap(p, index, y):
+    sums = {}
+    for a, m, b in zip(p.tolist(), index.tolist(), y.tolist(), strict=True): sums[m] = sums.get(m, 0) + Fraction(a) - b
+    return float(sum(map(abs, sums.values())) / len(p))
+
+
+BLOCK = 1 << 17  # as in the module: what follows straddles a border of blocks
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 8191, 8192, 8193, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
+@pytest.mark.parametrize("n_bins", [10, 100])
+def test_blocks_and_pairs_lose_no_prediction(n, n_bins):
+    p, y = predictions(n, seed=n, shift=0.05, digits=3)
+    index = np.searchsorted(np.arange(1, n_bins) / n_bins, p, side="right")
+    sums = [math.fsum((y[index == m] - p[index == m]).tolist()) for m in range(n_bins)]
+    np.testing.assert_allclose(expected_calibration_error(p, y, n_bins=n_bins), math.fsum(map(abs, sums)) / n, rtol=1e-11)
+    np.testing.assert_allclose(brier_score(p, y), math.fsum(((p - y) ** 2).tolist()) / n, rtol=1e-13)
+    bins = reliability_bins(p, y, n_bins=n_bins, null=False)
+    assert (bins.ece, bins.mce) == (expected_calibration_error(p, y, n_bins=n_bins), maximum_calibration_error(p, y, n_bins=n_bins))
+
+
+@pytest.mark.parametrize("kind", [bool, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, float, ">i8", ">f8"])
+def test_outcomes_of_every_type_mean_the_same(kind):
+    p, y = predictions(BLOCK + 77, seed=20)
+    for f in (expected_calibration_error, maximum_calibration_error, brier_score):
+        np.testing.assert_allclose(f(p, y.astype(kind)), f(p, y), rtol=1e-12)
+    np.testing.assert_allclose(brier_score(p.astype(">f8"), y), brier_score(p, y), rtol=1e-12)
+    strided = np.repeat(p, 2)[::2], np.repeat(y.astype(kind), 3)[::3]
+    assert brier_score(*strided) == brier_score(p, y.astype(kind)) and expected_calibration_error(*strided) == expected_calibration_error(p, y.astype(kind))
+
+
+@pytest.mark.parametrize("at", [0, 3, BLOCK - 1, BLOCK, BLOCK + 76])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -5e-324, -0.01, 1 + 2.0**-52, 1.05])
+def test_a_bad_probability_is_found_wherever_it_is(at, bad):
+    p, y = predictions(BLOCK + 77, seed=21)
+    p[at] = bad
+    for f in (expected_calibration_error, maximum_calibration_error, brier_score):
+        with pytest.raises(ContractError, match=f"at index {at}\\b"): f(p, y)
+
+
+@pytest.mark.parametrize("at", [0, BLOCK, BLOCK + 76])
+@pytest.mark.parametrize("kind, bad", [(np.int64, -1), (np.int64, 2), (np.int64, 4096), (np.int64, 2**62), (np.uint8, 255), (np.int32, -1), (float, 0.5), (float, -1.0), (">i8", 2**56)])
+def test_a_bad_outcome_is_found_wherever_it_is(at, kind, bad):
+    p, y = predictions(BLOCK + 77, seed=22)
+    y = y.astype(kind)
+    y[at] = bad
+    for f in (expected_calibration_error, maximum_calibration_error, brier_score):
+        with pytest.raises(ContractError, match=f"must be .*; got .* at index {at}\\b"): f(p, y)
+
+
+def test_minus_zero_is_zero():
+    p, y = np.array([-0.0, 0.0, 0.95]), [0, 1, 1]
+    assert expected_calibration_error(p, y) == expected_calibration_error(np.abs(p), y) and brier_score(p, y) == brier_score(np.abs(p), y)
+
+
+def test_a_tiny_brier_score_keeps_its_digits():
+    "Squares are added, nothing is subtracted: a million certain forecasts that are off by 1e-9."
+    p, y = np.where(np.arange(300_000) % 3 == 0, 1 - 1e-9, 1e-9), (np.arange(300_000) % 3 == 0).astype(np.int64)
+    np.testing.assert_allclose(brier_score(p, y), math.fsum(((p - y) ** 2).tolist()) / p.size, rtol=1e-13)
+
+
 def test_the_wilson_bars_are_wilson_intervals():
     p, y = predictions(300, seed=5)
     bins = reliability_bins(p, y, level=0.9)

@@ -10,6 +10,7 @@ __all__ = ['NORMALIZATIONS', 'TERMS', 'expected_calibration_error', 'maximum_cal
 # %% ../../nbs/metrics/20_calibration.ipynb #c002
 import math
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -23,12 +24,13 @@ from ..statistics.proportion import wilson_interval
 from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
-_BLOCK = 1 << 15  # predictions looked at together: their arrays stay in the processor's cache
+_BLOCK = 1 << 17  # predictions looked at together: their arrays stay in the processor's cache
+_BITS = {np.dtype(kind): np.dtype(f"u{np.dtype(kind).itemsize}") for kind in (np.float16, np.float32, np.float64)}  # of this machine's byte order
 
 
 def _as_numbers(values, where, name, length=None):
     "Shape (n,), n >= 1, without a copy where they are a float array already; their values are looked at later."
-    plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind == "f" and values.dtype.itemsize <= 8
+    plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype in _BITS
     array = values if plain else as_vector(values, where=where, name=name)
     if array.size == 0:
         refuse(where, "there must be at least one prediction", "none", "Score at least one probe")
@@ -36,9 +38,15 @@ def _as_numbers(values, where, name, length=None):
     return array
 
 
+def _is_in_unit(array):
+    "Whether all lie in [0, 1]."
+    bits = _BITS[array.dtype]
+    return bool(np.maximum.reduce(array.view(bits)) <= array.dtype.type(1).view(bits) or array.min() >= 0 and array.max() <= 1)
+
+
 def _in_unit(array, where, name):
     "Refuse what is not in [0, 1], with the index of the culprit."
-    if not (array.min() >= 0 and array.max() <= 1):
+    if not _is_in_unit(array):
         array = as_vector(array, where=where, name=name)  # NaN and infinity are refused by the contract
         bad = int(np.flatnonzero((array < 0) | (array > 1))[0])
         refuse(where, f"{name} must lie in [0, 1]", f"{float(array[bad])!r} at index {bad}", "Pass probabilities, not logits or per cent")
@@ -61,7 +69,7 @@ def _as_flags(values, where, name, length):
     all_bool = isinstance(values, (list, tuple)) and all(isinstance(v, (bool, np.bool_)) for v in values)
     if (kind.endswith("bool") or all_bool) and not isinstance(values, np.ma.MaskedArray) and (array := np.asarray(values)).ndim == 1:
         pass
-    elif type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu":
+    elif type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu" and values.dtype.isnative:
         array = values
     else:
         array = as_vector(values, where=where, name=name)
@@ -69,12 +77,17 @@ def _as_flags(values, where, name, length):
     return array
 
 
+def _is_zero_or_one(array):
+    "Whether all are; a negative integer, read as unsigned, is a large one."
+    if array.dtype.kind in "iu": return bool(np.maximum.reduce(array.view(f"u{array.itemsize}")) <= 1)
+    return array.dtype.kind == "b" or bool(((array == 0) | (array == 1)).all())
+
+
 def _zero_or_one(array, where, name):
     "Refuse what is neither 0 nor 1, with the index of the culprit."
-    if array.dtype.kind == "b" or array.dtype.kind in "iu" and int(np.bitwise_or.reduce(array)) in (0, 1): return
-    bad = np.flatnonzero((array != 0) & (array != 1))
-    if bad.size:
-        refuse(where, f"{name} must be 0 or 1", f"{array[bad[0]].item()!r} at index {int(bad[0])}", "Pass whether each prediction came true")
+    if not _is_zero_or_one(array):
+        bad = int(np.flatnonzero((array != 0) & (array != 1))[0])
+        refuse(where, f"{name} must be 0 or 1", f"{array[bad].item()!r} at index {bad}", "Pass whether each prediction came true")
 
 
 def _as_outcomes(values, where, name, length):
@@ -82,20 +95,24 @@ def _as_outcomes(values, where, name, length):
     _zero_or_one(array, where, name)
     return array
 
-
-_ONE = np.float64(1).view(np.int64)  # the bits of 1.0: -1 & _ONE are those of 1.0, -0 & _ONE those of 0.0, with no conversion to wait for
+# %% ../../nbs/metrics/20_calibration.ipynb #c049
+_ONE = np.float64(1).view(np.int64)  # 0 and 1 times these bits are the bits of 0.0 and 1.0: faster than a conversion
 
 
 def _gap_blocks(p, y, where, names, size=_BLOCK):
-    "Blocks (p, y - p), each looked at for admissible values while it is in the cache."
+    "Blocks (p, y - p) of admissible values. The second lies in one buffer that the next block overwrites."
+    room = np.empty(min(size, p.size))
     for start in range(0, p.size, size):
         part, hit = p[start:start + size], y[start:start + size]
-        if not (part.min() >= 0 and part.max() <= 1): _in_unit(p, where, names[0])
-        if hit.dtype.kind != "b" and not (hit.dtype.kind in "iu" and int(np.bitwise_or.reduce(hit)) in (0, 1)): _zero_or_one(y, where, names[1])
-        if hit.dtype == np.int64: hit = (-hit & _ONE).view(float)
-        yield part, np.subtract(hit, part, dtype=float)
+        gap = room[:part.size]
+        if hit.dtype == np.int64:
+            np.multiply(hit, _ONE, out=gap.view(np.int64))
+        if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
+        np.subtract(gap if hit.dtype == np.int64 else hit, part, out=gap, dtype=float)
+        if not _is_in_unit(part): _in_unit(p, where, names[0])
+        yield part, gap
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c050
+# %% ../../nbs/metrics/20_calibration.ipynb #c053
 _MOST_BINS = 1 << 20
 
 
@@ -113,31 +130,48 @@ def _precision(values):
     return np.dtype(kind) if kind in ("float16", "float32") else np.dtype(float)
 
 
-_WHOLE = 1.5 * 2.0**52
-_WHOLE_BITS = np.float64(_WHOLE).view(np.int64)
+_FINE = 1 << 12  # finer bins at most: their sums stay in the cache
+
+
+def _edges(n_bins, precision): return (np.arange(1, n_bins) / n_bins).astype(precision)
+
+
+@lru_cache(maxsize=256)
+def _multiplier(n_bins, precision):
+    "(c, F): the whole part of c p, divided by F, is the bin of every p of that float type. None where none is found."
+    if n_bins > _FINE: return None
+    k, edges = np.arange(1, n_bins), _edges(n_bins, precision)
+    at, below = edges.astype(float), np.nextafter(edges, edges.dtype.type(-1)).astype(float)
+    middle = (np.max(k / at, initial=n_bins) + np.min(k / below, initial=n_bins + 0.5)) / 2  # edges of few digits lie off k/M, to either side
+    for c, cut in ((float(n_bins), 1), (middle, 1), *((float(n_bins * cut), cut) for cut in range(3, _FINE // n_bins + 1, 2))):
+        if (at * c >= k * cut).all() and (below * c < k * cut).all(): return c, cut
+    return None
 
 
 class _Width:
     "Equal-width bins: bin(p) = number of edges k/M, k = 1 .. M-1, that do not lie above p (@eq-calibration-bin)."
     def __init__(self, n_bins, precision):
-        self.n_bins = n_bins
-        self.edges = (np.arange(1, n_bins) / n_bins).astype(precision).astype(float)
+        self.n_bins, self.edges, exact = n_bins, _edges(n_bins, precision), _multiplier(n_bins, precision)
+        self.exact, (self.factor, self.cut) = exact is not None, exact or (float(n_bins), 1)
         self.doubt = 2 * n_bins * float(np.finfo(precision).eps)  # farther than this from a whole number, p M and p against the edges agree
 
-    def __call__(self, p):
-        scaled = np.multiply(p, float(self.n_bins), dtype=float)
-        scaled -= 0.5
-        rounded = scaled + _WHOLE  # the sum has no room for a fraction: its last bits are the nearest whole number
-        index = rounded.view(np.int64) - _WHOLE_BITS
-        rounded -= _WHOLE
-        scaled -= rounded
-        np.abs(scaled, out=scaled)
-        if scaled.max() >= 0.5 - self.doubt:
-            near = np.flatnonzero(scaled >= 0.5 - self.doubt)
-            index[near] = np.searchsorted(self.edges, p[near], side="right")
+    def fine(self, p, scaled, index):
+        "Finer bins, 0 .. M F, into `index`, int32 of shape (n,); `scaled` is room for n floats. The last bin of all holds p = 1 only."
+        np.copyto(index, np.multiply(p, self.factor, out=scaled, dtype=float), casting="unsafe")
+        if not self.exact and (near := np.abs(scaled - np.rint(scaled)) <= self.doubt).any():
+            index[near] = np.searchsorted(self.edges, p[near].astype(self.edges.dtype), side="right")
         return index
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c052
+    def fold(self, total):
+        "Sums of bins from those of the finer ones."
+        total[-2] += total[-1]
+        return total[:-1].reshape(self.n_bins, self.cut).sum(axis=1)
+
+    def __call__(self, p):
+        index = self.fine(p, np.empty(p.size), np.empty(p.size, dtype=np.int32)).astype(np.intp)
+        return np.minimum(index // self.cut, self.n_bins - 1)
+
+# %% ../../nbs/metrics/20_calibration.ipynb #c055
 def _mass_index(p, n_bins):
     "Equal-mass bins: floor(M b / N) with b the number of smaller probabilities, so equal ones share a bin in every order of the rows."
     return np.searchsorted(np.sort(p), p, side="left") * n_bins // p.size
@@ -153,11 +187,28 @@ def _gaps(p, y, n_bins, binning, precision, where):
     if binning == "mass":
         _in_unit(p, where, names[0]); _zero_or_one(y, where, names[1])
         return np.bincount(_mass_index(p, n_bins), weights=np.subtract(y, p, dtype=float), minlength=n_bins)
-    width, total = _Width(n_bins, precision), np.zeros(n_bins)
-    for part, gap in _gap_blocks(p, y, where, names, max(_BLOCK, 4 * n_bins)): total += np.bincount(width(part), weights=gap, minlength=n_bins)
-    return total
+    width, size = _Width(n_bins, precision), min(_BLOCK, p.size)
+    bins = n_bins * width.cut + 1
+    scaled, index, total = np.empty(size), np.empty(size, dtype=np.int32), np.zeros(bins)
+    pairs = np.zeros(bins**2, dtype=complex) if bins <= _PAIRED else None
+    for part, gap in _gap_blocks(p, y, where, names):
+        found, paired = width.fine(part, scaled[:part.size], index[:part.size]), 0 if pairs is None else part.size // 2 * 2
+        if paired: np.add.at(pairs, _both(found[:paired], bins, scaled.view(np.int64)[:paired // 2]), gap[:paired].view(complex))
+        if paired < part.size: np.add.at(total, found[paired:].astype(np.intp), gap[paired:])
+    if pairs is not None: total += pairs.real.reshape(bins, bins).sum(axis=0) + pairs.imag.reshape(bins, bins).sum(axis=1)
+    return width.fold(total)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c053
+
+_PAIRED = 64  # up to so many bins a table of pairs is small
+
+
+def _both(index, base, room):
+    "a + base * b for neighbours a, b of int32: one multiplication of the 64 bits they share, read from the upper half."
+    if not np.little_endian: return index[::2] + base * index[1::2].astype(np.intp)
+    np.multiply(index.view(np.int64), np.int64(2**32 + base), out=room)
+    return np.right_shift(room, 32, out=room)
+
+# %% ../../nbs/metrics/20_calibration.ipynb #c056
 def expected_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,     # y_i, booleans or 0/1, shape (n,)
@@ -172,7 +223,7 @@ def expected_calibration_error(
     y = _as_flags(correct, where, "correct", p.size)
     return float(np.abs(_gaps(p, y, n_bins, binning, _precision(confidence), where)).sum() / p.size)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c054
+# %% ../../nbs/metrics/20_calibration.ipynb #c057
 def maximum_calibration_error(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,     # y_i, booleans or 0/1, shape (n,)
@@ -185,12 +236,11 @@ def maximum_calibration_error(
     n_bins = _as_bins(n_bins, binning, where)
     p = _as_probabilities(confidence, where, "confidence")
     y = _as_outcomes(correct, where, "correct", p.size)
-    index = _index(p, n_bins, binning, _precision(confidence))
-    count = np.bincount(index, minlength=n_bins)
-    gap = np.bincount(index, weights=np.subtract(y, p, dtype=float), minlength=n_bins)
+    precision = _precision(confidence)
+    count, gap = np.bincount(_index(p, n_bins, binning, precision), minlength=n_bins), _gaps(p, y, n_bins, binning, precision, where)
     return float(np.max(np.abs(gap[count > 0]) / count[count > 0]))
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c056
+# %% ../../nbs/metrics/20_calibration.ipynb #c059
 def _poisson_binomial(p):
     "P(S = 0), ..., P(S = n) for S a sum of independent 0/1 draws of probabilities p: polynomials multiplied two by two."
     certain, n, p = int((p == 1).sum()), p.size, p[(p > 0) & (p < 1)]  # what cannot vary only shifts the sum
@@ -206,7 +256,7 @@ def _poisson_binomial(p):
     mass[certain:certain + p.size + 1] = table[0, :p.size + 1].clip(0)
     return mass / mass.sum()
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c058
+# %% ../../nbs/metrics/20_calibration.ipynb #c061
 _CELLS = 1 << 16  # grid of the null distribution
 _DUST = 1e-16  # what FFTs leave where the probability is 0
 
@@ -246,7 +296,7 @@ def _null_band(p, index, count, ece, mce, level):
     return NullBand(mean=mean, low=low, high=high, error=error, level=level, mce_p_value=min(1.0, max(1e-12, 1 - below)),
                     p_value=float(min(1.0, max(1e-12, total[first:].sum() / total.sum()))))
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c059
+# %% ../../nbs/metrics/20_calibration.ipynb #c062
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReliabilityBins:
     "The bins behind a calibration error, each with its Wilson interval, and the null band; an empty bin has NaN, never 0."
@@ -312,7 +362,7 @@ class ReliabilityBins:
         found = {f.name: plain(getattr(self, f.name)) for f in fields(self) if f.name != "null"}
         return found | {"null": None if self.null is None else asdict(self.null)}
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c060
+# %% ../../nbs/metrics/20_calibration.ipynb #c063
 def reliability_bins(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,     # y_i, booleans or 0/1, shape (n,)
@@ -327,9 +377,9 @@ def reliability_bins(
     n_bins, level = _as_bins(n_bins, binning, where), as_fraction(level, where=where, name="level")
     p = _as_probabilities(confidence, where, "confidence")
     y = _as_outcomes(correct, where, "correct", p.size)
-    index = _index(p, n_bins, binning, _precision(confidence))
-    count = np.bincount(index, minlength=n_bins)
-    total, gap = (np.bincount(index, weights=w, minlength=n_bins) for w in (p, np.subtract(y, p, dtype=float)))
+    precision = _precision(confidence)
+    index, gap = _index(p, n_bins, binning, precision), _gaps(p, y, n_bins, binning, precision, where)
+    count, total = np.bincount(index, minlength=n_bins), np.bincount(index, weights=p, minlength=n_bins)
     successes = np.bincount(index, weights=y, minlength=n_bins).astype(np.int64)
     full = count > 0
     nan = np.full(n_bins, np.nan)
@@ -348,7 +398,7 @@ def reliability_bins(
     return ReliabilityBins(binning=binning, n=p.size, level=level, low=low, high=high, count=count, successes=successes, mean_confidence=mean,
                            accuracy=accuracy, interval_low=wilson_low, interval_high=wilson_high, ece=ece, mce=mce, null=band)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c062
+# %% ../../nbs/metrics/20_calibration.ipynb #c065
 NORMALIZATIONS = ("sum", "mean", "half")
 
 
@@ -394,7 +444,7 @@ def _is_table(probability):
     if hasattr(probability, "ndim"): return probability.ndim > 1
     return isinstance(probability, (list, tuple)) and len(probability) > 0 and isinstance(probability[0], (list, tuple, np.ndarray))
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c063
+# %% ../../nbs/metrics/20_calibration.ipynb #c066
 def _divisor(normalization, classes, where):
     as_choice(normalization, NORMALIZATIONS, where=where, name="normalization")
     return {"sum": 1, "mean": classes, "half": 2}[normalization]
@@ -412,10 +462,20 @@ def brier_score(
         _divisor(normalization, 1, where)
         p = _as_numbers(probability, where, "probability")
         y = _as_flags(label, where, "label", p.size)
-        return sum(float(gap @ gap) for _, gap in _gap_blocks(p, y, where, ("probability", "label"))) / p.size
+        return sum(_square(gap) for _, gap in _gap_blocks(p, y, where, ("probability", "label"))) / p.size
     p = _as_rows(probability, where, "probability")
     y = _as_labels(label, p.shape[1], where, len(p))
     return float(_row_scores(p, y).sum() / len(p) / _divisor(normalization, p.shape[1], where))
+
+
+def _square(gap):
+    "Sum of squares, row by row: on long vectors a linear algebra library may start threads, and on a busy machine wait for them."
+    rows = gap[:gap.size // _ROW * _ROW].reshape(-1, 1, _ROW)
+    rest = gap[rows.size:]
+    return float((rows @ rows.transpose(0, 2, 1)).sum() + rest @ rest)
+
+
+_ROW = 1 << 13
 
 
 def _row_scores(p, y):
@@ -423,7 +483,7 @@ def _row_scores(p, y):
     away[np.arange(len(p)), y] -= 1
     return np.einsum("ij,ij->i", away, away)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c065
+# %% ../../nbs/metrics/20_calibration.ipynb #c068
 @dataclass(frozen=True, eq=False)
 class _Column:
     "One forecast column of binary outcomes, the bins it falls into, and the sums by bin that every statistic here is made of."
@@ -478,7 +538,7 @@ class _Sums:
 
     def __call__(self, name): return self.column.sums(name, self.index, self.take, self.size)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c067
+# %% ../../nbs/metrics/20_calibration.ipynb #c070
 def _influence_values(metric, c):
     "v_i whose mean is the statistic and whose deviations are its influence (@eq-calibration-influence)."
     p, y, n = c.p, c.y, c.p.size
@@ -495,7 +555,7 @@ def _influence_values(metric, c):
     inside = c.index == c.index[worst]
     return abs(gap[worst]) + inside * np.sign(gap[worst]) * (p - y - gap[worst]) * n / inside.sum()
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c069
+# %% ../../nbs/metrics/20_calibration.ipynb #c072
 _DRAWN = 1 << 20  # indices held at once
 
 
@@ -547,7 +607,7 @@ def _analysis(metric, columns, factors, plan):
     distribution = MonteCarlo(drawn)
     return estimate, interval_from(distribution, values, ones, plan), p_value_from(distribution, values, ones, plan)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c070
+# %% ../../nbs/metrics/20_calibration.ipynb #c073
 def calibration_interval(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,     # y_i, booleans or 0/1, shape (n,)
@@ -573,7 +633,7 @@ def _confidence_column(confidence, correct, n_bins, binning, where, name="confid
     y = _as_outcomes(correct, where, outcome, p.size)
     return _Column(p.astype(float), y.astype(float), n_bins, _index(p, n_bins, binning, _precision(confidence)), binning)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c071
+# %% ../../nbs/metrics/20_calibration.ipynb #c074
 TERMS = ("score", "reliability", "resolution", "uncertainty", "within_bin_variance", "within_bin_covariance")
 
 
@@ -614,7 +674,7 @@ def _forecast_columns(probability, label, n_bins, normalization, where, name="pr
         columns.append(_Column(p, y, n_bins or distinct.size, index, "width" if n_bins else "distinct"))
     return columns, factors
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c072
+# %% ../../nbs/metrics/20_calibration.ipynb #c075
 def brier_decomposition(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C): classes are decomposed one by one and added
     label: object,        # 0/1, shape (n,); or the true column, 0 .. C-1
@@ -627,7 +687,7 @@ def brier_decomposition(
     terms = {name: _estimate(name, columns, factors) for name in TERMS}
     return BrierDecomposition(**terms, n=columns[0].p.size, n_bins=n_bins, normalization=normalization)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c074
+# %% ../../nbs/metrics/20_calibration.ipynb #c077
 def brier_interval(
     probability: object,
     label: object,
@@ -659,7 +719,7 @@ def _brier_analysis(term, columns, factors, plan):
     if min(factors) < 0 and np.abs(values).max() <= 8 * np.finfo(float).eps * scale: values = np.zeros(values.size)  # two equal models
     return (float(values.mean()) if not values.any() else _estimate("score", columns, factors), *bootstrap_analysis(values, np.ones(values.size, dtype=np.int64), plan, scale=scale))
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c076
+# %% ../../nbs/metrics/20_calibration.ipynb #c079
 @dataclass(frozen=True, kw_only=True)
 class MetricDifference:
     "Candidate minus baseline of one metric on the same probes."
@@ -706,7 +766,7 @@ def _same_probes(arms, where):
     if arms[0].p.size != arms[-1].p.size:
         refuse(where, "both models must have predicted the same probes", f"{arms[0].p.size} and {arms[-1].p.size}", "Match the probes by id first", error=PairingError)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c077
+# %% ../../nbs/metrics/20_calibration.ipynb #c080
 def brier_difference(
     baseline: object,   # probabilities of one model, shape (n,) or (n, C)
     candidate: object,  # the same of the other, same shape and probes
@@ -733,7 +793,7 @@ def brier_difference(
     values = [_estimate(term, columns, factors) for columns in (a, b)]
     return MetricDifference(metric=f"brier {term}", baseline=values[0], candidate=values[1], delta=delta, interval=interval, p_value=p_value, n=a[0].p.size)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c079
+# %% ../../nbs/metrics/20_calibration.ipynb #c082
 def top_label(
     probability: object,  # shape (n, C)
     label: object,        # the true column, shape (n,)
