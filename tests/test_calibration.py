@@ -1,7 +1,7 @@
 """Calibration against truth that shares no code with it: torchmetrics, scikit-learn, definitions in loops and fractions, simulated perfect models."""
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from fractions import Fraction
 
 import numpy as np
@@ -13,6 +13,7 @@ from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
                                           calibration_difference, calibration_interval, expected_calibration_error, maximum_calibration_error,
                                           reliability_bins, top_label)
+from invar_nb.metrics.calibration import _Column, _influence_values, _poisson_binomial
 from invar_nb.statistics.exact import bootstrap_interval
 from invar_nb.statistics.proportion import wilson_interval
 
@@ -395,6 +396,42 @@ def test_no_influence_is_no_reason_to_collapse():
     assert found.fallback.code == "zero_jackknife_variance" and found.low < 0.25 == found.high
 
 
+@pytest.mark.parametrize("n, right", [(10, 3), (10, 1), (20, 6), (60, 18)])
+def test_influence_that_is_only_rounding_is_none(n, right):
+    "A bin without a gap has no first-order influence, and groups of one rate have none on the resolution: what is left of either is dust, and BCa must not read it."
+    y = np.arange(n) < right
+    for found in (brier_interval(np.full(n, right / n), y, term="reliability"), brier_interval(np.repeat([0.25, 0.65, 0.9], n), np.tile(y, 3), term="resolution", n_bins=10)):
+        assert found.fallback.code == "zero_jackknife_variance" and found.high > 0.1 / n
+    whole = brier_interval(np.full((3 * right, 3), 1 / 3), [0, 1, 2] * right, term="reliability")
+    assert whole.fallback.code == "zero_jackknife_variance" and whole.high > 1e-3
+
+
+@pytest.mark.parametrize("metric", ["ece", "mce", *TERMS])
+def test_influence_is_what_leaving_a_probe_out_does(metric):
+    p, y = predictions(400, seed=23, shift=0.12)
+    y, copies = y.astype(float), 25
+    index = np.minimum((p * 5).astype(int), 4)
+    values = _influence_values(metric, _Column(p, y, 5, index))
+    f = {"ece": lambda p, y: expected_calibration_error(p, y, n_bins=5), "mce": lambda p, y: maximum_calibration_error(p, y, n_bins=5)}.get(
+        metric, lambda p, y: getattr(brier_decomposition(p, y, n_bins=5), metric))
+    T = f(p, y)
+    many = np.repeat(p, copies), np.repeat(y, copies)
+    left_out = np.array([f(*(np.delete(column, copies * i) for column in many)) for i in range(0, 400, 5)])
+    np.testing.assert_allclose(values.mean(), T, rtol=1e-11, atol=1e-15)
+    second_order = 4 / (copies * np.bincount(index).min())  # of the largest influence: a share of the bin that one probe of it is
+    np.testing.assert_allclose((copies * 400 - 1) * (T - left_out), (values - T)[::5], rtol=0, atol=second_order * np.abs(values - T).max())
+
+
+@pytest.mark.parametrize("n", [7, 300, 3000])
+def test_the_law_of_a_sum_is_a_law(n):
+    p = np.random.default_rng(n).random(n) ** 3
+    law = _poisson_binomial(np.concatenate([p, [1.0, 0.0]]))
+    assert law.min() >= 0 and abs(law.sum() - 1) < 1e-13 and law[0] == 0  # one is certain
+    plain = np.array([1.0])
+    for q in p: plain = np.convolve(plain, [1 - q, q])
+    np.testing.assert_allclose(law[1:n + 2], plain, atol=1e-14)
+
+
 def test_the_null_of_a_large_bin_is_normal():
     p = np.full(30_000, 0.3)
     mean = reliability_bins(p, np.ones(30_000)).null_mean
@@ -460,6 +497,25 @@ def test_a_paired_difference_resamples_pairs():
     assert math.isclose(turned.delta, -found.delta, rel_tol=1e-12)
 
 
+def test_the_seed_given_is_the_seed_used():
+    "The same draws, taken by hand from the rows in order: the ends lie beside the order statistics that the level asks for."
+    p, y = predictions(60, seed=24, shift=0.1)
+    order = np.lexsort([y, p])
+    p, y = p[order], y[order]
+    drawn = {seed: np.sort(loop_replicates(p, y, expected_calibration_error, 1000, seed)) for seed in (0, 5)}
+    for seed in drawn:
+        found = calibration_interval(p, y, seed=seed, replicates=1000, level=0.9)
+        beside = {other: all(d[k - 2] <= end <= d[k + 1] for end, k in ((found.low, 50), (found.high, 950))) for other, d in drawn.items()}
+        assert beside == {0: seed == 0, 5: seed == 5}
+
+
+@pytest.mark.parametrize("n", [2, 5, 9])
+def test_a_difference_without_spread_has_the_p_value_of_its_signs(n):
+    told = calibration_difference((np.full(n, 0.9), np.ones(n)), (np.full(n, 0.6), np.ones(n)))
+    assert told.interval.fallback.code == "all_equal" and math.isclose(told.delta, 0.3) and told.p_value == 2.0 ** (1 - n)
+    assert calibration_difference((np.full(n, 0.9), np.ones(n)), (np.full(n, 0.9), np.ones(n))).p_value == 1
+
+
 def test_a_difference_of_terms_and_of_classes():
     p, label = table(120, 3, seed=17)
     worse = 0.6 * p + 0.4 / 3
@@ -508,9 +564,29 @@ def test_what_cannot_be_meant_is_refused(call, message):
     assert "\n" not in str(told.value)
 
 
+@pytest.mark.parametrize("term", TERMS)
+def test_terms_that_do_not_add_up_are_refused(term):
+    good = brier_decomposition([0.2, 0.7, 0.75, 0.4], [0, 1, 0, 1], n_bins=4)
+    assert replace(good, **{term: getattr(good, term) + 1e-14}) != good
+    with pytest.raises(ContractError, match="the terms must add up to the score"): replace(good, **{term: getattr(good, term) + 1e-11})
+
+
 def test_other_probes_are_a_pairing_error():
     with pytest.raises(PairingError, match="same probes"): calibration_difference(([0.5], [1]), ([0.5, 0.6], [1, 0]))
     with pytest.raises(PairingError, match="same probes"): brier_difference(np.full((2, 2), 0.5), np.full((3, 2), 0.5), [0, 1])
+
+
+def test_rows_add_up_within_six_digits():
+    assert brier_score(np.array([[0.5, 0.5 + 9e-7]]), [0]) == pytest.approx(0.5, abs=1e-5)
+    for off in (1.1e-6, -1.1e-6, 1e-3):
+        with pytest.raises(ContractError, match="must add up to 1; got .* in row 1"): brier_score(np.array([[0.5, 0.5], [0.5, 0.5 + off]]), [0, 0])
+    wide = np.random.default_rng(25).dirichlet(np.ones(1000), 50).astype(np.float32)
+    assert brier_score(wide, np.zeros(50)) > 0.9
+
+
+def test_of_equal_probabilities_the_first_is_the_prediction():
+    confidence, correct = top_label([[0.4, 0.4, 0.2], [0.4, 0.4, 0.2], [0.2, 0.4, 0.4]], [0, 1, 1])
+    assert confidence.tolist() == [0.4] * 3 and correct.tolist() == [True, False, True]
 
 
 def test_tables_of_many_kinds():
