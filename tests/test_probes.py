@@ -120,6 +120,8 @@ def test_what_identifies_a_test_set_and_what_does_not():
     for other in ({"id": ["a", "b", "d"]}, {"label": ["x", "x", "x"]}, {"tense": ["1", "1", "2"]}, {"prompt": ["p", "q", "R"]}, {"prompt": ["p", "q", None]}, {"language": ["en"] * 3},
                   {"text": ["s", "t", "u"]}):
         assert Predictions.from_columns(base | other).test_set != digest, other
+    swapped = Predictions.from_columns({**base, "place": base["tense"], "tense": ["2", "2", "1"]}), Predictions.from_columns({**base, "place": ["2", "2", "1"]})
+    assert swapped[0].test_set != swapped[1].test_set  # the same values under exchanged names
     kept = {**base, "prompt_digest": Predictions.from_columns(base).prompts}
     del kept["prompt"]
     assert Predictions.from_columns(kept).test_set == digest  # the prompt itself need not be kept
@@ -237,6 +239,30 @@ def test_the_number_of_probes_that_would_settle_it_does(counts):
     assert settled(1.1 * c.probes_to_settle / n) and not settled(0.66 * c.probes_to_settle / n)
 
 
+def test_better_and_worse_point_the_right_way():
+    "The second model is right more often, surer of it, and praises fewer wrong sentences; then the arms change places."
+    n = 40
+    label = ["correct", "incorrect"] * (n // 2)
+    def arm(rights, sure):
+        right = [i < rights for i in range(n)]
+        share = [sure if ok else 1 - sure for ok in right]
+        return Predictions.from_columns({"id": range(n), "label": label, "p:correct": [q if x == "correct" else 1 - q for q, x in zip(share, label, strict=True)],
+                                         "p:incorrect": [1 - q if x == "correct" else q for q, x in zip(share, label, strict=True)]})
+    bad, good = arm(20, 0.95), arm(38, 0.95)
+    up, down = compare_predictions(bad, good), compare_predictions(good, bad)
+    assert {row.metric: row.side for row in up.differences} == dict.fromkeys((row.metric for row in up.differences), "better")
+    assert {row.metric: row.side for row in down.differences} == dict.fromkeys((row.metric for row in down.differences), "worse")
+    assert [row.metric for row in up.differences][:4] == list(HEADLINE) and all(row.flag == "significant" for row in up.differences[:4])
+    assert (up.verdict, down.verdict) == ("improved", "regressed")
+    assert up.difference("ece").p_value >= 2 / 2001  # so many replicates prove no less
+
+
+def test_values_of_a_slice_stand_in_a_natural_order():
+    values = [10, 2, None, "b", 1, "a", 2, 10, None, "b"]
+    e = evaluate(Predictions.from_columns({"id": range(10), "label": ["x", "y"] * 5, "prediction": ["x"] * 10, "grade": values}))
+    assert [row.value for row in e.slices] == ["1", "2", "10", "a", "b", None]
+
+
 # --- policies -------------------------------------------------------------------------------------------------------------------------
 @some
 @given(files(form="rows"))
@@ -329,6 +355,7 @@ GOOD = {"id": ["a", "b", "c"], "label": ["x", "y", "x"], "prediction": ["x", "y"
     ({"confidence": [0.5, 1.0000001, 0.5]}, "1.0000001 at line 2"), ({"confidence": [0.5, -0.0001, 0.5]}, "must lie in"), ({"confidence": [0.5, "0.5", 0.5]}, "'0.5' at line 2"),
     ({"confidence": [0.5, True, 0.5]}, "True at line 2"), ({"confidence": [0.5, None, 0.5]}, "None at line 2"), ({"confidence": [0.5, float("inf"), 0.5]}, "inf at line 2"),
     ({"probabilities": [{"x": 1}, {"x": 1}, {"x": 1}]}, "at least two labels"), ({"probabilities": ["x", "x", "x"]}, "must map each label"), ({"probabilities": [{"x": 0.9, "y": 0.2}] * 3}, "1.1 at line 1"),
+    ({"probabilities": [{"x": 0.9, "y": 0.099998}, {"x": 0.2, "y": 0.8}, {"x": 0.2, "y": 0.8}]}, "within the rounding of six digits"),
     ({"probabilities": [{"x": 0.9, "y": 0.1}] * 3}, "'y' with 0.1 where 'x' has 0.9 at line 2"), ({"p:x": [1, 0, 0], "p:y": [0, 1, 1], "confidence": [1, 1, 0.9]}, "0.9 where the probability is 1 at line 3"),
     ({"p:x": [1, 0, 0], "p:y": [0, 1, 1], "probabilities": [{"x": 1}] * 3}, "told once"), ({"p:x": [1, 0, 0], "p:z": [0, 1, 1]}, "must be one of 'x', 'z'; got 'y' at line 2"),
     ({"samples": [1, 1, 1], "correct_samples": [1, 2, 1]}, "correct_samples 2 at line 2"), ({"samples": [1, 1, 1], "correct_samples": [1, None, 1]}, "correct_samples None at line 2"),
@@ -384,6 +411,11 @@ def test_arms_that_answered_different_tests_are_refused(change, said):
 def test_one_more_probe_in_the_candidate_is_named():
     more = {name: [*column, last] for (name, column), last in zip(GOOD.items(), ("d", "x", "y"), strict=True)}
     with pytest.raises(PairingError, match=r"'d' \(candidate index 3\) missing from the baseline \(1 of 4 are\)"): compare_predictions(Predictions.from_columns(GOOD), Predictions.from_columns(more))
+
+
+def test_probabilities_that_were_rounded_are_used_as_they_are():
+    p = Predictions.from_columns({"id": ["a", "b"], "label": ["x", "y"], "p:x": [0.333333, 0.9], "p:y": [0.333333, 0.0999995], "p:z": [0.333333, 0.0]})
+    assert p.probability[0].tolist() == [0.333333] * 3 and p.probability[1, 1] == 0.0999995
 
 
 # --- many rows ------------------------------------------------------------------------------------------------------------------------

@@ -22,10 +22,11 @@ from scipy.special import erfinv
 
 from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_fraction, canonical_json, digest, lock, refuse
 from ..ground.interval import Interval
-from .calibration import (BrierDecomposition, ReliabilityBins, brier_decomposition, brier_difference, brier_interval, brier_score,
+from .calibration import (TERMS, BrierDecomposition, ReliabilityBins, brier_decomposition, brier_interval, brier_score,
                                           calibration_difference, calibration_interval, reliability_bins)
 from .confusion import AMBIGUOUS, RATES, danger_cell, precision_recall_f1, score_interval
 from ..statistics.bootstrap import BootstrapPlan
+from ..statistics.exact import bootstrap_analysis, bootstrap_interval
 from ..statistics.multiplicity import PROCEDURES, adjust, holm
 from ..statistics.proportion import discordant_pairs, fisher_exact, mcnemar, overlapping_intervals, pass_at_k_interval, wilson_interval
 
@@ -183,10 +184,11 @@ def _matrix(found, labels, table):
     "Shape (n, C), rows that add up to 1; used as they are."
     where = table.where
     out = np.column_stack([_numbers(found[label], f"the probability of {label!r}", where, table.places) for label in labels])
-    off = np.flatnonzero(np.abs(out.sum(axis=1) - 1) > 1e-6)
+    slack = max(1e-6, 0.5e-6 * len(labels)) + 1e-12  # six digits of each may be rounded up, or all down
+    off = np.flatnonzero(np.abs(out.sum(axis=1) - 1) > slack)
     if off.size:
-        refuse(where, "the probabilities of a probe must add up to 1 within 1e-6",
-               f"{float(out[off[0]].sum())!r} at {table.places[off[0]]} ({off.size} of {len(out)} probes)",
+        got = f"{float(out[off[0]].sum())!r} at {table.places[off[0]]} ({off.size} of {len(out)} probes)"
+        refuse(where, "the probabilities of a probe must add up to 1 within the rounding of six digits", got,
                "Write more digits, or normalise them on purpose")
     return out
 
@@ -566,6 +568,13 @@ class _Arm:
         return reliability_bins(self.confidence[rows], self.correct[rows], n_bins=self.settings["n_bins"], binning=self.settings["binning"],
                                 level=self.level, null=null)
 
+    @cached_property
+    def squares(self):
+        "Squared distance of each row of probabilities from the truth, shape (n,); in [0, 2]."
+        away = self.probability.copy()
+        away[np.arange(self.n), self.true] -= 1
+        return np.einsum("ij,ij->i", away, away)
+
     def matrix(self):
         C = len(self.p.labels)
         return np.bincount(self.true * C + self.said, minlength=C * C).reshape(C, C)
@@ -661,12 +670,15 @@ def _calibration(arm):
 
 
 def _brier(arm):
-    "The Brier score over all labels, and its five terms."
+    "The Brier score over all labels with its exact interval, and its five terms: label by label, since rounded rows need not add up to 1."
     if arm.probability is None: return _missing(_NO_PROBABILITIES), None
-    terms = brier_decomposition(arm.probability, arm.true, n_bins=arm.settings["n_bins"])
+    squares, C = arm.squares, arm.probability.shape[1]
+    columns = [brier_decomposition(arm.probability[:, c], arm.true == c, n_bins=arm.settings["n_bins"]) for c in range(C)]
+    terms = BrierDecomposition(**{name: sum(getattr(column, name) for column in columns) for name in TERMS}, n=arm.n,
+                               n_bins=arm.settings["n_bins"], normalization="sum")
     reading = (f"lower is better, in [0, 2]; the shares of the labels alone as forecast score {terms.uncertainty:.4f}, "
-               f"equal probabilities {1 - 1 / arm.probability.shape[1]:.4f}")
-    return _found(brier_score(arm.probability, arm.true), brier_interval(arm.probability, arm.true, level=arm.level), reading=reading), terms
+               f"equal probabilities {1 - 1 / C:.4f}")
+    return _found(squares.mean(), bootstrap_interval(squares, np.ones(arm.n, dtype=np.int64), level=arm.level), reading=reading), terms
 
 
 def _passes(tries, arm):
@@ -742,7 +754,7 @@ def _slice_row(name, value, member, arm, danger):
         true = member & (arm.true == arm.p.labels.index(danger[0]))
         cell = int((arm.said[true] == arm.p.labels.index(danger[1])).sum()), int(true.sum())
     p_value = fisher_exact(right, n, all_right - right, rest) if rest else None
-    brier = None if arm.probability is None else brier_score(arm.probability[member], arm.true[member])
+    brier = None if arm.probability is None else float(arm.squares[member].mean())
     return SliceRow(slice=name, value=value, n=n, correct=right, accuracy=right / n, interval=wilson_interval(right, n, level=arm.level),
                     rest_n=rest, rest_correct=all_right - right, p_value=p_value, adjusted_p=None, level=arm.level,
                     ece=None if bins is None else bins.ece, ece_by_chance=None if bins is None else bins.null.mean, brier=brier, danger=cell)
@@ -966,8 +978,8 @@ class Difference:
 
     @property
     def side(self) -> str | None:
-        "better, worse or same: the sign of the difference, whatever its size."
-        return None if self.delta is None else "same" if self.delta == 0 else "better" if self.gain > 0 else "worse"
+        "better, worse or same: the sign of the difference, whatever its size beyond rounding."
+        return None if self.delta is None else "same" if abs(self.delta) <= 1e-12 else "better" if self.gain > 0 else "worse"
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
@@ -1001,9 +1013,23 @@ def _by_mcnemar(event_a, event_b, level, what):
             "counts": {"of": what, "only_baseline": only_a, "only_candidate": only_b, "probes": n}}
 
 
-def _by_bootstrap(found, test):
-    return {"delta": found.delta, "interval": found.interval, "test": test, "p_value": found.p_value,
-            "reason": None if found.p_value is not None else "one probe has no spread to test with"}
+def _brier_difference(a, b):
+    "Mean difference of the squared distances, by the exact bootstrap."
+    values = b.squares - a.squares
+    if np.abs(values).max() <= 16 * np.finfo(float).eps: values = np.zeros(a.n)  # two equal models
+    interval, p_value = bootstrap_analysis(values, np.ones(a.n, dtype=np.int64), BootstrapPlan(level=a.level), scale=2.0)
+    return {"delta": float(values.mean()), "interval": interval, "test": "paired bootstrap, exact", "p_value": p_value,
+            "reason": None if p_value is not None else _ONE_PROBE}
+
+
+_ONE_PROBE = "one probe has no spread to test with"
+
+
+def _by_bootstrap(found, test, floor=0.0):
+    "A difference with its bootstrap p-value; R replicates prove no less than 2/(R + 1)."
+    reason = None if found.p_value is not None else _ONE_PROBE
+    p_value = None if found.p_value is None else max(found.p_value, floor)
+    return {"delta": found.delta, "interval": found.interval, "test": test, "p_value": p_value, "reason": reason}
 
 # %% ../../nbs/metrics/23_probes.ipynb #c073
 def _headline(a, b, one, two, danger):
@@ -1016,9 +1042,9 @@ def _headline(a, b, one, two, danger):
     if a.confidence is not None and b.confidence is not None:
         plan = {name: s[name] for name in ("n_bins", "binning", "level", "replicates", "seed")}
         ece = calibration_difference((a.confidence, a.correct), (b.confidence, b.correct), **plan)
-        found["ece"] = _by_bootstrap(ece, f"paired bootstrap, {s['replicates']} replicates, seed {s['seed']}")
+        found["ece"] = _by_bootstrap(ece, f"paired bootstrap, {s['replicates']} replicates, seed {s['seed']}", floor=2 / (s["replicates"] + 1))
     if a.probability is not None and b.probability is not None:
-        found["brier"] = _by_bootstrap(brier_difference(a.probability, b.probability, a.true, level=level), "paired bootstrap, exact")
+        found["brier"] = _brier_difference(a, b)
     names = (*HEADLINE, *(name for name in one.metrics if name not in HEADLINE))
     rows = [_difference(name, one, two, level, **found.get(name, {})) for name in names]
     tested = {row.metric: row.p_value for row in rows if row.p_value is not None}
@@ -1143,7 +1169,9 @@ def _change(row):
     return f"{row.delta:+.4f} [{row.interval.low:+.4f}, {row.interval.high:+.4f}]"
 
 
-def _moves(rows): return _and([f"{TITLES[row.metric]} ({_change(row)}, adjusted {_p_text(row.adjusted_p)})" for row in rows])
+def _moves(rows):
+    size = {row.metric: f"{100 * row.delta:+.1f} points" if row.metric in ("accuracy", "danger") else f"{row.delta:+.4f}" for row in rows}
+    return _and([f"{TITLES[row.metric]} ({size[row.metric]}, adjusted {_p_text(row.adjusted_p)})" for row in rows])
 
 
 def _comparison_sentence(c):
