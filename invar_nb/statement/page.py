@@ -110,7 +110,7 @@ def ticks(
         refuse("ticks", "an axis needs two finite ends, low below high", f"{low!r} and {high!r}", "Widen the range before you ask")
     step = 10.0 ** math.floor(math.log10((high - low) / wanted))
     step *= min((m for m in (1, 2, 5, 10) if (high - low) / (m * step) <= wanted), default=10)
-    return [round(k * step, 12) + 0.0 for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    return [float(f"{k * step:.15g}") for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 # %% ../../nbs/statement/49_page.ipynb #c024
 BLOCKS = {"h1": ("text",), "h2": ("text",), "p": ("text",), "lead": ("text",), "list": ("items",), "table": ("head", "rows"), "code": ("text",),
