@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE', 'FAILED', 'app', 'exit_code', 'main', 'summary', 'arm_kind',
-           'compare', 'score', 'verify', 'runs_code', 'runs_summary', 'runs', 'demo']
+           'compare', 'score', 'verify', 'runs_code', 'runs_summary', 'runs', 'predictions_code', 'predictions_summary',
+           'predictions', 'demo']
 
 # %% ../../nbs/statement/53_cli.ipynb #c003
 import contextlib
@@ -523,26 +524,43 @@ def score(
     _answer(json.dumps(found, sort_keys=True) if as_json else line)
 
 # %% ../../nbs/statement/53_cli.ipynb #c027
+def _report_kind(path: Path) -> str:
+    "The schema that a file claims, or nothing; what is wrong with the file is for its own `verify` to say."
+    try:
+        claimed = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return ""
+    return str(claimed.get("schema", "")) if isinstance(claimed, dict) else ""
+
+
+def _rebuilt(path: Path) -> tuple[Any, str, str]:
+    "The report, what it was rebuilt from, and what stays unsaid."
+    if _report_kind(path).startswith("invar_nb.predictions_report/"):
+        from invar_nb.statement.predictions import verify_predictions
+        found = verify_predictions(path)
+        return found, "one predictions file" if found.comparison is None else "two predictions files", "that the answers are the models'"
+    from invar_nb.statement.report import verify as rebuild
+    return rebuild(path), "two loss files", "that the models were really run; their weights' digests are in the report"
+
+# %% ../../nbs/statement/53_cli.ipynb #c028
 @app.command()
 def verify(
     report: Annotated[Path, typer.Argument(metavar="REPORT", help="report.json, or the folder that holds it.")],
     as_json: _Json = False,
     debug: _Debug = False,
 ) -> None:
-    "Rebuild every number of a report from the loss files beside it. Exit 3 where anything differs."
+    "Rebuild every number of a report from the files beside it. Exit 3 where anything differs."
     path = report / "report.json" if report.is_dir() else report
     if not path.is_file():
         raise _UsageError(f"{str(path)!r} is not a file. Name a report.json, or the folder that holds one.")
-    from invar_nb.statement.report import verify as rebuild
-    found = rebuild(path)
+    found, evidence, unsaid = _rebuilt(path)
     pages = [name for name in ("report.md", "report.html") if (path.parent / name).exists()]
     told = {"verified": True, "digest": found.digest, "sentence": found.sentence, "pages": pages, "exit_code": OK}
-    checked = ", ".join(["every number", "two loss files", *pages])
+    checked = ", ".join(["every number", evidence, *pages])
     _answer(json.dumps(told, sort_keys=True) if as_json else
-            f"{_bold('Verified', 'green')}: {checked}.\n  says     {visible(found.sentence)}\n  digest   {found.digest}\n"
-            "  not said that the models were really run; their weights' digests are in the report")
+            f"{_bold('Verified', 'green')}: {checked}.\n  says     {visible(found.sentence)}\n  digest   {found.digest}\n  not said {unsaid}")
 
-# %% ../../nbs/statement/53_cli.ipynb #c029
+# %% ../../nbs/statement/53_cli.ipynb #c030
 def _metric_words(text: str) -> tuple[str, Optional[str], Optional[str]]:
     "name, direction and scale out of NAME[:DIRECTION][:SCALE]; the name may hold colons itself."
     import difflib
@@ -595,7 +613,7 @@ def _metric_specs(metrics: list[str], directions: Optional[list], scales: Option
                                     improvement_threshold=0.02 if threshold is None else threshold))
     return specs
 
-# %% ../../nbs/statement/53_cli.ipynb #c030
+# %% ../../nbs/statement/53_cli.ipynb #c031
 _SHELL_WORDS = {"pass intersect=True": "give --intersect", 'pass terminal="ok" if only finished runs are kept': "give --assume-ok if only runs that ended well are kept"}
 
 
@@ -629,7 +647,7 @@ def _arms_of_runs(files: tuple[str, str], names: list[str], assume_ok: bool) -> 
     return [[ExperimentResult.from_row({name: table.columns[name][i] for name in table.names}, place=f"{table.path} {place}", numbers=names,
                                        terminal="ok" if assume_ok else None) for i, place in enumerate(table.places)] for table in tables]
 
-# %% ../../nbs/statement/53_cli.ipynb #c032
+# %% ../../nbs/statement/53_cli.ipynb #c033
 def runs_code(verdicts: list, *, fail_inconclusive: bool = False) -> int:
     "5 where a verdict is failed, else 1 where one is regressed, else 4 where one is inconclusive and that is asked for; @eq-cli-exit."
     words = {verdict.verdict for verdict in verdicts}
@@ -657,7 +675,7 @@ def runs_summary(comparisons: list) -> str:
     lines += ["", *("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)]
     return "\n".join(lines)
 
-# %% ../../nbs/statement/53_cli.ipynb #c033
+# %% ../../nbs/statement/53_cli.ipynb #c034
 @app.command()
 def runs(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Table with one row a run: .jsonl, .json, .csv, .tsv, .parquet.")],
@@ -695,7 +713,175 @@ def runs(
     _answer(json.dumps(told, sort_keys=True, allow_nan=False) if as_json else runs_summary(comparisons))
     raise typer.Exit(code)
 
-# %% ../../nbs/statement/53_cli.ipynb #c035
+# %% ../../nbs/statement/53_cli.ipynb #c036
+def _told_labels(text: Optional[str]) -> Optional[list[str]]:
+    "a,b,c; a label with a comma in quotes, as in a CSV file."
+    import csv
+    if text is None:
+        return None
+    try:
+        labels = next(csv.reader([text], strict=True, skipinitialspace=True), [])
+    except csv.Error as error:
+        raise _UsageError(f"--labels {text!r} must be a list such as correct,incorrect,ambiguous ({error}).") from error
+    if not labels or "" in labels:
+        raise _UsageError(f"--labels {text!r} must be a list such as correct,incorrect,ambiguous, with no empty name.")
+    return labels
+
+
+def _told_danger(text: Optional[str], labels: tuple[str, ...]) -> Optional[tuple[str, str]]:
+    "TRUE:PREDICTED; a label may hold a colon, as long as one way only to cut the text gives two labels."
+    if text is None:
+        return None
+    cuts = [(text[:i], text[i + 1:]) for i, c in enumerate(text) if c == ":"]
+    found = [cut for cut in cuts if cut[0] in labels and cut[1] in labels]
+    if len(found) != 1:
+        raise _UsageError(f"--danger {text!r} must be TRUE:PREDICTED, two of the labels {', '.join(labels)}.")
+    return found[0]
+
+
+_OF_OPTIONS = ("a slice must", "the danger cell must", "pass@k needs samples", "k must not exceed", "the excluded label must", "labels must be",
+               "a checkpoint that is a path", "a folder that is a checkpoint")
+
+
+_OPTION_WORDS = {"with labels=": "with --labels", "with slices=": "with --slice", "Name it with ambiguous_label=, or use ambiguous='own_class'":
+                 "Name it with --ambiguous-label, or leave --ambiguous out", "Use ambiguous='own_class'": "Leave --ambiguous out"}
+
+
+@contextlib.contextmanager
+def _options_and_evidence():
+    "What an option asks of a file that cannot give it is a matter of usage; the rest is evidence. Cures are told as options."
+    from invar_nb.ground.contract import ContractError
+    try:
+        yield
+    except ContractError as error:
+        text = str(error)
+        for library, shell in _OPTION_WORDS.items():
+            text = text.replace(library, shell)
+        if any(phrase in text.partition("; got")[0] for phrase in _OF_OPTIONS):
+            raise _UsageError(text) from error
+        raise type(error)(text) from error
+
+# %% ../../nbs/statement/53_cli.ipynb #c037
+def _check_predictions(files: list[str], settings: dict, o) -> None:
+    "Refuse options that make no sense before a row is read."
+    from invar_nb.ground.contract import as_choice, as_count, as_fraction
+    from invar_nb.metrics.probes import AMBIGUOUS, MOST_BINS, MOST_REPLICATES, PROCEDURES
+    from invar_nb.statistics.bootstrap import BootstrapPlan
+    for file in files:
+        if not Path(file).is_file():
+            raise _UsageError(f"{file!r} is not a file. Name a table of predictions: .jsonl, .json, .csv, .tsv or .parquet.")
+    alone = [name for name, value in o.with_baseline.items() if value and len(files) == 1]
+    if alone:
+        raise _UsageError(f"{alone[0]} needs a second file: --baseline FILE.")
+    with _as_usage():
+        BootstrapPlan(level=settings["level"], replicates=settings["replicates"], seed=settings["seed"])
+        for name, value, options in (("--binning", settings["binning"], ("width", "mass")), ("--ambiguous", settings["ambiguous"], AMBIGUOUS),
+                                     ("--multiplicity", settings["multiplicity"], PROCEDURES)):
+            as_choice(value, options, where="options", name=name)
+        for k in settings["k"] or ():
+            as_count(k, where="options", name="--k")
+        as_count(settings["n_bins"], where="options", name="--bins")
+        if "margin" in settings:
+            as_fraction(settings["margin"], where="options", name="--margin")
+    if settings["n_bins"] > MOST_BINS or settings["replicates"] > MOST_REPLICATES:
+        raise _UsageError(f"--bins may be at most {MOST_BINS} and --replicates at most {MOST_REPLICATES}.")
+
+# %% ../../nbs/statement/53_cli.ipynb #c038
+def predictions_code(document: dict, *, fail_inconclusive: bool = False) -> int:
+    "1 regressed, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
+    verdict = document["verdict"]
+    if verdict["verdict"] == "regressed":
+        return REGRESSED
+    return INCONCLUSIVE if fail_inconclusive and verdict["noise_kind"] == "inconclusive" else OK
+
+
+def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
+    "What a person reads after predictions were evaluated: the sentence, the headline, the slices that differ, where the report is."
+    e, c, kind = document["candidate"], document["comparison"], document["verdict"]["verdict"]
+    word, mark, rest = document["sentence"].partition(":") if c is not None else ("Right", "", document["sentence"].removeprefix("Right"))
+    rows = []
+    for name in ("accuracy", "danger", "ece", "brier"):
+        estimate, found = e["metrics"][name], next((row for row in (c or {}).get("differences", ()) if row["metric"] == name), None)
+        if estimate["value"] is None:
+            rows.append((name, f"none, {estimate['reason']}"))
+            continue
+        ends = "" if estimate["interval"] is None else f" [{estimate['interval']['low']:.4f}, {estimate['interval']['high']:.4f}]"
+        against = "" if found is None or found["delta"] is None else f"   baseline {found['baseline']:.4f}, {found['delta']:+.4f}"
+        tested = "" if found is None or found["adjusted_p"] is None else f", adjusted p {show_p(found['adjusted_p'])}, {found['flag']}"
+        rows.append((name, f"{estimate['value']:.4f}{ends}{against}{tested}"))
+    flagged = [row for row in e["slices"] if row["flag"] == "differs from the rest"]
+    tests = lambda n: f"{n} different {'question' if n == 1 else 'questions'}, adjusted"
+    rows.append(("slices", f"{len(e['slices'])}, {len(flagged)} of them not like the rest ({tests(e['slice_tests'])})"))
+    if c is not None:
+        rows.append(("", f"{sum(row['flag'] == 'significant' for row in c['slices'])} of them not like the baseline ({tests(c['slice_tests'])})"))
+    if e["ignored"]:
+        rows.append(("ignored", ", ".join(sorted(e["ignored"]))))
+    rows += [("warning", line) for line in document["warnings"]]
+    if folder is not None:
+        rows += [("report", str(folder / "report.html")), ("verify", f"invar-nb verify {folder / 'report.json'}")]
+    colour = {"regressed": "red", "noise": "yellow" if document["verdict"]["noise_kind"] == "inconclusive" else "green"}.get(kind, "green")
+    return "\n".join([_bold(visible(word), colour) + mark + visible(rest), *(f"  {name:<8} {visible(value)}" for name, value in rows)])
+
+# %% ../../nbs/statement/53_cli.ipynb #c039
+@app.command()
+def predictions(
+    file: Annotated[str, typer.Argument(metavar="FILE", help="One row a probe: id, label, and probabilities or prediction; .jsonl, .json, .csv, .tsv, .parquet.")],
+    baseline: Annotated[Optional[str], typer.Option("--baseline", metavar="FILE", help="Another model's answers to the same probes.")] = None,
+    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for predictions and report.", parser=_folder)] = Path("invar-nb-predictions"),
+    slices: Annotated[Optional[list[str]], typer.Option("--slice", metavar="NAME", help="Column to slice by. Repeatable. [those that qualify]")] = None,
+    labels: Annotated[Optional[str], typer.Option("--labels", metavar="A,B,C", help="All classes, in order. [those of the probabilities, else those seen]")] = None,
+    danger: Annotated[Optional[str], typer.Option("--danger", metavar="TRUE:PREDICTED", help="The worst mistake. [incorrect:correct where both are labels]")] = None,
+    ambiguous: Annotated[str, typer.Option("--ambiguous", help="own_class, or excluded: such probes do not count.")] = "own_class",
+    ambiguous_label: Annotated[str, typer.Option("--ambiguous-label", help="Which label that is.")] = "ambiguous",
+    n_bins: Annotated[int, typer.Option("--bins", help="Bins of the calibration error.")] = 10,
+    binning: Annotated[str, typer.Option("--binning", help="width or mass.")] = "width",
+    k: Annotated[Optional[list[int]], typer.Option("--k", help="Tries of pass@k. Repeatable. [1, and 10 or the fewest samples]")] = None,
+    level: Annotated[float, typer.Option("--level", help="Confidence of the intervals.")] = 0.95,
+    margin: Annotated[Optional[float], typer.Option("--margin", help="With --baseline: smaller changes do not matter. [0.02]")] = None,
+    multiplicity: Annotated[str, typer.Option("--multiplicity", help="holm or benjamini_hochberg, for the slices.")] = "holm",
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstraps.")] = 0,
+    replicates: Annotated[int, typer.Option("--replicates", help="Replicates of the bootstraps that are not exact.")] = 2000,
+    checkpoint: Annotated[Optional[str], typer.Option("--checkpoint", metavar="TEXT", help="Weights to digest (file or folder), or a name.")] = None,
+    baseline_checkpoint: Annotated[Optional[str], typer.Option("--baseline-checkpoint", metavar="TEXT", help="The same for the baseline.")] = None,
+    model: Annotated[str, typer.Option("--model", help="What the model is called. [column model]")] = "",
+    baseline_model: Annotated[str, typer.Option("--baseline-model", help="The same for the baseline.")] = "",
+    fail_inconclusive: Annotated[bool, typer.Option("--fail-inconclusive", help="Exit 4 where the probes cannot tell.")] = False,
+    force: _Force = False,
+    as_json: _Json = False,
+    quiet: _Quiet = False,
+    debug: _Debug = False,
+) -> None:
+    "Metrics, calibration and slices of a classifier's answers, alone or against a baseline; writes report and evidence to DIR."
+    files = [file] if baseline is None else [file, baseline]
+    o = types.SimpleNamespace(with_baseline={"--margin": margin is not None, "--baseline-checkpoint": baseline_checkpoint, "--baseline-model": baseline_model,
+                                             "--fail-inconclusive": fail_inconclusive})
+    settings: dict[str, Any] = {"level": level, "n_bins": n_bins, "binning": binning, "ambiguous": ambiguous, "ambiguous_label": ambiguous_label, "k": k or None,
+                                "multiplicity": multiplicity, "seed": seed, "replicates": replicates}
+    settings |= {"margin": 0.02 if margin is None else margin} if baseline is not None else {}
+    _check_predictions(files, settings, o)
+    told = _told_labels(labels)
+    from invar_nb.statement.document import refuse_to_overwrite, refuse_what_cannot_be_replaced
+    from invar_nb.statement.predictions import PREDICTIONS_FILES, name_checkpoint, read_predictions, save_predictions
+    with _as_usage():
+        refuse_what_cannot_be_replaced(out, PREDICTIONS_FILES, where="--out")
+        if not force:
+            refuse_to_overwrite(out, PREDICTIONS_FILES, where="--out")
+    arms = []
+    with _options_and_evidence():
+        for name, called, weights in zip(files, (model, baseline_model)[:len(files)], (checkpoint, baseline_checkpoint)[:len(files)], strict=True):
+            arms.append(read_predictions(name, labels=told, slices=slices or None, model=called, checkpoint=weights and name_checkpoint(weights)))
+        settings["danger"] = _told_danger(danger, arms[0].labels)
+        if not quiet:
+            for name, arm in zip(files, arms, strict=True):
+                _say(f"{name}: {arm.n} probes, {len(arm.labels)} labels, sliced by {', '.join(arm.slices) or 'nothing'}")
+        report = save_predictions(out, *arms, force=force, **settings)
+    document = report.document()
+    code = predictions_code(document, fail_inconclusive=fail_inconclusive)
+    _answer(json.dumps({**document, "exit_code": code, "report": str(out / "report.json")}, sort_keys=True, allow_nan=False) if as_json else
+            predictions_summary(document, out))
+    raise typer.Exit(code)
+
+# %% ../../nbs/statement/53_cli.ipynb #c041
 @app.command()
 def demo(
     out: Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="A folder that does not exist yet. [invar-demo]")] = None,
