@@ -601,7 +601,8 @@ def save_predictions(
             if p is None: continue
             path = whole / f"{arm}.jsonl"
             write_predictions(p, path)
-            files[arm], arms[arm] = (path.name, file_digest(path)), read_predictions(path)
+            files[arm] = path.name, file_digest(path)
+            arms[arm] = replace(read_predictions(path), places=p.places)  # an error names the row of the file that came in
         report = build_predictions_report(arms["candidate"], arms.get("baseline"), files=files, **settings)
         pages = {"report.md": render_predictions_markdown(report), "report.html": render_predictions_html(report), "report.json": report.text}
         for name, text in pages.items(): write_bytes(whole / name, text.encode("utf-8"))
@@ -632,6 +633,8 @@ def verify_predictions(path: str | os.PathLike) -> PredictionsReport:
         other = "" if document["version"] == invar_nb.__version__ else f" (written by {document['version']}, this is {invar_nb.__version__})"
         refuse(where, f"{found[0]} must be what the predictions give{other}", f"{found[1]!r}, recomputed {found[2]!r}",
                "The report was changed after it was made, or the predictions are another run's")
+    broken = check_predictions_report(document)
+    if broken: refuse(where, "report.json must hold together", broken[0], "The report was changed after it was made")
     report = PredictionsReport(text=text, evaluation=rebuilt.evaluation, comparison=rebuilt.comparison)
     check_pages(path.parent, {"report.md": lambda: render_predictions_markdown(report), "report.html": lambda: render_predictions_html(report)},
                 where=where)

@@ -1,0 +1,470 @@
+"""invar-nb predictions, end to end: every format, every refusal, every leaf of the report, and names that want to be more than names."""
+import copy
+import csv
+import json
+import os
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from invar_nb.ground.contract import ContractError
+from invar_nb.metrics.probes import Predictions
+from invar_nb.statement.cli import main
+from invar_nb.statement.document import body_digest, canonical_text, structure_errors
+from invar_nb.statement.predictions import (PREDICTIONS_FILES, build_predictions_report, check_predictions_report, predictions_schema, read_predictions, render_predictions_html,
+                                            render_predictions_markdown, save_predictions, verify_predictions, write_predictions)
+
+LABELS = ("correct", "incorrect", "ambiguous")
+
+
+def answers(n=30, seed=0, skill=0.3, labels=LABELS):
+    "Rows of one arm: probabilities by column, slices, prompts, samples; the probes are the same for every seed."
+    rng = np.random.default_rng(99)
+    truth, language = rng.integers(0, len(labels), n), rng.choice(["en", "es"], n)
+    rng = np.random.default_rng(seed)
+    p = rng.dirichlet(np.ones(len(labels)), n) * (1 - skill) + np.eye(len(labels))[truth] * skill
+    p = np.round(p, 9)
+    return [{"id": f"p{i:04d}", "label": labels[truth[i]], **{f"p:{label}": float(p[i, c]) for c, label in enumerate(labels)}, "language": str(language[i]), "person": i % 3 + 1,
+             "tense": [None, "past", "present, simple"][i % 3], "negated": i % 2 == 0, "prompt": f"say {i}\nin one line", "samples": 20, "correct_samples": int(truth[i]) % 21, "note": f"n{i}"} for i in range(n)]
+
+
+def as_csv(rows, path, comma=","):
+    spell = {True: "true", False: "false"}
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), delimiter=comma)
+        writer.writeheader()
+        writer.writerows([{k: spell[v] if isinstance(v, bool) else v for k, v in row.items()} for row in rows])
+    return path
+
+
+def as_jsonl(rows, path):
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def run(capsys, *arguments):
+    code = main([str(a) for a in arguments])
+    said = capsys.readouterr()
+    return code, said.out, said.err
+
+
+def told(path):
+    "A report but for when and where it was made."
+    document = json.loads((path / "report.json").read_text(encoding="utf-8"))
+    return {k: v for k, v in document.items() if k != "environment"}
+
+
+# --- what goes in ---------------------------------------------------------------------------------------------------------------------
+def test_five_formats_give_one_report(tmp_path, capsys):
+    rows = answers()
+    files = [as_csv(rows, tmp_path / "a.csv"), as_csv(rows, tmp_path / "a.tsv", "\t"), as_jsonl(rows, tmp_path / "a.jsonl")]
+    files += [as_jsonl(rows[::-1], tmp_path / "backwards.jsonl"), tmp_path / "a.json"]
+    files[-1].write_text(json.dumps(rows))
+    nested = [{k: v for k, v in row.items() if not k.startswith("p:")} | {"probabilities": {label: row[f"p:{label}"] for label in LABELS}} for row in rows]
+    files.append(as_jsonl(nested, tmp_path / "nested.jsonl"))
+    arrow = pytest.importorskip("pyarrow")
+    import pyarrow.parquet
+    pyarrow.parquet.write_table(arrow.Table.from_pylist(rows), tmp_path / "a.parquet")
+    pyarrow.parquet.write_table(arrow.Table.from_pylist(nested), tmp_path / "nested.parquet")
+    files += [tmp_path / "a.parquet", tmp_path / "nested.parquet"]
+    reports = []
+    for i, file in enumerate(files):
+        code, out, err = run(capsys, "predictions", file, "--out", tmp_path / str(i), "--model", "m")
+        assert code == 0 and f"{len(rows)} probes" in err, err
+        reports.append(told(tmp_path / str(i)))
+    assert all(report == reports[0] for report in reports)
+    kept = {(tmp_path / str(i) / "candidate.jsonl").read_bytes() for i in range(len(files))}
+    assert len(kept) == 1
+    assert [row["slice"] for row in reports[0]["candidate"]["slices"]][:2] == ["language", "language"] and reports[0]["candidate"]["ignored"] == {"note": "has another value for every probe"}
+    assert {row["value"] for row in reports[0]["candidate"]["slices"] if row["slice"] == "tense"} == {None, "past", "present, simple"}
+
+
+def test_kept_evidence_is_a_file_like_any_other(tmp_path, capsys):
+    "Next week's answers against the ones kept in last week's report."
+    old, new = as_jsonl(answers(seed=1), tmp_path / "old.jsonl"), as_jsonl(answers(seed=2, skill=0.8), tmp_path / "new.jsonl")
+    assert run(capsys, "predictions", old, "--out", tmp_path / "first", "--model", "m", "--checkpoint", "step 1")[0] == 0
+    assert run(capsys, "predictions", new, "--baseline", tmp_path / "first" / "candidate.jsonl", "--out", tmp_path / "second", "--model", "m2")[0] == 0
+    assert run(capsys, "predictions", new, "--baseline", old, "--out", tmp_path / "third", "--model", "m2", "--baseline-model", "m", "--baseline-checkpoint", "step 1")[0] == 0
+    assert told(tmp_path / "second") == told(tmp_path / "third")
+    again = read_predictions(tmp_path / "second" / "baseline.jsonl")
+    write_predictions(again, tmp_path / "again.jsonl")
+    assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "second" / "baseline.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("labels", [("0", "1", "2"), ("🙂", "🙁"), tuple(f"class {i}" for i in range(40)), ("a,b", "c:d", 'e"f'), ("a:b", "a", "b:a"), ("x" * 200, "y|z", "<b>")],
+                         ids=["integers", "emoji", "forty", "commas and colons", "colons only", "long and marked up"])
+def test_odd_label_sets(labels, tmp_path, capsys):
+    rows = answers(n=60, labels=labels)
+    spelled = ",".join('"' + label.replace('"', '""') + '"' for label in labels)
+    for i, file in enumerate((as_jsonl(rows, tmp_path / "a.jsonl"), as_csv(rows, tmp_path / "a.csv"))):
+        code, out, err = run(capsys, "predictions", file, "--out", tmp_path / str(i), "--labels", spelled, "--danger", f"{labels[1]}:{labels[0]}", "--json", "--quiet")
+        assert code == 0 and not err
+        found = json.loads(out)["candidate"]
+        assert tuple(found["labels"]) == labels and found["danger"] == {"true": labels[1], "predicted": labels[0]}
+        assert sum(map(sum, found["confusion"]["matrix"])) == 60
+    assert told(tmp_path / "0") == told(tmp_path / "1")
+    assert run(capsys, "verify", tmp_path / "0")[0] == 0
+
+
+def test_integer_labels_and_ids_may_be_numbers(tmp_path, capsys):
+    rows = answers(labels=("0", "1"))
+    typed = [{**row, "id": int(row["id"][1:]), "label": int(row["label"])} for row in rows]
+    as_text = [{**row, "id": str(int(row["id"][1:]))} for row in rows]
+    for i, some in enumerate((typed, as_text)):
+        assert run(capsys, "predictions", as_jsonl(some, tmp_path / f"{i}.jsonl"), "--out", tmp_path / str(i))[0] == 0
+    assert told(tmp_path / "0") == told(tmp_path / "1")
+
+
+# --- what comes out -------------------------------------------------------------------------------------------------------------------
+def test_exit_codes_and_what_is_said(tmp_path, capsys):
+    files = {name: as_jsonl(answers(n=120, seed=seed, skill=skill), tmp_path / f"{name}.jsonl") for name, seed, skill in (("good", 1, 0.8), ("bad", 2, 0.05), ("like", 3, 0.8))}
+    cases = [(["good"], 0, "Right on"), (["bad", "good"], 1, "Regressed"), (["good", "bad"], 0, "Improved"), (["like", "good"], 0, "Undecided"), (["like", "good", "--fail-inconclusive"], 4, "Undecided"),
+             (["bad", "good", "--fail-inconclusive"], 1, "Regressed"), (["good", "good", "--margin", "0.2", "--fail-inconclusive"], 0, "Equivalent")]
+    for i, ((name, *more), expected, word) in enumerate(cases):
+        arguments = [files[name]] + (["--baseline", files[more[0]], *more[1:]] if more else [])
+        code, out, err = run(capsys, "predictions", *arguments, "--out", tmp_path / str(i), "--quiet")
+        assert code == expected and not err and out.startswith(word), out
+        assert "invar-nb verify" in out and "accuracy" in out
+        code, out, err = run(capsys, "predictions", *arguments, "--out", tmp_path / f"{i}j", "--quiet", "--json")
+        found = json.loads(out)
+        assert code == found["exit_code"] == expected and found["sentence"].startswith(word) and not err
+        if i == 1: assert {row["side"] for row in found["comparison"]["differences"][:4]} == {"worse"}
+        assert set(os.listdir(tmp_path / str(i))) == set(PREDICTIONS_FILES) - (set() if more else {"baseline.jsonl"})
+        code, out, err = run(capsys, "verify", tmp_path / str(i))
+        assert code == 0 and ("two predictions files" if more else "one predictions file") in out
+
+
+def test_the_console_script(tmp_path):
+    file = as_csv(answers(), tmp_path / "a.csv")
+    script = [sys.executable, "-c", "import sys; from invar_nb.statement.cli import main; sys.exit(main())"]
+    good = subprocess.run([*script, "predictions", file, "--out", tmp_path / "r", "--json"], capture_output=True, text=True)
+    assert good.returncode == 0 and json.loads(good.stdout)["verdict"]["verdict"] == "measured" and "30 probes" in good.stderr
+    file.write_text(file.read_text().replace("p0003", "p0004"))
+    bad = subprocess.run([*script, "predictions", file, "--out", tmp_path / "s", "--json"], capture_output=True, text=True)
+    assert bad.returncode == 3 and json.loads(bad.stdout)["exit_code"] == 3 and len(bad.stderr.splitlines()) == 1 and not (tmp_path / "s").exists()
+
+
+def test_equal_inputs_equal_bytes(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    a, b = as_jsonl(answers(seed=1), tmp_path / "a.jsonl"), as_jsonl(answers(seed=2), tmp_path / "b.jsonl")
+    for out in ("one", "two"): run(capsys, "predictions", a, "--baseline", b, "--out", tmp_path / out)
+    for name in PREDICTIONS_FILES: assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
+
+
+def test_a_checkpoint_is_weights_or_a_name(tmp_path, capsys, monkeypatch):
+    file = as_jsonl(answers(), tmp_path / "a.jsonl")
+    (tmp_path / "m").mkdir()
+    (tmp_path / "m" / "model.safetensors").write_bytes(b"w")
+    found = []
+    for i, told_ in enumerate((tmp_path / "m", tmp_path / "m" / "model.safetensors", "step 7", "org/name")):
+        assert run(capsys, "predictions", file, "--out", tmp_path / str(i), "--checkpoint", told_)[0] == 0
+        found.append(told(tmp_path / str(i))["header"]["checkpoint"])
+    assert found[2:] == ["step 7", "org/name"] and all(x.startswith("sha256:") for x in found[:2]) and found[0] != found[1]
+    for lost in ("./nowhere", tmp_path / "x.safetensors", "model.gguf"):
+        assert run(capsys, "predictions", file, "--out", tmp_path / "x", "--checkpoint", lost)[0] == 2
+    (tmp_path / "empty").mkdir()
+    assert run(capsys, "predictions", file, "--out", tmp_path / "x", "--checkpoint", tmp_path / "empty")[0] == 2 and not (tmp_path / "x").exists()
+
+
+def test_force_replaces_and_nothing_else_does(tmp_path, capsys):
+    a, b = as_jsonl(answers(seed=1), tmp_path / "a.jsonl"), as_jsonl(answers(seed=2), tmp_path / "b.jsonl")
+    out = tmp_path / "r"
+    assert run(capsys, "predictions", a, "--baseline", b, "--out", out)[0] == 0
+    (out / "mine.txt").write_text("keep me")
+    before = {name: (out / name).read_bytes() for name in PREDICTIONS_FILES}
+    code, said, err = run(capsys, "predictions", a, "--out", out)
+    assert code == 2 and "never overwritten" in err and {name: (out / name).read_bytes() for name in PREDICTIONS_FILES} == before
+    bad = as_jsonl([{**row, "id": "same"} for row in answers()], tmp_path / "bad.jsonl")
+    assert run(capsys, "predictions", bad, "--out", out, "--force")[0] == 3
+    assert {name: (out / name).read_bytes() for name in PREDICTIONS_FILES} == before
+    assert run(capsys, "predictions", a, "--out", out, "--force")[0] == 0
+    assert sorted(os.listdir(out)) == ["candidate.jsonl", "mine.txt", "report.html", "report.json", "report.md"]  # the old baseline is gone
+    assert run(capsys, "verify", out)[0] == 0
+    assert run(capsys, "predictions", a, "--out", a)[0] == 2  # a file in the place of the folder
+
+
+def test_a_disk_that_fails_leaves_nothing(tmp_path, capsys, monkeypatch):
+    import invar_nb.statement.predictions as room
+    real = room.write_bytes
+    def full(path, data):
+        if str(path).endswith("report.html"): raise OSError(28, "No space left on device")
+        real(path, data)
+    monkeypatch.setattr(room, "write_bytes", full)
+    code, out, err = run(capsys, "predictions", as_jsonl(answers(), tmp_path / "a.jsonl"), "--out", tmp_path / "r", "--quiet")
+    assert code == 5 and "No space left" in err and sorted(os.listdir(tmp_path)) == ["a.jsonl"]
+
+
+# --- what is refused ------------------------------------------------------------------------------------------------------------------
+def changed(rows, i, **fields):
+    rows = copy.deepcopy(rows)
+    for name, value in fields.items():
+        if value is ...: del rows[i][name]
+        else: rows[i][name] = value
+    return rows
+
+
+BAD = {"sum": ({"p:correct": 0.9}, "line 18", "add up to 1"), "beyond 1": ({"p:correct": 1.5}, "line 18", "must lie in [0, 1]"), "null": ({"p:correct": None}, "line 18", "must be a number"),
+       "text": ({"p:correct": "high"}, "line 18", "finite number"), "label": ({"label": "corect"}, "line 18", "Did you mean 'correct'?"), "no label": ({"label": None}, "line 18", "Fill it in"),
+       "id": ({"id": "p0001"}, "line 2 and at line 18", "Keep one"), "no id": ({"id": ""}, "line 18", "Fill it in"), "samples": ({"correct_samples": 21}, "line 18", "exchanged"),
+       "half samples": ({"samples": 2.5}, "line 18", "whole number"), "fraction": ({"label": 1.5}, "line 18", "whole number")}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_row_is_refused_with_place_and_cure(name, tmp_path, capsys):
+    fields, place, cure = BAD[name]
+    file = as_jsonl(changed(answers(), 17, **fields), tmp_path / "a.jsonl")
+    code, out, err = run(capsys, "predictions", file, "--out", tmp_path / "r")
+    assert code == 3 and out == "" and len(err.splitlines()) == 1 and place in err and cure in err and "a.jsonl" in err, err
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl"]
+
+
+def test_bad_files_are_refused_with_place_and_cure(tmp_path, capsys):
+    rows = answers()
+    lines = [json.dumps(row) for row in rows]
+    def mapped(change): return "".join(json.dumps(change(row)) + "\n" for row in rows)
+    as_csv(rows, tmp_path / "good.csv")
+    table = (tmp_path / "good.csv").read_text()
+    cases = {"nan.jsonl": ("\n".join([*lines[:5], lines[5].replace('"p:correct": ', '"p:correct": NaN, "x": '), *lines[6:]]) + "\n", "line 6", "NaN"),
+             "nan.csv": (table.replace(str(rows[5]["p:correct"]), "nan"), "line", "nan"), "cut.jsonl": ("\n".join(lines)[:-20], "line 30", "JSON"),
+             "columns.jsonl": (mapped(lambda row: {k: v for k, v in row.items() if not k.startswith("p:")}), "columns", "Add 'prediction'"), "near.jsonl": (mapped(lambda row: {**{k: v for k, v in row.items() if k != "label"}, "Label": row["label"]}), "'Label'", "Did you mean 'Label'?"),
+             "ragged.csv": (table.replace("p0003,", "p0003,,", 1), "line", "cells"), "empty.jsonl": ("", "empty", "interrupted"), "head.csv": (table.split("\n")[0] + "\n", "none", "interrupted"),
+             "comma.csv": (table.replace(str(rows[5]["p:correct"]), '"0,5"'), "0,5", "decimal point"), "semicolon.csv": ("id;label;prediction\na;x;y\n", "semicolons", "commas"), "image.png": ("x", ".png", "Rename"),
+             "labels.jsonl": (mapped(lambda row: {k: v for k, v in row.items() if not k.startswith("p:")} | {"prediction": "correct", "label": "correct"}), "two labels", "--labels")}
+    for name, (text, place, cure) in cases.items():
+        file = tmp_path / name
+        file.write_text(text)
+        code, out, err = run(capsys, "predictions", file, "--out", tmp_path / "r")
+        assert code == 3 and out == "" and len(err.splitlines()) == 1 and place in err and cure in err, (name, err)
+        assert not (tmp_path / "r").exists()
+
+
+@pytest.mark.parametrize("name, change, said", [
+    ("one more", lambda rows: [*rows, {**rows[0], "id": "p9999"}], "'p9999' (baseline line 31) missing from the candidate"), ("one less", lambda rows: rows[:-1], "'p0029' (candidate line 30) missing from the baseline"),
+    ("label", lambda rows: changed(rows, 4, label="ambiguous" if rows[4]["label"] != "ambiguous" else "correct"), "same true label"), ("prompt", lambda rows: changed(rows, 4, prompt="other"), "another prompt for probe 'p0004'"),
+    ("language", lambda rows: changed(rows, 4, language="fr"), "same value of 'language'"), ("no tense", lambda rows: [{k: v for k, v in row.items() if k != "tense"} for row in rows], "with --slice"),
+    ("tokenizers", lambda rows: [{**row, "tokenizer": "b"} for row in rows], "'b' and 'a'"), ("no prompts", lambda rows: [{k: v for k, v in row.items() if k != "prompt"} for row in rows], "prompts in the candidate only"),
+    ("labels", lambda rows: [{**row, "p:other": 0.0} for row in rows], "choose among the same labels")])
+def test_a_baseline_on_another_test_is_refused(name, change, said, tmp_path, capsys):
+    rows = [{**row, "tokenizer": "a"} for row in answers()]
+    file, other = as_jsonl(rows, tmp_path / "a.jsonl"), as_jsonl(change(rows), tmp_path / "b.jsonl")
+    code, out, err = run(capsys, "predictions", file, "--baseline", other, "--out", tmp_path / "r", "--quiet")
+    assert code == 3 and out == "" and len(err.splitlines()) == 1 and said in err, err
+    assert not (tmp_path / "r").exists()
+
+
+USAGE = [["--slice", "tenze"], ["--slice", "note", "--labels", "correct,incorrect"], ["--danger", "incorrect"], ["--danger", "incorrect:corect"], ["--danger", "correct:correct"], ["--k", "21"], ["--k", "0"],
+         ["--bins", "0"], ["--bins", "100000"], ["--binning", "height"], ["--ambiguous", "dropped"], ["--ambiguous", "excluded", "--ambiguous-label", "unclear"], ["--level", "95"], ["--margin", "0.1"],
+         ["--fail-inconclusive"], ["--baseline-model", "x"], ["--baseline", "nowhere.csv"], ["--multiplicity", "none"], ["--seed", "-1"], ["--replicates", "3"], ["--replicates", "100000000"], ["--out", ""],
+         ["--labels", ""], ["--labels", "a,,b"], ["--labels", '"a'], ["--nonsense"]]
+
+
+@pytest.mark.parametrize("more", USAGE, ids=" ".join)
+def test_senseless_options_are_usage(more, tmp_path, capsys):
+    file = as_jsonl(answers(), tmp_path / "a.jsonl")
+    code, out, err = run(capsys, "predictions", file, "--out", tmp_path / "r", "--quiet", *more)
+    assert code == 2 and out == "" and len(err.splitlines()) == 1, err
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl"]
+
+
+def test_usage_beside_the_file(tmp_path, capsys):
+    file = as_jsonl(answers(), tmp_path / "a.jsonl")
+    for arguments in (["predictions"], ["predictions", tmp_path / "no.csv"], ["predictions", tmp_path], ["predictions", file, "--baseline", file, "--margin", "0"], ["predictions", file, "--baseline", file, "--margin", "2"]):
+        assert run(capsys, *arguments, "--out", tmp_path / "r")[0] == 2
+    assert not (tmp_path / "r").exists()
+
+
+# --- what was written, changed --------------------------------------------------------------------------------------------------------
+def leaves(value, path=()):
+    if isinstance(value, dict) and value: return [leaf for key, item in value.items() for leaf in leaves(item, (*path, key))]
+    if isinstance(value, list) and value: return [leaf for i, item in enumerate(value) for leaf in leaves(item, (*path, i))]
+    return [path]
+
+
+def other(value):
+    if isinstance(value, bool): return not value
+    if isinstance(value, int): return value + 1
+    if isinstance(value, float): return value * 0.5 + 0.013
+    if isinstance(value, str): return value + "x"
+    return {"x": "y"} if value == {} else ["x"] if value == [] else 0
+
+
+def at(document, path):
+    for key in path[:-1]: document = document[key]
+    return document, path[-1]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("saved")
+    one, two = (Predictions.from_columns({name: [row[name] for row in rows] for name in rows[0] if name not in ("tense", "negated", "person")}, model="m", checkpoint="c") for rows in (answers(8, seed=1), answers(8, seed=2)))
+    save_predictions(folder / "one", one, replicates=60, n_bins=3)
+    save_predictions(folder / "two", two, one, replicates=60, n_bins=3)
+    return folder
+
+
+def refused_leaves(folder, seal):
+    "Every leaf, one by one, with or without digests that fit again; the leaves that got through."
+    path = folder / "report.json"
+    text = path.read_text()
+    good, through = json.loads(text), []
+    for leaf in leaves(good):
+        document = copy.deepcopy(good)
+        holder, key = at(document, leaf)
+        holder[key] = other(holder[key])
+        if seal and leaf[0] != "environment": document["digest"] = body_digest(document)
+        path.write_text(canonical_text(document))
+        try:
+            verify_predictions(path)
+            through.append(leaf)
+        except ContractError: pass
+    path.write_text(text)
+    return through, len(leaves(good))
+
+
+def test_no_leaf_of_one_arm_can_be_changed(saved):
+    "With digests that fit again: what is caught is caught by the numbers."
+    through, n = refused_leaves(saved / "one", seal=True)
+    assert [leaf for leaf in through if leaf != ("digest",)] == [] and n > 200
+
+
+@pytest.mark.slow
+def test_no_leaf_of_two_arms_can_be_changed(saved):
+    for seal in (False, True):
+        through, n = refused_leaves(saved / "two", seal)
+        assert [leaf for leaf in through if not (seal and leaf == ("digest",))] == [] and n > 500
+
+
+def test_a_changed_leaf_is_exit_3(saved, capsys):
+    path = saved / "two" / "report.json"
+    text = path.read_text()
+    for leaf in (("comparison", "verdict"), ("comparison", "differences", 0, "p_value"), ("baseline", "confusion", "matrix", 0, 0), ("evidence", "baseline", "sha256"), ("environment", "host"), ("comparison", "lost")):
+        document = json.loads(text)
+        holder, key = at(document, leaf)
+        holder[key] = other(holder[key]) if key != "lost" else [*holder[key], "x"]
+        path.write_text(canonical_text(document))
+        code, out, err = run(capsys, "verify", path)
+        assert code == 3 and out == "" and len(err.splitlines()) == 1 and "verify" in err
+    path.write_text(text)
+    assert run(capsys, "verify", path)[0] == 0
+
+
+def test_every_line_of_the_evidence_counts(saved, capsys):
+    for name in ("candidate.jsonl", "baseline.jsonl"):
+        path = saved / "two" / name
+        data = path.read_bytes()
+        lines = data.split(b"\n")
+        for changed_ in (b"\n".join(lines[:-2]) + b"\n", b"\n".join([lines[0], lines[2], lines[1], *lines[3:]]), data.replace(b'"id":"p0001"', b'"id":"p0009"'), data + b"\n", b""):
+            path.write_bytes(changed_)
+            assert run(capsys, "verify", saved / "two")[0] == 3
+        path.unlink()
+        assert run(capsys, "verify", saved / "two")[0] == 3
+        path.write_bytes(data)
+    assert run(capsys, "verify", saved / "two")[0] == 0
+    for name in ("report.md", "report.html"):
+        (saved / "two" / name).write_bytes((saved / "two" / name).read_bytes() + b" ")
+        assert run(capsys, "verify", saved / "two")[0] == 3
+        (saved / "two" / name).unlink()  # a page that is not there says nothing wrong
+        assert run(capsys, "verify", saved / "two")[0] == 0
+
+
+def test_the_two_kinds_of_report_are_told_apart(saved, tmp_path, capsys):
+    document = json.loads((saved / "one" / "report.json").read_text())
+    for schema in ("invar_nb.report/1", "invar_nb.predictions_report/2", "other", 7):
+        (tmp_path / "report.json").write_text(canonical_text({**document, "schema": schema}))
+        assert run(capsys, "verify", tmp_path)[0] == 3
+    for text in ("[]", "", "{", "null"):
+        (tmp_path / "report.json").write_text(text)
+        assert run(capsys, "verify", tmp_path)[0] == 3
+
+
+def test_the_schema_says_what_jsonschema_says(saved):
+    jsonschema = pytest.importorskip("jsonschema")
+    schema = predictions_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    judge = jsonschema.Draft202012Validator(schema)
+    rng = np.random.default_rng(0)
+    for kind in ("one", "two"):
+        good = json.loads((saved / kind / "report.json").read_text())
+        assert judge.is_valid(good) and not list(structure_errors(good, schema))
+        paths = leaves(good)
+        for i in rng.choice(len(paths), 60, replace=False):
+            for value in (None, -1, "x", [], {}, True, 1e9):
+                document = copy.deepcopy(good)
+                holder, key = at(document, paths[i])
+                holder[key] = value
+                assert judge.is_valid(document) == (not list(structure_errors(document, schema))), (paths[i], value)
+
+
+def test_a_document_that_does_not_hold_together_is_not_born(saved):
+    good = json.loads((saved / "two" / "report.json").read_text())
+    assert check_predictions_report(good) == []
+    for path, value in ((("verdict", "verdict"), "measured"), (("sentence",), "All is well."), (("baseline",), None), (("digest",), "sha256:" + "0" * 64), (("schema",), "x")):
+        document = copy.deepcopy(good)
+        holder, key = at(document, path)
+        holder[key] = value
+        assert check_predictions_report(document)
+
+
+# --- pages ----------------------------------------------------------------------------------------------------------------------------
+class Tags(HTMLParser):
+    def __init__(self):
+        super().__init__()
+        self.seen, self.text = set(), []
+
+    def handle_starttag(self, tag, attrs): self.seen |= {tag, *(f"{tag}.{name}" for name, _ in attrs)}
+
+    def handle_data(self, data): self.text.append(data)
+
+
+def test_names_are_shown_and_not_obeyed():
+    evil = "<script>alert(1)</script>"
+    rows = answers(n=24, labels=(evil, "b|c\n# d", "\u202egnorw"))
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    columns["<img src=x onerror=y>"] = ["[link](javascript:x)" if i % 2 else "`code`" for i in range(24)]
+    p = Predictions.from_columns(columns, model=evil, checkpoint="](x)")
+    report = build_predictions_report(p, p, danger=(evil, "b|c\n# d"))
+    page = Tags()
+    page.feed(render_predictions_html(report))
+    assert not page.seen & {"script", "img", "a", "iframe", "link"} and not any(name.split(".")[-1].startswith("on") for name in page.seen) and "\u202e" not in "".join(page.text)
+    text = render_predictions_markdown(report)
+    assert "<script>" not in text and "\u202e" not in text and "\n# d" not in text
+    width = {line.count("|") - line.count("\\|") for line in text.split("\n") if line.startswith("| ") and "heading" not in line}
+    assert all(n >= 3 for n in width)
+
+
+def test_every_number_of_the_headline_is_on_both_pages(saved):
+    report = verify_predictions(saved / "two")
+    d = report.document()
+    for page in (render_predictions_html(report), render_predictions_markdown(report)):
+        for arm in ("candidate", "baseline"):
+            for estimate in d[arm]["metrics"].values():
+                if estimate["value"] is not None: assert f"{estimate['value']:.4f}" in page
+        for row in d["comparison"]["slices"]: assert f"{row['baseline']}, {row['candidate']} of {row['n']}" in page
+        assert d["header"]["test_set"] in page and d["digest"] in page
+
+
+@pytest.mark.parametrize("C", [2, 8, 9, 20, 21, 40])
+def test_mistakes_of_many_labels(C):
+    labels = tuple(f"class {i}" for i in range(C))
+    rows = answers(n=200, labels=labels)
+    text = render_predictions_markdown(build_predictions_report(Predictions.from_columns({name: [row[name] for row in rows] for name in rows[0]}), replicates=60))
+    assert ("the most frequent first" in text) == (C > 20) and ("true \\\\ predicted" in text) == (C <= 20)
+
+
+def test_a_page_without_calibration_slices_or_danger():
+    p = Predictions.from_columns({"id": ["a", "b"], "label": ["x", "y"], "prediction": ["x", "x"]})
+    text = render_predictions_markdown(build_predictions_report(p, p))
+    for line in ("No reliability diagram: the predictions carry no confidence.", "The file has no column to slice by.", "Danger cell: no danger cell was named.", "undefined (0/0)", "No checkpoint is named"):
+        assert line in text, line
+
+
+# --- many rows ------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_a_hundred_thousand_rows(tmp_path, capsys):
+    files = [as_jsonl(answers(n=100_000, seed=seed), tmp_path / f"{seed}.jsonl") for seed in (1, 2)]
+    code, out, err = run(capsys, "predictions", files[0], "--baseline", files[1], "--out", tmp_path / "r")
+    assert code == 0 and "100000 probes" in err
+    assert run(capsys, "verify", tmp_path / "r")[0] == 0
