@@ -9,6 +9,7 @@ __all__ = ['DIRECTIONS', 'SCALES', 'VERDICTS', 'NOISE_KINDS', 'MetricSpec', 'as_
 # %% ../../nbs/evidence/32_verdict.ipynb #c002
 import math
 import numbers
+import unicodedata
 from dataclasses import asdict, dataclass
 
 from .paired import Comparison
@@ -32,8 +33,10 @@ class MetricSpec:
 
     def __post_init__(self):
         where = "MetricSpec"
-        if not isinstance(self.metric, str) or not self.metric:
+        if not isinstance(self.metric, str) or not self.metric.strip():
             refuse(where, "metric must be a name", repr(self.metric), 'Name it, as in metric="perplexity"')
+        if any(unicodedata.category(c) in ("Cc", "Cs", "Zl", "Zp") for c in self.metric):
+            refuse(where, "metric must be one line of text without control characters", repr(self.metric), "It stands in the verdict's sentence; rename it")
         as_choice(self.direction, DIRECTIONS, where=where, name="direction")
         as_choice(self.scale, SCALES, where=where, name="scale")
         as_threshold(self.improvement_threshold, where=where, name="improvement_threshold")
@@ -61,14 +64,17 @@ class MetricSpec:
         return change if self.direction == "higher_is_better" else 0.0 - change
 
 # %% ../../nbs/evidence/32_verdict.ipynb #c026
+_LARGEST = math.nextafter(math.inf, 0)
+
+# %% ../../nbs/evidence/32_verdict.ipynb #c027
 def as_threshold(value, *, where: str, name: str) -> float:
     "A finite number of at least 0, or a refusal."
-    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not math.isfinite(value) or value < 0:
+    if not isinstance(value, numbers.Real) or isinstance(value, bool) or not 0 <= value <= _LARGEST:
         refuse(where, f"{name} must be a finite number of at least 0", repr(value), f"Pass {name}=0.02 for two percent")
     return float(value)
 
 
-# %% ../../nbs/evidence/32_verdict.ipynb #c028
+# %% ../../nbs/evidence/32_verdict.ipynb #c029
 def decide(
     improvement: float,  # signed, positive is better
     p_value: float | None,  # two-sided; None where there is nothing to test with
@@ -92,7 +98,7 @@ def decide(
         return "noise"
     return "improved" if improvement > 0 else "regressed"
 
-# %% ../../nbs/evidence/32_verdict.ipynb #c029
+# %% ../../nbs/evidence/32_verdict.ipynb #c030
 def windows_to_settle(
     delta: float,  # D
     half_width: float,  # the larger distance from D to an end of the interval
@@ -107,7 +113,7 @@ def windows_to_settle(
     wanted = n * (half_width / gap) ** 2
     return max(n + 1, math.ceil(wanted)) if math.isfinite(wanted) else None
 
-# %% ../../nbs/evidence/32_verdict.ipynb #c031
+# %% ../../nbs/evidence/32_verdict.ipynb #c032
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
     "The result evaluator's twelve fields, then what its one word `noise` means and on the log scale the geometric means."
@@ -176,7 +182,7 @@ class Verdict:
         "Plain fields, nothing rounded; the last three only where they say something."
         return {k: v for k, v in asdict(self).items() if v is not None or k not in ("seeds_to_settle", "adjusted_p_value", "multiplicity")}
 
-# %% ../../nbs/evidence/32_verdict.ipynb #c032
+# %% ../../nbs/evidence/32_verdict.ipynb #c033
 def judge(
     comparison: Comparison,
     *,
@@ -204,7 +210,7 @@ def judge(
         noise_kind=kind, windows_to_settle=settle, candidate_geometric_mean=comparison.candidate_perplexity,
         baseline_geometric_mean=comparison.baseline_perplexity)
 
-# %% ../../nbs/evidence/32_verdict.ipynb #c034
+# %% ../../nbs/evidence/32_verdict.ipynb #c035
 def _windows_wanted(comparison, margin, significance):
     if comparison.degenerate_reason == "single_pair":
         return None
@@ -232,7 +238,7 @@ def _widened(comparison, margin, word):
     left = "not lie inside the margin" if word == "equivalent" else "reach 1"
     return f"; but neighbouring windows agree (lag-1 {d.lag1:.2f}), and the interval widened for it ({factor:.2f} times) would {left}: score more text"
 
-# %% ../../nbs/evidence/32_verdict.ipynb #c035
+# %% ../../nbs/evidence/32_verdict.ipynb #c036
 def _rationale(comparison, margin, significance, word, settle):
     c, r = comparison, comparison.ratio_interval
     p = "no p-value" if c.p_value is None else f"p = {c.p_value:.2g}" if c.p_value >= 1e-4 else "p < 0.0001"
