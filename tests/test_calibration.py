@@ -536,6 +536,90 @@ def test_a_single_probe_is_never_significant():
     assert brier_difference([0.9], [0.6], [1]).p_value is None
 
 
+def equal_arms(n, rng):
+    "Noisy views of one truth: exchangeable on every probe."
+    truth = rng.uniform(0.05, 0.95, n)
+    came = (rng.random(n) < truth).astype(int)
+    logit = np.log(truth / (1 - truth))
+    return came, [1 / (1 + np.exp(-logit * rng.uniform(0.6, 1.8, n) - rng.normal(0, 0.6, n))) for _ in range(2)]
+
+
+def as_confidence(p, came): return np.maximum(p, 1 - p), (p >= 0.5) == came
+
+
+def swap_p_by_hand(statistic, one, two):
+    "Over all 2^n patterns of exchanging row i of the two tables."
+    sizes = []
+    for pattern in np.ndindex(*[2] * len(one)):
+        turn = np.array(pattern, dtype=bool)[:, None]
+        sizes.append(abs(statistic(np.where(turn, one, two)) - statistic(np.where(turn, two, one))))
+    return np.mean(np.array(sizes) >= sizes[0] - 1e-12)
+
+
+@pytest.mark.parametrize("metric", ["ece", "mce"])
+@pytest.mark.parametrize("seed", range(4))
+def test_every_swap_by_hand(metric, seed):
+    came, views = equal_arms(9, np.random.default_rng(seed))
+    one, two = (np.column_stack(as_confidence(p, came)).astype(float) for p in views)
+    literal = expected_calibration_error if metric == "ece" else maximum_calibration_error
+    told = calibration_difference((one[:, 0], one[:, 1]), (two[:, 0], two[:, 1]), metric=metric, n_bins=5)
+    assert told.p_value == swap_p_by_hand(lambda t: literal(t[:, 0], t[:, 1], n_bins=5), one, two)
+    assert (told.p_from, told.p_draws, told.p_seed) == ("swap", None, None)
+
+
+@pytest.mark.parametrize("term", TERMS)
+@pytest.mark.parametrize("n_bins", [None, 4])
+def test_every_swap_of_a_term_by_hand(term, n_bins):
+    p, label = table(7, 3, seed=5)
+    q = np.round(np.random.default_rng(6).permutation(p), 1)
+    q[:, 2] = 1 - q[:, 0] - q[:, 1]
+    q = q.clip(0, 1)
+    told = brier_difference(p, q, label, term=term, n_bins=n_bins)
+    assert told.p_value == pytest.approx(swap_p_by_hand(lambda t: getattr(brier_decomposition(t, label, n_bins=n_bins), term), p, q), abs=1e-12)
+    assert told.p_from == ("sign_flip" if term == "score" else "swap") and told.p_draws is None
+
+
+def test_swaps_forget_the_order_of_rows_and_of_arms():
+    rng = np.random.default_rng(11)
+    came, views = equal_arms(60, rng)
+    one, two = (as_confidence(np.round(p, 2), came) for p in views)
+    order = rng.permutation(60)
+    for binning in ("width", "mass"):
+        told = calibration_difference(one, two, binning=binning, draws=999, seed=4)
+        again = calibration_difference(*(tuple(x[order] for x in arm) for arm in (one, two)), binning=binning, draws=999, seed=4)
+        turned = calibration_difference(two, one, binning=binning, draws=999, seed=4)
+        assert told.p_value == again.p_value == turned.p_value and (told.p_draws, told.p_seed) == (999, 4)
+        assert told.test == "paired swap test, 999 draws, seed 4"
+        other = calibration_difference(one, two, binning=binning, draws=999, seed=5).p_value
+        assert abs(other - told.p_value) < 5 * math.sqrt(2 * 0.25 / 999)
+    by_bins = [calibration_difference(one, two, n_bins=n, draws=99) for n in (64, 65)]  # one product of matrices, and counting
+    assert all(0 < d.p_value <= 1 for d in by_bins)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [20, 40, 100, 300])
+def test_false_alarms_of_a_difference_are_rare(n):
+    R, rng, low = 800, np.random.default_rng(n), {"ece": 0, "mce": 0, "mass": 0, "brier": 0, "reliability": 0}
+    for k in range(R):
+        came, views = equal_arms(n, rng)
+        arms = [as_confidence(p, came) for p in views]
+        for name, more in (("ece", {}), ("mce", {"metric": "mce"}), ("mass", {"binning": "mass"})):
+            low[name] += calibration_difference(*arms, replicates=40, draws=199, seed=k, **more).p_value <= 0.05
+        low["brier"] += brier_difference(*views, came, method="percentile", replicates=40, draws=199, seed=k).p_value <= 0.05
+        low["reliability"] += brier_difference(*views, came, term="reliability", n_bins=10, replicates=40, draws=199, seed=k).p_value <= 0.05
+    bound = 0.05 + 4 * math.sqrt(0.05 * 0.95 / R)
+    assert max(low.values()) / R <= bound, {name: count / R for name, count in low.items()}
+
+
+@pytest.mark.parametrize("classes", [3, 4, 10])
+def test_rows_of_six_digits_are_admitted_and_rows_of_three_are_not(classes):
+    p = np.random.default_rng(0).dirichlet(np.ones(classes), 2000)
+    label = np.zeros(2000, dtype=int)
+    rounded = np.round(p, 6)
+    assert brier_score(rounded, label) == pytest.approx(((rounded - np.eye(classes)[label]) ** 2).sum(axis=1).mean(), rel=1e-12)  # as they are
+    with pytest.raises(ContractError, match="six digits"): brier_score(np.round(p, 3), label)
+
+
 # --- refusals -------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("call, message", [
     (lambda: expected_calibration_error([0.5, 1.5], [1, 0]), r"confidence must lie in \[0, 1\]; got 1.5 at index 1"),
@@ -548,7 +632,7 @@ def test_a_single_probe_is_never_significant():
     (lambda: expected_calibration_error([0.5], [1], binning="quantile"), "binning must be one of 'width', 'mass'"),
     (lambda: reliability_bins([], []), "at least one prediction"),
     (lambda: brier_score(np.array([[0.5, np.nan]]), [0]), "got nan in row 0, column 1"),
-    (lambda: brier_score([[0.2, 0.2]], [0]), "must add up to 1; got 0.4 in row 0"),
+    (lambda: brier_score([[0.2, 0.2]], [0]), "must add up to 1 within the rounding of six digits; got 0.4 in row 0"),
     (lambda: brier_score(np.array([[0.5, 0.5]]), [2]), "label must be a column"),
     (lambda: brier_score(np.array([[0.5, 0.5]]), [0, 1]), "label must have 1 entries"),
     (lambda: brier_score(np.array([[["a"]]]), [0]), "must be numbers of shape"),
@@ -579,7 +663,7 @@ def test_other_probes_are_a_pairing_error():
 def test_rows_add_up_within_six_digits():
     assert brier_score(np.array([[0.5, 0.5 + 9e-7]]), [0]) == pytest.approx(0.5, abs=1e-5)
     for off in (1.1e-6, -1.1e-6, 1e-3):
-        with pytest.raises(ContractError, match="must add up to 1; got .* in row 1"): brier_score(np.array([[0.5, 0.5], [0.5, 0.5 + off]]), [0, 0])
+        with pytest.raises(ContractError, match="must add up to 1 within the rounding of six digits; got .* in row 1"): brier_score(np.array([[0.5, 0.5], [0.5, 0.5 + off]]), [0, 0])
     wide = np.random.default_rng(25).dirichlet(np.ones(1000), 50).astype(np.float32)
     assert brier_score(wide, np.zeros(50)) > 0.9
 

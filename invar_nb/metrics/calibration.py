@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['NORMALIZATIONS', 'TERMS', 'expected_calibration_error', 'maximum_calibration_error', 'NullBand', 'ReliabilityBins',
            'reliability_bins', 'brier_score', 'calibration_interval', 'BrierDecomposition', 'brier_decomposition',
-           'brier_interval', 'MetricDifference', 'calibration_difference', 'brier_difference', 'top_label']
+           'brier_interval', 'MetricDifference', 'calibration_difference', 'brier_difference', 'score_flips',
+           'top_label']
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c002
 import math
@@ -21,6 +22,7 @@ from ..statistics.bca import interval_from, p_value_from, point_interval
 from ..statistics.bootstrap import BootstrapPlan, MonteCarlo
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.proportion import wilson_interval
+from ..statistics.ttest import sign_flip_test
 from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
@@ -423,10 +425,12 @@ def _as_rows(probability, where, name):
     if not (array.min() >= 0 and array.max() <= 1):
         row, column = (int(k) for k in np.argwhere(~((array >= 0) & (array <= 1)))[0])
         refuse(where, f"{name} must lie in [0, 1]", f"{float(array[row, column])!r} in row {row}, column {column}", "Pass probabilities, not logits or per cent")
-    off = np.abs(array.sum(axis=1) - 1)
-    if off.max() > max(1e-6, 4 * math.sqrt(array.shape[1]) * float(np.finfo(kind).eps)):
-        row = int(np.flatnonzero(off > max(1e-6, 4 * math.sqrt(array.shape[1]) * float(np.finfo(kind).eps)))[0])
-        refuse(where, f"every row of {name} must add up to 1", f"{float(array[row].sum())!r} in row {row}", "Normalise it on purpose, or pass more digits")
+    off, classes = np.abs(array.sum(axis=1) - 1), array.shape[1]
+    slack = max(1e-6, 5e-7 * classes + 1e-12, 4 * math.sqrt(classes) * float(np.finfo(kind).eps))  # six digits each, all rounded the same way
+    if off.max() > slack:
+        row = int(np.flatnonzero(off > slack)[0])
+        refuse(where, f"every row of {name} must add up to 1 within the rounding of six digits", f"{float(array[row].sum())!r} in row {row}",
+               "Pass six digits or more, or normalise it on purpose")
     return array
 
 
@@ -720,6 +724,98 @@ def _brier_analysis(term, columns, factors, plan):
     return (float(values.mean()) if not values.any() else _estimate("score", columns, factors), *bootstrap_analysis(values, np.ones(values.size, dtype=np.int64), plan, scale=scale))
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c079
+_FLIPPED = 12  # pairs that differ, up to which every pattern is counted
+_SWAPS = 1 << 22  # swaps held at once
+_WIDE = 64  # bins up to which sums of swaps are one product of matrices
+
+
+def _pooled(one, two):
+    "Both columns in the same bins, which no swap moves."
+    if one.binning == "width": return one, two
+    both, n = np.concatenate([one.p, two.p]), one.p.size
+    index = _mass_index(both, one.n_bins) if one.binning == "mass" else np.unique(both, return_inverse=True)[1].ravel()
+    bins = one.n_bins if one.binning == "mass" else int(index.max()) + 1
+    return replace(one, index=index[:n], n_bins=bins), replace(two, index=index[n:], n_bins=bins)
+
+
+class _Swaps:
+    "Bin sums of both arms under patterns of swaps; on a grid so fine that they are exact in every order of summation."
+    def __init__(self, one, two, differ):
+        self.n_bins, self.differ, n = one.n_bins, differ, one.p.size
+        self.base, self.unit = (one.y.mean() + two.y.mean()) / 2, 2.0 ** (52 - int(2 * n).bit_length())
+        index = np.concatenate([one.index, two.index])
+        held = np.maximum(np.bincount(index, minlength=self.n_bins), 1)
+        middle = np.bincount(index, weights=np.concatenate([one.p, two.p]), minlength=self.n_bins) / held
+        self.index, self.columns, self.known = (one.index, two.index), (one, two), {}
+        self.e = [np.zeros(n) if c.binning == "distinct" else c.p - middle[c.index] for c in (one, two)]
+
+    def weights(self, name):
+        make = {"count": lambda c, e: np.ones(e.size), "gap": lambda c, e: c.p - c.y, "y": lambda c, e: c.y, "e": lambda c, e: e, "ee": lambda c, e: e**2,
+                "ey": lambda c, e: e * (c.y - self.base)}[name]
+        return [np.rint(make(c, e) * self.unit) / self.unit for c, e in zip(self.columns, self.e, strict=True)]
+
+    def _prepared(self, name):
+        if name not in self.known:
+            weights = self.weights(name)
+            first, second = (np.bincount(i, weights=w, minlength=self.n_bins) for i, w in zip(self.index, weights, strict=True))
+            cells, change = np.arange(self.differ.size), None
+            if self.n_bins <= _WIDE:
+                change = np.zeros((self.differ.size, self.n_bins))
+                for i, w, sign in zip(self.index, weights, (-1, 1), strict=True): change[cells, i[self.differ]] += sign * w[self.differ]
+            self.known[name] = first, first + second, [w[self.differ] for w in weights], change
+        return self.known[name]
+
+    def arm(self, swaps, other):
+        "Sums by name of the first arm, or of the other one, for `_statistic`."
+        def sums(name):
+            first, total, (u, v), change = self._prepared(name)
+            if change is not None: mine = first + swaps @ change
+            else:
+                shift, rows = self.n_bins * np.arange(len(swaps))[:, None], len(swaps)
+                taken, (i, j) = swaps.astype(bool), (index[self.differ] for index in self.index)
+                add = lambda index, weight: np.bincount((index + shift).ravel(), weights=weight.ravel(), minlength=rows * self.n_bins).reshape(rows, -1)
+                mine = first + add(np.where(taken, j, i), np.where(taken, v, u)) - np.bincount(i, weights=u, minlength=self.n_bins)
+            return total - mine if other else mine
+        sums.base = self.base
+        return sums
+
+# %% ../../nbs/metrics/20_calibration.ipynb #c080
+def _oriented(one, two):
+    "The unordered pairs, smaller forecasts first, in an order of their own; which of them had to be turned; which differ at all."
+    flip, same = np.zeros(one[0].p.size, dtype=bool), np.ones(one[0].p.size, dtype=bool)
+    for a, b in zip(one, two, strict=True):
+        for x, z in ((a.p, b.p), (a.y, b.y)): flip, same = flip | same & (x > z), same & (x == z)
+    turn = lambda a, b: replace(a, **{name: np.where(flip, getattr(b, name), getattr(a, name)) for name in ("p", "y", "index")})
+    small, large = [turn(a, b) for a, b in zip(one, two, strict=True)], [turn(b, a) for a, b in zip(one, two, strict=True)]
+    order = np.lexsort([x for c in (*large, *small) for x in (c.y, c.p)])
+    put = lambda c: replace(c, p=c.p[order], y=c.y[order], index=c.index[order])
+    return [put(c) for c in small], [put(c) for c in large], flip[order], np.flatnonzero(~same[order])
+
+
+def _patterns(m, draws, seed):
+    "Blocks of swaps, shape (rows, m), of 0 and 1: every pattern, or draws."
+    if m <= _FLIPPED:
+        yield (np.arange(2**m)[:, None] >> np.arange(m) & 1).astype(float)
+        return
+    rng, rows, width = np.random.default_rng(seed), max(1, _SWAPS // m), -(-m // 8)
+    for start in range(0, draws, rows):
+        size = min(rows, draws - start)
+        yield np.unpackbits(np.frombuffer(rng.bytes(size * width), dtype=np.uint8).reshape(size, width), axis=1)[:, :m].astype(float)
+
+
+def _swap_test(metric, one, two, factors, draws, seed):
+    "(p-value, draws or None where every pattern was counted): the share of swaps with a difference at least as large."
+    pairs = [_pooled(a, b) for a, b in zip(one, two, strict=True)]
+    small, large, flip, differ = _oriented([a for a, _ in pairs], [b for _, b in pairs])
+    n, swaps = flip.size, [_Swaps(a, b, differ) for a, b in zip(small, large, strict=True)]
+    def size(block):
+        gap = sum(f * (_statistic(metric, s.arm(block, True), n) - _statistic(metric, s.arm(block, False), n)) for s, f in zip(swaps, factors, strict=True))
+        return np.abs(gap)
+    least = float(size(flip[differ][None].astype(float))[0]) - 32 * n * np.finfo(float).eps * sum(map(abs, factors))  # ties within rounding count
+    reaching = sum(int((size(block) >= least).sum()) for block in _patterns(differ.size, draws, seed))
+    return (reaching / 2**differ.size, None) if differ.size <= _FLIPPED else ((reaching + 1) / (draws + 1), draws)
+
+# %% ../../nbs/metrics/20_calibration.ipynb #c081
 @dataclass(frozen=True, kw_only=True)
 class MetricDifference:
     "Candidate minus baseline of one metric on the same probes."
@@ -727,9 +823,19 @@ class MetricDifference:
     baseline: float
     candidate: float
     delta: float            # candidate - baseline; for a calibration error and a Brier score, positive is worse
-    interval: Interval      # of delta
-    p_value: float | None   # of delta = 0, by the same bootstrap; None for a single probe
+    interval: Interval      # of delta, by the bootstrap
+    p_value: float | None   # that the arms are exchangeable on every probe; None for a single probe
     n: int
+    p_from: str | None = None   # "swap", or "sign_flip" for the Brier score; None for a single probe
+    p_draws: int | None = None  # patterns drawn; None where every one was counted
+    p_seed: int | None = None   # of the draws
+
+    @property
+    def test(self) -> str | None:
+        "The test in words."
+        if self.p_from is None: return None
+        how = "every pattern counted" if self.p_draws is None else f"{self.p_draws} draws, seed {self.p_seed}"
+        return f"paired {self.p_from.replace('_', '-')} test, {how}"
 
 
 def calibration_difference(
@@ -741,19 +847,29 @@ def calibration_difference(
     binning: str = "width",
     method: str = "bca",
     level: float = 0.95,
-    replicates: int = 2000,
-    seed: int = 0,
+    replicates: int = 2000,  # of the interval
+    draws: int = 9999,  # of the p-value
+    seed: int = 0,  # of both
 ) -> MetricDifference:
-    "Difference of two calibration errors on the same probes: each resample draws probes, and with each both models' predictions."
+    "Difference of two calibration errors on the same probes; interval by resampling probes, p-value by swapping the arms on each probe."
     where = "calibration_difference"
     as_choice(metric, ("ece", "mce"), where=where, name="metric")
     plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level)
+    draws = as_count(draws, where=where, name="draws")
     arms = [_confidence_column(*_as_arm(arm, where, name), n_bins, binning, where, f"{name} confidence", f"{name} correct")
             for name, arm in (("baseline", baseline), ("candidate", candidate))]
     _same_probes(arms, where)
-    delta, interval, p_value = _analysis(metric, arms, [-1.0, 1.0], plan)
+    delta, interval, _ = _analysis(metric, arms, [-1.0, 1.0], plan)
+    tested = _tested(metric, arms[:1], arms[1:], [1.0], draws, plan.seed)
     values = [_estimate(metric, [arm], [1.0]) for arm in arms]
-    return MetricDifference(metric=metric, baseline=values[0], candidate=values[1], delta=delta, interval=interval, p_value=p_value, n=arms[0].p.size)
+    return MetricDifference(metric=metric, baseline=values[0], candidate=values[1], delta=delta, interval=interval, n=arms[0].p.size, **tested)
+
+
+def _tested(metric, one, two, factors, draws, seed):
+    "The fields of a p-value; one probe has none."
+    if one[0].p.size == 1: return {"p_value": None}
+    p_value, drawn = _swap_test(metric, one, two, factors, draws, seed)
+    return {"p_value": p_value, "p_from": "swap", "p_draws": drawn, "p_seed": None if drawn is None else seed}
 
 
 def _as_arm(arm, where, name):
@@ -766,7 +882,7 @@ def _same_probes(arms, where):
     if arms[0].p.size != arms[-1].p.size:
         refuse(where, "both models must have predicted the same probes", f"{arms[0].p.size} and {arms[-1].p.size}", "Match the probes by id first", error=PairingError)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c080
+# %% ../../nbs/metrics/20_calibration.ipynb #c082
 def brier_difference(
     baseline: object,   # probabilities of one model, shape (n,) or (n, C)
     candidate: object,  # the same of the other, same shape and probes
@@ -777,23 +893,48 @@ def brier_difference(
     normalization: str = "sum",
     method: str = "bca",
     level: float = 0.95,
-    replicates: int | None = None,
-    seed: int | None = None,
+    replicates: int | None = None,  # of the interval
+    draws: int = 9999,  # of the p-value
+    seed: int | None = None,  # of both; None: 0 where something is drawn
 ) -> MetricDifference:
-    "Difference of two Brier scores, or of one term of their decompositions, on the same probes; the score is exact."
+    "Difference of two Brier scores, or of one term of their decompositions; the interval of the score is exact, p by swaps of the arms."
     where = "brier_difference"
     as_choice(term, TERMS, where=where, name="term")
     plan = _brier_plan(term, method, level, replicates, seed)
+    draws = as_count(draws, where=where, name="draws")
     if np.shape(baseline) != np.shape(candidate):
         refuse(where, "both models must have predicted the same probes and classes", f"shapes {np.shape(baseline)} and {np.shape(candidate)}",
                "Match the probes by id first", error=PairingError)
     (a, factors), (b, _) = (_forecast_columns(x, label, n_bins, normalization, where, name) for name, x in (("baseline", baseline), ("candidate", candidate)))
     signed = [-f for f in factors] + factors
-    delta, interval, p_value = _brier_analysis(term, a + b, signed, plan)
-    values = [_estimate(term, columns, factors) for columns in (a, b)]
-    return MetricDifference(metric=f"brier {term}", baseline=values[0], candidate=values[1], delta=delta, interval=interval, p_value=p_value, n=a[0].p.size)
+    delta, interval, _ = _brier_analysis(term, a + b, signed, plan)
+    values, seed = [_estimate(term, columns, factors) for columns in (a, b)], 0 if seed is None else plan.seed
+    if term != "score" or a[0].p.size == 1: tested = _tested(term, a, b, factors, draws, seed)
+    else: tested = score_flips(*(sum(f * _influence_values("score", c) for c, f in zip(columns, factors, strict=True)) for columns in (a, b)), draws=draws, seed=seed)
+    return MetricDifference(metric=f"brier {term}", baseline=values[0], candidate=values[1], delta=delta, interval=interval, n=a[0].p.size, **tested)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c082
+
+def score_flips(
+    baseline: np.ndarray,  # squared distance of each probe, shape (n,)
+    candidate: np.ndarray,
+    *,
+    draws: int = 9999,
+    seed: int = 0,
+) -> dict:  # p_value, p_from, p_draws, p_seed
+    "The p-value of a difference of mean scores per probe, by the signs of its differences; None for a single probe."
+    if baseline.size == 1: return {"p_value": None, "p_from": None, "p_draws": None, "p_seed": None}
+    scale = float(max(np.abs(baseline).max(), np.abs(candidate).max(), 1.0))
+    gap = candidate - baseline
+    gap = gap[gap != 0]
+    if gap.size == 0: return {"p_value": 1.0, "p_from": "sign_flip", "p_draws": None, "p_seed": None}
+    drawn = {} if gap.size <= _FEW else {"replicates": draws, "seed": seed}
+    found = sign_flip_test(gap, scale=scale, **drawn)
+    return {"p_value": found.p_value, "p_from": "sign_flip", "p_draws": None if found.seed is None else found.patterns, "p_seed": found.seed}
+
+
+_FEW = 40  # differences of which the sign-flip test counts every pattern
+
+# %% ../../nbs/metrics/20_calibration.ipynb #c084
 def top_label(
     probability: object,  # shape (n, C)
     label: object,        # the true column, shape (n,)
