@@ -150,38 +150,37 @@ def test_a_folder_of_its_own_empty_and_gone_afterwards(tmp_path):
     assert result.ok and result.other["run"]["stderr_tail"].startswith(str(tmp_path)) and (tmp_path / "left").exists()
 
 
+@linux
 def test_ordinary_signals_and_no_open_files(tmp_path):
-    result = run(spec("""
-        import json, os, signal
-        fds = sorted(int(fd) for fd in os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else [0, 1, 2, 3]
-        status = open("/proc/self/status").read() if os.path.exists("/proc/self/status") else "SigIgn: 0\\nSigBlk: 0"
-        masks = {line.split(":")[0]: int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigIgn", "SigBlk"))}
-        print(json.dumps({"loss": len(fds), "ignored": masks["SigIgn"] & ~(1 << 12 | 1 << 24), "blocked": masks["SigBlk"]}))"""), tmp_path)
-    assert result.metrics["loss"] == 4                                                        # three, and the one that lists them
-    assert read_metrics(b'{"loss": 1, "ignored": 0, "blocked": 0}', ("loss", "ignored", "blocked"), 3)[0]
+    "Seen from a shell: Python would ignore SIGPIPE again by itself."
+    code = """mask() { printf '%d' 0x$(grep $1 /proc/self/status | cut -f2); }
+              echo "{\\"ignored\\": $(mask SigIgn), \\"blocked\\": $(mask SigBlk), \\"open\\": $(ls /proc/self/fd | wc -l)}" """
+    result = run(spec(command=("sh", "-c", code), metric_keys=("ignored", "blocked", "open")), tmp_path)
+    assert dict(result.metrics) == {"ignored": 0, "blocked": 0, "open": 4, "seed": 3}, result        # three, and the folder that ls reads
 
 
 # --- nothing is left behind -----------------------------------------------------------------------------------------------------------
+NAP = str(10**6 + os.getpid())                                               # seconds; no other process of this machine sleeps as long
 SPAWN = """
     import os, subprocess, sys, time
-    subprocess.Popen(["sleep", "1234"])                                   # a child
-    subprocess.Popen(["sleep", "1234"], start_new_session=True)           # one in another session
+    subprocess.Popen(["sleep", "NAP"])                                   # a child
+    subprocess.Popen(["sleep", "NAP"], start_new_session=True)           # one in another session
     if os.fork() == 0:                                                    # a daemon: twice forked, its own session, pipes closed
         os.setsid()
         if os.fork() == 0:
             for fd in (0, 1, 2): os.close(fd)
-            os.execvpe("sleep", ["sleep", "1234"], {"PATH": os.environ["PATH"]})
+            os.execvpe("sleep", ["sleep", "NAP"], {"PATH": os.environ["PATH"]})
         os._exit(0)
     os.wait()
     time.sleep(0.2)
-"""
+""".replace("NAP", NAP)
 
 
 def sleepers():
     found = []
     for name in filter(str.isdigit, os.listdir("/proc")):
         try:
-            if Path(f"/proc/{name}/cmdline").read_bytes() == b"sleep\0" + b"1234\0" and alive(name): found.append(int(name))
+            if Path(f"/proc/{name}/cmdline").read_bytes() == f"sleep\0{NAP}\0".encode() and alive(name): found.append(int(name))
         except OSError:
             continue
     return found
@@ -276,6 +275,7 @@ def test_a_gigabyte_of_output_stays_out_of_memory(tmp_path):
         hwm = lambda: int(next(l.split()[1] for l in open("/proc/self/status") if l.startswith("VmHWM"))) // 1024
         flood = '''import os
         for _ in range(250): os.write(1, b"x" * 2**20); os.write(1, (b"a log line of about a hundred characters " * 2 + b"\\\\n") * 12500); os.write(2, bytes(range(256)) * 4096); os.write(1, b'{{"loss": 7, ' * 87000)
+        for _ in range(1000): os.write(1, b'{{"loss": ' * 12000)
         os.write(1, b'\\\\n{{"loss": 1.5}}')'''
         before = hwm()
         (r,) = run_all([ExperimentSpec(experiment_id="flood", command=({sys.executable!r}, "-c", "\\n".join(l.strip() for l in flood.splitlines())), seed=1, metric_keys=("loss",), wall_timeout_s=100)], results_file={str(tmp_path / 'r.jsonl')!r})
@@ -427,9 +427,9 @@ def test_an_error_of_the_caller_ends_every_run_and_keeps_the_file(tmp_path):
 
     def progress(result, done, total): raise Stop
     with pytest.raises(Stop):
-        run_all([spec(), *over_seeds(spec("import time; time.sleep(1234.5)", wall_timeout_s=3000), range(3))], results_file=tmp_path / "r.jsonl", workers=4, progress=progress)
+        run_all([spec(), *over_seeds(spec(f"import time; time.sleep({NAP}.5)", wall_timeout_s=1e7), range(3))], results_file=tmp_path / "r.jsonl", workers=4, progress=progress)
     assert [r.terminal for r in read_results(tmp_path / "r.jsonl")] == ["ok"]
-    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if b"1234.5" in p.read_bytes()]
+    assert not [p for p in Path("/proc").glob("[0-9]*/cmdline") if f"{NAP}.5".encode() in p.read_bytes()]
 
 
 def test_ablation_and_seeds():
