@@ -168,7 +168,7 @@ def test_equal_differences_have_the_p_value_of_their_signs():
         assert c.p_value == 2.0 ** (1 - n) and c.degenerate == "all_equal" and (c.verdict.verdict == "improved") == (n >= 6)
         assert c.interval.fallback.code == "all_equal" and c.seeds_to_settle == (6 if n < 6 else None)
         same = one(PPL, BASE[:1] * n, BASE[:1] * n)
-        assert same.p_value == 1 and same.noise_kind == ("equivalent" if n >= 6 else "inconclusive") and same.improvement == 0
+        assert same.p_value == 1 and same.noise_kind == "inconclusive" and same.improvement == 0 and same.seeds_to_settle is None
     family = judge_many([one(PPL, [28.0] * 6, [32.0] * 6), one(PPL, [28.0] * 6, [32.0] * 6, hypothesis_id=1)])
     assert [(c.verdict.verdict, c.seeds_to_settle) for c in family] == [("noise", 7)] * 2
 
@@ -351,7 +351,7 @@ names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), min_siz
     lambda x: x not in ("seed", "terminal", "metrics", "experiment_id", "hypothesis_id", "detail", "other"))
 
 
-@given(st.dictionaries(names, cells, max_size=4), st.integers(-2**70, 2**70), st.sampled_from(["ok", "oom", "other"]), st.text(max_size=8), st.booleans())
+@given(st.dictionaries(names, cells, max_size=4), st.integers(1 - 2**64, 2**64 - 1), st.sampled_from(["ok", "oom", "other"]), st.text(max_size=8), st.booleans())
 @QUICK
 def test_a_run_survives_json_and_pickle(metrics, seed, terminal, detail, named):
     run = ExperimentResult(terminal=terminal, metrics=metrics | ({"seed": seed} if named or terminal == "ok" else {}), hypothesis_id=4 if named else None, detail=detail)
@@ -541,3 +541,212 @@ def test_shuffled_seeds_of_a_large_study():
     order = rnd.sample(range(60), 60)
     assert compare_runs(PPL, runs(c, seeds), runs(b, seeds)).to_dict() == compare_runs(PPL, [runs(c, seeds)[i] for i in order], runs(b, seeds)).to_dict()
     assert compare_runs(PPL, runs(c, seeds), runs(b, seeds)).sign_flip.engine == "monte_carlo"
+
+
+# --- what an adversarial reader found -----------------------------------------------------------------------------------------------------
+def seeded(value, seed=1, **more): return ExperimentResult(terminal="ok", metrics={"seed": seed, "m": value}, **more)
+
+
+@pytest.mark.parametrize("level", [0.95, 0.8, 0.5, 0.01, 0.999])
+def test_the_level_that_is_shown_decides_nothing(level):
+    rng = np.random.default_rng(4)
+    for scale in ("linear", "log"):
+        for spread in (0.001, 0.01, 0.03):
+            c = (1 + rng.normal(0, spread, 4)).tolist()
+            spec = dataclasses.replace(ACC, scale=scale)
+            base, shown = one(spec, c, [1.0] * 4), one(spec, c, [1.0] * 4, level=level)
+            assert (shown.verdict.verdict, shown.noise_kind, shown.seeds_to_settle) == (base.verdict.verdict, base.noise_kind, base.seeds_to_settle)
+            assert shown.deciding_interval == base.interval and shown.interval.level == level
+    c = one(ACC, [1.0, 1.05, 0.97], [1.0] * 3, level=0.01)
+    assert c.noise_kind == "inconclusive" and "1% interval" in c.verdict.rationale and "judged by the 95% interval" in c.verdict.rationale
+    wide = one(ACC, [1.001, 0.999, 1.0, 1.0015], [1.0] * 4, level=1 - 1e-9)
+    assert wide.noise_kind == "equivalent" and wide.interval.high > 0.02 > wide.deciding_interval.high
+    assert "judged by the 95% interval [" in wide.verdict.rationale and "99.9999999% interval" in wide.verdict.rationale
+
+
+def test_false_equivalence_at_the_threshold_whatever_is_shown():
+    rng = np.random.default_rng(5)
+    said = sum(one(ACC, (0.98 + rng.normal(0, 0.005, 5)).tolist(), [1.0] * 5, level=0.5).noise_kind == "equivalent" for _ in range(600))
+    assert said / 600 < 0.025 + 4 * math.sqrt(0.025 * 0.975 / 600)
+
+
+def test_a_family_judges_equivalence_at_its_own_level_whatever_is_shown():
+    wobble = [1.001, 0.99, 1.012, 1.002]
+    alone = [one(ACC, wobble, [1.0] * 4, hypothesis_id=i, level=0.5) for i in range(5)]
+    for c in judge_many(alone):
+        assert c.deciding_interval.level == pytest.approx(0.99, abs=1e-12) and c.interval.level == pytest.approx(0.9, abs=1e-12) and c.noise_kind == "inconclusive"
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_equal_differences_are_never_equivalent(scale):
+    spec = dataclasses.replace(ACC, scale=scale)
+    for n in (2, 6, 60):
+        for value in (0.8, 0.804):
+            c = one(spec, [value] * n, [0.8] * n)
+            assert (c.noise_kind, c.seeds_to_settle) == ("inconclusive", None) and "no interval (no spread was seen)" in c.verdict.rationale
+            assert f"{n} seeds bound only their share, at most about {100 * (1 - 0.05 ** (1 / n)):.2g}%" in c.verdict.rationale
+    rng, lost = np.random.default_rng(6), 0.04  # true improvement -0.02
+    said = sum(one(spec, [0.4 if u < lost else 0.8 for u in rng.random(6)], [0.8] * 6).noise_kind == "equivalent" for _ in range(300))
+    assert said == 0
+
+
+def test_a_tie_with_the_threshold_has_no_unit():
+    for new, old, direction, word in ((10.2, 10.0, HIGHER, "improved"), (102.0, 100.0, HIGHER, "improved"), (1.02, 1.0, HIGHER, "improved"), (0.98, 1.0, LOWER, "improved"),
+                                      (9.8, 10.0, LOWER, "improved"), (0.051, 0.05, HIGHER, "improved"), (1.02e-5, 1e-5, HIGHER, "improved"), (9.8, 10.0, HIGHER, "regressed")):
+        c = one(dataclasses.replace(ACC, direction=direction), [new] * 6, [old] * 6)
+        assert (abs(c.improvement), c.verdict.verdict) == (0.02, word), (new, old)
+    up, b = [10.1, 10.2, 10.3, 10.25, 10.15, 10.2], [10.0] * 6
+    found = {one(ACC, [float(f"{x}e{k}") for x in up], [float(f"{x}e{k}") for x in b]).improvement for k in range(-9, 9)}
+    assert found == {0.02}
+
+
+@given(st.lists(st.tuples(st.decimals(-999, 999, places=3), st.decimals("0.001", 999, places=3)), min_size=1, max_size=6))
+@QUICK
+def test_linear_improvement_is_that_of_the_decimals(pairs):
+    from fractions import Fraction
+    c, b = zip(*pairs, strict=True)
+    mean = lambda values: sum(map(Fraction, values)) / len(values)
+    assert one(ACC, list(map(float, c)), list(map(float, b))).improvement == float((mean(c) - mean(b)) / mean(b))
+
+
+def leaves(value, path=()):
+    if isinstance(value, dict):
+        for key, item in value.items(): yield from leaves(item, (*path, key))
+    elif isinstance(value, list):
+        for i, item in enumerate(value): yield from leaves(item, (*path, i))
+    else: yield path, value
+
+
+SAVED = [judge_many([one(PPL, BETTER, BASE), one(PPL, BASE[::-1], BASE, hypothesis_id=1)])[0], one(ACC, BETTER, BASE, level=0.8), one(ACC, [0.8] * 6, [0.8] * 6), one(PPL, [28.0], [30.0]),
+         compare_runs(PPL, runs(BETTER[:4], [9, 1, 2, 3]), runs(BASE), intersect=True), one(ACC, [0.9, -0.7, 1.4], [0.5, -0.8, 0.6]),
+         compare_runs(PPL, [ExperimentResult(terminal="oom", metrics={})], runs(BASE))]
+
+
+@pytest.mark.parametrize("c", SAVED, ids=["family", "level", "equal", "one seed", "intersect", "no interval", "failed"])
+def test_every_derived_leaf_is_recomputed(c):
+    saved = json.loads(canonical_json(c.to_dict()))
+    assert RunsComparison.from_dict(saved) == c and canonical_json(RunsComparison.from_dict(saved).to_dict()) == canonical_json(c.to_dict())
+    for path, value in leaves({k: v for k, v in saved.items() if k != "evidence"}):
+        changed = (not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 1.001 + (value == 0) if isinstance(value, float)
+                   else 0.5 if value is None else value.replace("seed", "sead") if path[-1] == "rationale" else value + "x")
+        for other in (changed, None if value is not None else "x", {"a": 1}, [value]):
+            edited = json.loads(json.dumps(saved))
+            at = edited
+            for step in path[:-1]: at = at[step]
+            at[path[-1]] = other
+            with pytest.raises(ContractError, match="RunsComparison.from_dict: .*edited"): RunsComparison.from_dict(edited)
+            del at[path[-1]]
+            with pytest.raises(ContractError): RunsComparison.from_dict(edited)
+    with pytest.raises(ContractError, match="more must follow"): RunsComparison.from_dict(saved | {"more": 1})
+
+
+def test_a_number_edited_in_a_saved_sentence_is_seen_and_a_last_digit_is_rounding():
+    saved = one(PPL, BETTER, BASE).to_dict()
+    def told(a, b): return RunsComparison.from_dict(saved | {"verdict": saved["verdict"] | {"rationale": saved["verdict"]["rationale"].replace(a, b)}})
+    for a, b in (("31.2329", "31.2349"), ("5 seeds", "6 seeds"), ("better", "worse"), ("+0.03296", "-0.03296")):
+        assert a in saved["verdict"]["rationale"]
+        with pytest.raises(ContractError, match="rationale"): told(a, b)
+    told("31.2329", "31.2330")
+
+
+@pytest.mark.parametrize("value", [None, True, 1, -1, 1.5, "x", "", [], {}, [1], {"a": 1}, math.nan, math.inf, 10**400, 1e308, 0, "1", [None], ["1", "2"]], ids=lambda v: repr(v)[:12])
+def test_no_edit_raises_anything_but_a_contract_error(value):
+    saved = json.loads(canonical_json(SAVED[0].to_dict()))
+    paths = [path for path, _ in leaves(saved)] + [("evidence",), ("evidence", "spec"), ("evidence", "seeds"), ("evidence", "failures"), ("interval",), ("verdict",)]
+    for path in paths:
+        edited = json.loads(json.dumps(saved))
+        at = edited
+        for step in path[:-1]: at = at[step]
+        if at[path[-1]] == value and isinstance(value, bool) == isinstance(at[path[-1]], bool): continue
+        at[path[-1]] = value
+        try: RunsComparison.from_dict(edited)
+        except ContractError as error: assert "\n" not in str(error)
+        else: assert path[0] == "evidence" and path[1] in ("seeds", "spec"), path
+    for whole in (value, {"evidence": value}):
+        with pytest.raises(ContractError): RunsComparison.from_dict(whole)
+        with pytest.raises(ContractError): QueueRecord.from_dict(whole)
+
+
+def test_texts_are_no_lists_and_words_are_no_flags():
+    row = {"seed": "1", "terminal": "ok", "ppl": "3.5", "p": "7"}
+    for numbers in ("ppl", None, 5, b"ppl", {"ppl": 1}, [5], np.array(3)):
+        with pytest.raises(ContractError, match="numbers must be a list of names"): ExperimentResult.from_row(row, numbers=numbers)
+    assert ExperimentResult.from_row(row, numbers={"ppl"}).metrics == {"ppl": 3.5, "seed": 1}
+    for flag in ("no", 1, None, 0.0):
+        for act in (compare_runs, judge_runs):
+            with pytest.raises(ContractError, match="intersect must be True or False"): act(PPL, runs(BETTER), runs(BASE), intersect=flag)
+        with pytest.raises(ContractError, match="intersect"): pair_runs(runs(BETTER), runs(BASE), intersect=flag)
+        with pytest.raises(ContractError, match="intersect"): Evaluator(intersect=flag)
+
+
+@pytest.mark.parametrize("wrong", [None, 5, "ab", np.array(3), {}, 1.5], ids=repr)
+def test_what_is_no_list_is_refused(wrong):
+    go = dict(settles=lambda h: None, run=World().run, spec=PPL)
+    for act in (lambda: judge_many(wrong), lambda: judge_runs(PPL, wrong, runs(BASE)), lambda: run_queue(wrong, **go)):
+        with pytest.raises(ContractError, match="must be a list") as error: act()
+        assert "\n" not in str(error.value)
+    for act in (lambda: judge_many(SAVED[0]), lambda: run_queue(make_queue(1)[0], **go), lambda: judge_runs(PPL, runs(BASE)[0], runs(BASE))):
+        with pytest.raises(ContractError, match="must be a list"): act()
+    def broken():
+        yield seeded(1.0)
+        raise TypeError("mine")
+    with pytest.raises(TypeError, match="mine"): judge_runs(PPL, broken(), runs(BASE))
+
+
+def test_runs_may_stand_in_a_set():
+    assert judge_runs(PPL, set(runs(BETTER)), set(runs(BASE))) == judge_runs(PPL, runs(BETTER), runs(BASE))
+    assert hash(seeded(1.0, other={"a": [1]})) == hash(seeded(1.0, other={"a": [2]})) and len({seeded(1.0), seeded(1.0), seeded(2.0)}) == 2
+
+
+def test_what_the_queue_is_given():
+    go = dict(settles=lambda h: None, run=World().run, spec=PPL)
+    for name in ("settles", "run", "spec", "evaluator", "finished"):
+        for wrong in (None, [], "x", 5):
+            with pytest.raises(ContractError, match=f"run_queue: {name} must be") as error: run_queue(make_queue(1), **go | {name: wrong})
+            assert "\n" not in str(error.value)
+    with pytest.raises(ContractError, match="record must be"): run_queue(make_queue(1), **go, record=5)
+    for wrong in (math.nan, "", "  ", 0, 1, np.array([1, 2]), {}, {"a": 1}, []):
+        with pytest.raises(ContractError, match="hypothesis 0: settles must give a text, True, False or None"): list(run_queue(make_queue(1), **go | {"settles": lambda h, wrong=wrong: wrong}))
+    assert [list(run_queue(make_queue(1), **go | {"settles": lambda h, word=word: word}))[0].settled for word in ("known", True, False, None)] == ["known", "settled by what is known", None, None]
+
+
+def test_numbers_too_long_for_anybody():
+    for act in (lambda: seeded(1.0, seed=10**400), lambda: seeded(1.0, seed=-2**64), lambda: seeded(1.0, hypothesis_id=10**400), lambda: Hypothesis(id=10**400, text="x"),
+                lambda: one(PPL, BETTER, BASE, hypothesis_id=10**5000), lambda: MetricSpec(metric="m", direction=LOWER, improvement_threshold=10**400)):
+        with pytest.raises(ContractError) as error: act()
+        assert "\n" not in str(error.value) and len(str(error.value)) < 400
+    assert seeded(1.0, seed=2**64 - 1).ok
+    for text in ("1e-400", "-0.1e-330"):
+        with pytest.raises(ContractError, match="become 0"): ExperimentResult.from_row({"seed": 1, "terminal": "ok", "m": text}, numbers=["m"])
+    assert ExperimentResult.from_row({"seed": 1, "terminal": "ok", "m": "0e-400"}, numbers=["m"]).metrics["m"] == 0
+
+
+def test_text_that_no_file_holds():
+    for act in (lambda: seeded(1.0, detail="\ud800"), lambda: seeded(1.0, experiment_id="\ud800"), lambda: ExperimentResult(terminal="\ud800", metrics={}), lambda: Hypothesis(id=0, text="\ud800"),
+                lambda: ExperimentResult(terminal="ok", metrics={"seed": 1, "\ud800": 1.0}), lambda: QueueRecord(hypothesis_id=0, text="a", settled="\ud800")):
+        with pytest.raises(ContractError, match="text that UTF-8 can write"): act()
+    for name in ("a\nb", "a\r\nb", "a\u2028b", "\x00", "\ud800", " "):
+        with pytest.raises(ContractError, match="^MetricSpec: metric must be"): MetricSpec(metric=name, direction=LOWER)
+
+
+def test_true_messages_at_the_ends_of_float64():
+    narrow = lambda alpha: dataclasses.replace(ACC, significance_threshold=alpha)
+    with pytest.raises(ContractError, match="significance_threshold over the tests of the family must be at least 1e-12; got 1e-13 over 1"): one(narrow(1e-13), [1.0, 2.0, 3.0], [1.0, 2.0, 4.0])
+    with pytest.raises(ContractError, match="got 0.05 over 1000000000000"):
+        RunsComparison(spec=ACC, hypothesis_id=0, seeds=(0, 1), candidate=(1.0, 2.0), baseline=(1.0, 3.0), family=10**12, adjusted_p_value=1.0, multiplicity="holm")
+    assert one(dataclasses.replace(PPL, significance_threshold=1e-12), BETTER, BASE).interval.level == pytest.approx(1 - 1e-12, abs=1e-16)
+    with pytest.raises(ContractError, match="relative change of m must be at most 1e.70; got a mean of 2e.100 on a baseline of 1.03333e-300. Judge it with scale=.log."):
+        one(ACC, [1e100, 2e100, 3e100], [1e-300, 1.1e-300, 1e-300])
+    with pytest.raises(ContractError, match="candidate values must be at most"): one(ACC, [1e100, -1e100, 1.0], [1e-3, 1.1e-3, 1e-3])
+    with pytest.raises(ContractError, match="at least 2.23e-308 on the log scale"): one(PPL, [5e-324, 1e-323, 2e-323], [1e-323, 5e-324, 5e-324])
+    with pytest.raises(ContractError, match="some value of m must be at least 2e-292"): one(ACC, [5e-324, 1e-323, 2e-323], [1e-323, 5e-324, 5e-324])
+    assert one(ACC, [0.0, 5e-324], [1.0, 2.0]).improvement == -1.0
+
+
+def test_many_seeds():
+    import time
+    rng = np.random.default_rng(0)
+    arms = [runs(rng.normal(1, 1, 30_000).tolist()) for _ in range(2)]
+    start = time.perf_counter()
+    c = compare_runs(ACC, *arms)
+    assert c.n == 30_000 and time.perf_counter() - start < 20

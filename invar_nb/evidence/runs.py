@@ -8,13 +8,17 @@ __all__ = ['TERMINALS', 'FIELDS', 'EVIDENCE', 'ExperimentResult', 'RunPairs', 'p
            'run_queue']
 
 # %% ../../nbs/evidence/33_runs.ipynb #c002
-import difflib, math, numbers, re
+import difflib, math, numbers, re, sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from dataclasses import asdict, dataclass, field, fields, replace
+from decimal import Context, Decimal, Inexact
+from fractions import Fraction
+from functools import cache, reduce
 from itertools import pairwise
 from types import MappingProxyType
+
+import numpy as np
 
 from .verdict import MetricSpec, Verdict, decide
 from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_fraction, as_vector, refuse
@@ -23,9 +27,10 @@ from ..statistics.multiplicity import PROCEDURES, adjust
 from ..statistics.ttest import SignFlip, TTest, paired_t_test, sign_flip_test, t_quantile
 from ..statistics.weighted import spread_is_rounding
 
-# %% ../../nbs/evidence/33_runs.ipynb #c033
+# %% ../../nbs/evidence/33_runs.ipynb #c039
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _NOT_FINITE = ("nan", "inf", "+inf", "-inf", "infinity", "+infinity", "-infinity")
+_MOST = 2**64
 
 
 def _as_seed(value, where: str, name: str = "seed") -> int:
@@ -34,7 +39,39 @@ def _as_seed(value, where: str, name: str = "seed") -> int:
     whole = isinstance(value, numbers.Integral) or isinstance(value, numbers.Real) and abs(value) <= 2**53 and value == int(value)
     if isinstance(value, bool) or not whole:
         refuse(where, f"{name} must be a whole number", repr(value), "Seeds pair the runs; write the one that the run was started with")
+    if not abs(value) < _MOST:
+        refuse(where, f"{name} must fit 64 bits", f"a number of {int(value).bit_length()} bits", "No generator takes a longer one; number the runs")
     return int(value)
+
+
+def _as_id(value, where: str, name: str) -> int:
+    "A number of a hypothesis, as far as files and generators can carry one."
+    found = as_count(value, where=where, name=name, minimum=0)
+    if found >= _MOST: refuse(where, f"{name} must fit 64 bits", f"a number of {found.bit_length()} bits", "Number the hypotheses 0, 1, 2, ...")
+    return found
+
+
+def _as_text(value, where: str, name: str) -> str:
+    "Text that a UTF-8 file can hold: half a character would be accepted today and lost when the record is written."
+    if not isinstance(value, str): refuse(where, f"{name} must be text", repr(value), "Spell it out")
+    if any("\ud800" <= c <= "\udfff" for c in value):
+        refuse(where, f"{name} must be text that UTF-8 can write", repr(value), "Decode it with the right encoding")
+    return value
+
+
+def _as_flag(value, where: str, name: str) -> bool:
+    "True or False: the text 'no' is true to Python."
+    if not isinstance(value, (bool, np.bool_)): refuse(where, f"{name} must be True or False", repr(value), "Write it without quotes")
+    return bool(value)
+
+
+def _as_list(values, where: str, must: str, cure: str) -> tuple:
+    "What is a list, a tuple, a set or a generator; not a text, a mapping or a single thing."
+    try:
+        if not isinstance(values, (str, bytes, Mapping)): return tuple(iter(values))
+    except TypeError:
+        if hasattr(values, "__next__"): raise  # the generator's own
+    refuse(where, must, repr(values) if isinstance(values, (str, bytes, int, float, type(None))) else f"one {type(values).__name__}", cure)
 
 
 def _from_text(text: str, where: str, name: str) -> int | float:
@@ -46,6 +83,8 @@ def _from_text(text: str, where: str, name: str) -> int | float:
         return float(word)
     if not _NUMBER.fullmatch(word) or not math.isfinite(float(word)):
         refuse(where, f"{name} must be a number", repr(text), "Write it with a decimal point and no unit, as in 28.1")
+    if float(word) == 0 and re.search("[1-9]", word.lower().partition("e")[0]):
+        refuse(where, f"{name} must fit a float64", f"{text!r}, which would become 0", "Change the unit")
     return float(word)
 
 
@@ -56,11 +95,14 @@ def _as_metric(value, where: str, name: str) -> float | None:
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         refuse(where, f"metric {name!r} must be a number or None", repr(value), "Keep what is no number under `other`")
     try:
-        return float(value)
+        found = float(value)
     except OverflowError:
-        refuse(where, f"metric {name!r} must fit a float64", repr(value), "Change the unit")
+        found = None
+    if found is None or found == 0 and value != 0:
+        refuse(where, f"metric {name!r} must fit a float64", repr(value) if abs(value) < 1 else f"a number beyond {sys.float_info.max:.2g}", "Change the unit")
+    return found
 
-# %% ../../nbs/evidence/33_runs.ipynb #c034
+# %% ../../nbs/evidence/33_runs.ipynb #c040
 TERMINALS = ("ok", "timeout", "oom", "crash")  # how a run ends; any other word is allowed, and is not "ok"
 FIELDS = ("terminal", "metrics", "experiment_id", "hypothesis_id", "detail", "other")  # names that no metric may have
 
@@ -127,12 +169,18 @@ class ExperimentResult:
     ) -> "ExperimentResult":
         "One row of a runs file; numbers become metrics, everything else is kept under `other`."
         where = f"ExperimentResult.from_row{', ' if place else ''}{place}"
-        return cls(**_born(where, **_sorted_out(row, where, tuple(numbers), terminal)))
+        columns = _as_list(numbers, where, "numbers must be a list of names", 'Pass numbers=["perplexity"]')
+        for name in columns:
+            if not isinstance(name, str): refuse(where, "numbers must be a list of names", f"{name!r} in it", 'Pass numbers=["perplexity"]')
+        return cls(**_born(where, **_sorted_out(row, where, columns, terminal)))
 
     def __reduce__(self):
         return ExperimentResult.from_row, (self.to_dict(),)
 
-# %% ../../nbs/evidence/33_runs.ipynb #c036
+    def __hash__(self):
+        return hash((self.terminal, self.experiment_id, self.hypothesis_id, self.detail, frozenset(self.metrics.items())))
+
+# %% ../../nbs/evidence/33_runs.ipynb #c042
 def _born(where, *, terminal, metrics, experiment_id, hypothesis_id, detail, other) -> dict:
     if not isinstance(terminal, str) or not terminal.strip():
         refuse(where, "terminal must say how the run ended", repr(terminal), f"Write one of {', '.join(TERMINALS)}")
@@ -143,15 +191,15 @@ def _born(where, *, terminal, metrics, experiment_id, hypothesis_id, detail, oth
             refuse(where, f"{name} must map names to values", repr(mapping), "Pass a dict with text keys")
     if taken := sorted((set(metrics) & set(other)) | (set(metrics) & set(FIELDS))):
         refuse(where, "a metric must have a name of its own", repr(taken[0]), "Rename it")
+    for name in (*metrics, *other): _as_text(name, where, "a name")
     found = {name: _as_metric(value, where, name) for name, value in metrics.items() if name != "seed"}
     if metrics.get("seed") is not None:
         found["seed"] = _as_seed(metrics["seed"], where)
     elif terminal == "ok":
         refuse(where, "a run that ended well must name its seed", "no seed", 'Put it among the metrics as "seed"')
-    if not all(isinstance(text, str) for text in (experiment_id, detail)):
-        refuse(where, "experiment_id and detail must be text", f"{experiment_id!r} and {detail!r}", "Spell them out")
+    for name, text in (("terminal", terminal), ("experiment_id", experiment_id), ("detail", detail)): _as_text(text, where, name)
     if hypothesis_id is not None:
-        hypothesis_id = as_count(hypothesis_id, where=where, name="hypothesis_id", minimum=0)
+        hypothesis_id = _as_id(hypothesis_id, where, "hypothesis_id")
     return {"terminal": terminal, "metrics": MappingProxyType(found), "experiment_id": experiment_id, "hypothesis_id": hypothesis_id,
             "detail": detail, "other": MappingProxyType(dict(other))}
 
@@ -187,7 +235,7 @@ def _sorted_out(row, where, names, terminal) -> dict:
             "hypothesis_id": _as_seed(identity, where, "hypothesis_id") if isinstance(identity, str) else identity,
             "detail": assumed if detail is None else detail, "other": other}
 
-# %% ../../nbs/evidence/33_runs.ipynb #c038
+# %% ../../nbs/evidence/33_runs.ipynb #c044
 @dataclass(frozen=True, kw_only=True)
 class RunPairs:
     "Runs of two arms side by side, in the order of their seeds; what was left out is told."
@@ -210,6 +258,7 @@ def pair_runs(
     intersect: bool = False,  # True: seeds of one arm only are left out, and told
 ) -> RunPairs:
     "Pair runs by seed; raises PairingError with every missing, extra and repeated seed."
+    intersect = _as_flag(intersect, "pair_runs", "intersect")
     arms = {"candidate": as_runs(candidate, "candidate"), "baseline": as_runs(baseline, "baseline")}
     seeds = {arm: [run.seed for run in runs] for arm, runs in arms.items()}
     broken = [f"{arm} has no runs" for arm in arms if not arms[arm]]
@@ -229,25 +278,25 @@ def pair_runs(
     return RunPairs(seeds=both, **{arm: tuple(by_seed[arm][seed] for seed in both) for arm in arms},
                     candidate_only=tuple(sorted(a - b)), baseline_only=tuple(sorted(b - a)))
 
-# %% ../../nbs/evidence/33_runs.ipynb #c039
+# %% ../../nbs/evidence/33_runs.ipynb #c045
 def as_runs(runs: Iterable, arm: str) -> tuple[ExperimentResult, ...]:
     "The runs of one arm; mappings are read as rows of a runs file."
-    if isinstance(runs, (str, bytes, Mapping, ExperimentResult)) or not isinstance(runs, Iterable):
-        refuse("as_runs", f"{arm} must be a list of runs", type(runs).__name__, "Pass [ExperimentResult(...), ...]")
+    runs = _as_list(runs, "as_runs", f"{arm} must be a list of runs", "Pass [ExperimentResult(...), ...]")
     runs = tuple(ExperimentResult.from_row(run, place=f"{arm} run {i}") if isinstance(run, Mapping) else run for i, run in enumerate(runs))
     for i, run in enumerate(runs):
         if not isinstance(run, ExperimentResult):
             refuse("as_runs", f"{arm} must hold ExperimentResults", f"{type(run).__name__} at index {i}", "Build them with ExperimentResult.from_row")
     return runs
 
-# %% ../../nbs/evidence/33_runs.ipynb #c040
+# %% ../../nbs/evidence/33_runs.ipynb #c046
 def _listed(seeds) -> str:
     "Seeds in order, the first six by name."
     seeds = sorted(seeds)
     return ", ".join(map(str, seeds[:6])) + (f" and {len(seeds) - 6} more" if len(seeds) > 6 else "")
 
-# %% ../../nbs/evidence/33_runs.ipynb #c042
-_LARGEST = 1e150  # a square must fit a float64
+# %% ../../nbs/evidence/33_runs.ipynb #c048
+_LARGEST, _SMALLEST = 1e150, sys.float_info.min  # a square must fit a float64; below the smallest normal number digits are lost
+_MOST_TIMES = 1e70  # a relative change to the fourth power must fit a float64
 
 
 def _checked(spec: MetricSpec, seeds, values, arm: str) -> tuple[float, ...]:
@@ -258,10 +307,30 @@ def _checked(spec: MetricSpec, seeds, values, arm: str) -> tuple[float, ...]:
             refuse(where, f"{spec.metric} must be finite and at most {_LARGEST:g} in size", culprit, "Change the unit")
         if spec.scale == "log" and x <= 0:
             refuse(where, f"{spec.metric} must be positive on the log scale", culprit, 'Judge it with scale="linear"')
+        if spec.scale == "log" and x < _SMALLEST:
+            refuse(where, f"{spec.metric} must be at least {_SMALLEST:.3g} on the log scale, where float64 has all its digits", culprit, "Change the unit")
     return tuple(map(float, values))
 
 
 def _mean(values) -> float: return math.fsum(values) / len(values)
+
+
+_EXACT = Context(prec=700, traps=[Inexact])  # holds sums of anything between _SMALLEST and _LARGEST; would raise rather than round
+
+
+def _written_mean(values) -> Fraction:
+    "The mean of the shortest decimals that name these floats, without rounding."
+    return Fraction(reduce(_EXACT.add, (Decimal(repr(float(x))) for x in values))) / len(values)
+
+
+def _relative_change(spec: MetricSpec, candidate: Fraction, baseline: Fraction) -> float:
+    "The signed relative change, rounded once."
+    if baseline == 0: return spec.improvement(candidate=float(candidate), baseline=0.0)  # refuses
+    change = (candidate - baseline) / abs(baseline)
+    if abs(change) > _MOST_TIMES:
+        refuse("compare_runs", f"the relative change of {spec.metric} must be at most {_MOST_TIMES:g}", f"a mean of {float(candidate):.6g} on a baseline of {float(baseline):.6g}",
+               'Judge it with scale="log"')
+    return float(change) if spec.direction == "higher_is_better" else 0.0 - float(change)
 
 
 def _geometric_mean(values) -> float:
@@ -269,11 +338,13 @@ def _geometric_mean(values) -> float:
     top = max(values)
     return top * math.exp(_mean([math.log(x) - math.log(top) for x in values]))
 
-# %% ../../nbs/evidence/33_runs.ipynb #c044
+# %% ../../nbs/evidence/33_runs.ipynb #c050
 def _fieller(candidate, baseline, quantile: float) -> tuple[float, float] | None:
     "Ends of (C - B) / |B| for the means of paired values, or None where the baseline's mean cannot be told from 0."
     n, unit = len(baseline), abs(_mean(baseline))
-    if unit == 0: return None
+    if max(map(abs, baseline)) > _MOST_TIMES * unit: return None  # a mean of 0 but for rounding
+    if max(map(abs, candidate)) > _MOST_TIMES * unit:
+        refuse("compare_runs", f"candidate values must be at most {_MOST_TIMES:g} times the baseline's mean", f"{max(candidate, key=abs)!r} and {unit!r}", 'Judge it with scale="log"')
     b = [x / unit for x in baseline]
     d = [(x - y) / unit for x, y in zip(candidate, baseline, strict=True)]
     B, D = _mean(b), _mean(d)
@@ -288,7 +359,7 @@ def _fieller(candidate, baseline, quantile: float) -> tuple[float, float] | None
     ends = sorted(math.copysign(1, B) * (centre + sign * half) / a for sign in (-1, 1))
     return ends[0], ends[1]
 
-# %% ../../nbs/evidence/33_runs.ipynb #c045
+# %% ../../nbs/evidence/33_runs.ipynb #c051
 _LOG_SCALE = 745.0  # no logarithm of a float64 is larger: rounding is judged at one scale, whatever the unit
 _MOST_SEEDS = 10**6
 
@@ -301,7 +372,7 @@ def _fewest(significance: float) -> int:
     "Equal differences have the p-value of their signs, 2^(1 - n): with fewer pairs than this they settle nothing."
     return math.ceil(1 - math.log2(significance))
 
-# %% ../../nbs/evidence/33_runs.ipynb #c046
+# %% ../../nbs/evidence/33_runs.ipynb #c052
 def seeds_to_settle(
     improvement: float,
     half_width: float,  # the larger distance from the improvement to an end of its interval
@@ -324,7 +395,7 @@ def seeds_to_settle(
         low, high = (middle, high) if width(middle) > gap else (low, middle)
     return high if high <= _MOST_SEEDS else None
 
-# %% ../../nbs/evidence/33_runs.ipynb #c048
+# %% ../../nbs/evidence/33_runs.ipynb #c054
 @dataclass(frozen=True, kw_only=True)
 class RunsComparison:
     "Runs of two arms compared on one metric: the evidence, then all that follows from it, the verdict last."
@@ -342,7 +413,8 @@ class RunsComparison:
     family: int = 1  # tests in it
     t_test: TTest | None = field(init=False)  # candidate - baseline, of logarithms on the log scale; None: failed
     improvement: float | None = field(init=False)  # signed, positive is better; None: failed
-    interval: Interval | None = field(init=False)  # of the improvement; in a family of m at level 1 - (1 - level) / m
+    interval: Interval | None = field(init=False)  # of the improvement, shown; in a family of m at level 1 - (1 - level) / m
+    deciding_interval: Interval | None = field(init=False)  # at level 1 - significance_threshold / m, whatever `level` shows
     interval_reason: str | None = field(init=False)  # why there is none
     effect_size: float | None = field(init=False)  # mean difference in units of its standard deviation, positive is better
     sign_flip: SignFlip | None = field(init=False)  # the same question without the normal law; None for one pair
@@ -352,7 +424,8 @@ class RunsComparison:
     verdict: Verdict = field(init=False)
 
     def __post_init__(self):
-        _check_evidence(self)
+        for name, value in _check_evidence(self).items():
+            object.__setattr__(self, name, value)
         for name, value in _found(self).items():
             object.__setattr__(self, name, value)
         object.__setattr__(self, "verdict", _verdict(self))
@@ -377,86 +450,150 @@ class RunsComparison:
         evidence = {name: getattr(self, name) for name in EVIDENCE} | {"spec": asdict(self.spec)}
         tuples = {name: list(value) for name, value in evidence.items() if isinstance(value, tuple)}
         shown = ("n", "improvement", "p_value", "sign_flip_p_value", "effect_size", "degenerate", "interval_reason")
-        return {"evidence": evidence | tuples, "interval": None if self.interval is None else self.interval.to_dict(),
-                **{name: getattr(self, name) for name in shown}, "verdict": self.verdict.to_dict()}
+        intervals = {name: None if (found := getattr(self, name)) is None else found.to_dict() for name in ("interval", "deciding_interval")}
+        return {"evidence": evidence | tuples, **intervals, **{name: getattr(self, name) for name in shown}, "verdict": self.verdict.to_dict()}
 
     @classmethod
     def from_dict(cls, saved: Mapping) -> "RunsComparison":
-        "Recompute from the evidence; a verdict that differs from the one saved (beyond rounding, the sentence aside) is refused."
+        "Recompute from the evidence; whatever was saved beside it and differs from what follows (beyond rounding) is refused."
+        where, cure = "RunsComparison.from_dict", "Pass what to_dict gave"
         evidence = dict(saved["evidence"]) if isinstance(saved, Mapping) and isinstance(saved.get("evidence"), Mapping) else {}
-        if set(evidence) != set(EVIDENCE) or not isinstance(evidence["spec"], Mapping):
-            refuse("RunsComparison.from_dict", f"evidence must hold {', '.join(EVIDENCE)}", ", ".join(evidence) or "none", "Pass what to_dict gave")
+        if set(evidence) != set(EVIDENCE):
+            refuse(where, f"evidence must hold {', '.join(EVIDENCE)}", ", ".join(map(str, evidence)) or "none", cure)
+        spec, names = evidence["spec"], [f.name for f in fields(MetricSpec)]
+        if not isinstance(spec, Mapping) or set(spec) != set(names):
+            refuse(where, f"spec must hold {', '.join(names)}", repr(spec), cure)
         columns = {name: tuple(value) for name, value in evidence.items() if isinstance(value, (list, tuple))}
-        made = cls(**evidence | columns | {"spec": MetricSpec(**evidence["spec"])})
-        now, then = made.verdict.to_dict(), dict(saved.get("verdict") or {})
-        for name in sorted((now.keys() | then.keys()) - {"rationale"}):
-            if not _same(now.get(name), then.get(name)):
-                refuse("RunsComparison.from_dict", f"the verdict must follow from the evidence, which gives {name} {now.get(name)!r}",
-                       repr(then.get(name)), "One of them was edited")
+        made = cls(**evidence | columns | {"spec": MetricSpec(**spec)})
+        if (found := _difference(made.to_dict(), saved)) is not None:
+            path, now, then = found
+            refuse(where, f"{path} must follow from the evidence, which gives {now!r}", repr(then), "One of them was edited, or another version wrote it")
         return made
 
 
 EVIDENCE = ("spec", "hypothesis_id", "seeds", "candidate", "baseline", "candidate_only", "baseline_only", "failures", "level",
             "adjusted_p_value", "multiplicity", "family")
 
-# %% ../../nbs/evidence/33_runs.ipynb #c049
-def _same(a, b) -> bool:
-    "Equal; floats to nine digits, since another machine may round a logarithm otherwise."
-    return math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) if type(a) is type(b) is float else a == b
+# %% ../../nbs/evidence/33_runs.ipynb #c055
+_IN_A_SENTENCE = re.compile(r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)")
 
 
-def _check_evidence(c: RunsComparison) -> None:
+def _same_sentence(a: str, b: str) -> bool:
+    "The same words and counts; a rounded number may differ by one unit of its last digit."
+    a, b = _IN_A_SENTENCE.split(a), _IN_A_SENTENCE.split(b)
+    def close(x, y):
+        if not {"."} & set(x + y): return False
+        unit = Decimal(1).scaleb(min(Decimal(t).as_tuple().exponent for t in (x, y)))
+        return abs(Decimal(x) - Decimal(y)) <= unit
+    return len(a) == len(b) and all(x == y or i % 2 and close(x, y) for i, (x, y) in enumerate(zip(a, b, strict=True)))
+
+
+def _same(path: str, a, b) -> bool:
+    "Equal; floats to nine digits, small p-values to six, since another machine may round a logarithm otherwise."
+    if type(a) in (int, float) and type(b) in (int, float) and float in (type(a), type(b)):
+        rounding = {"rel_tol": 1e-6} if path.endswith("p_value") else {"rel_tol": 1e-9, "abs_tol": 1e-12}
+        return abs(b) <= sys.float_info.max and math.isclose(a, b, **rounding)
+    return type(a) is type(b) and (_same_sentence(a, b) if path.endswith("rationale") else a == b)
+
+
+def _difference(now, then, path: str = "") -> tuple | None:
+    "The first place where two values of JSON differ: (path, now, then), or None."
+    if isinstance(now, Mapping) and isinstance(then, Mapping):
+        for name in [*now, *(name for name in then if name not in now)]:
+            here = f"{path}.{name}" if path else str(name)
+            if name not in now or name not in then: return here, *("there" if name in side else "missing" for side in (now, then))
+            if (found := _difference(now[name], then[name], here)) is not None: return found
+        return None
+    if isinstance(now, list) and isinstance(then, (list, tuple)):
+        if len(now) != len(then): return path, f"{len(now)} entries", f"{len(then)} entries"
+        return next((found for i, (a, b) in enumerate(zip(now, then, strict=True)) if (found := _difference(a, b, f"{path}[{i}]")) is not None), None)
+    return None if _same(path, now, then) else (path, now, then)
+
+
+def _check_evidence(c: RunsComparison) -> dict:
+    "The evidence as plain Python values."
     where, cure = "RunsComparison", "Let compare_runs build it"
     if not isinstance(c.spec, MetricSpec): refuse(where, "spec must be a MetricSpec", type(c.spec).__name__, cure)
-    as_count(c.hypothesis_id, where=where, name="hypothesis_id", minimum=0)
-    as_count(c.family, where=where, name="family")
+    found = {"hypothesis_id": _as_id(c.hypothesis_id, where, "hypothesis_id"), "family": as_count(c.family, where=where, name="family")}
+    if found["family"] > 2**53: refuse(where, "family must be a number of tests", f"a number of {found['family'].bit_length()} bits", cure)
     for name in ("seeds", "candidate_only", "baseline_only"):
         seeds = getattr(c, name)
-        if not isinstance(seeds, tuple) or any(a >= b for a, b in pairwise(_as_seed(s, where) for s in seeds)):
+        found[name] = tuple(_as_seed(s, where) for s in seeds) if isinstance(seeds, tuple) else None
+        if found[name] is None or any(a >= b for a, b in pairwise(found[name])):
             refuse(where, f"{name} must be whole numbers in increasing order", repr(seeds), cure)
     for name in ("candidate", "baseline"):
-        as_vector(getattr(c, name), where=where, name=name, length=len(c.seeds))
+        found[name] = tuple(as_vector(getattr(c, name), where=where, name=name, length=len(found["seeds"])).tolist())
+    if not isinstance(c.failures, tuple) or not all(isinstance(line, str) and line and line == " ".join(line.split()) for line in c.failures):
+        refuse(where, "failures must be lines of text", repr(c.failures), cure)
     if bool(c.seeds) == bool(c.failures):
         refuse(where, "there must be either seeds or failures", f"{len(c.seeds)} seeds and {len(c.failures)} failures", cure)
+    _check_family(c, where)
+    return found
+
+
+def _check_family(c: RunsComparison, where: str) -> None:
+    p, cure = c.adjusted_p_value, "Let judge_many build it"
+    if (p is None) != (c.multiplicity is None) or p is None and c.family != 1:
+        refuse(where, "adjusted_p_value, multiplicity and family go together", f"{p!r}, {c.multiplicity!r} and {c.family!r}", cure)
+    if p is None: return
+    as_choice(c.multiplicity, PROCEDURES, where=where, name="multiplicity")
+    if not isinstance(p, numbers.Real) or isinstance(p, bool) or not 0 <= p <= 1:
+        refuse(where, "adjusted_p_value must lie in [0, 1]", repr(p), cure)
+    if len(c.seeds) < 2: refuse(where, "only what was tested has an adjusted p-value", f"{p!r} for {len(c.seeds)} seeds", cure)
 
 
 def _found(c: RunsComparison) -> dict:
     "All computed fields but the verdict."
-    level = _level(c)
+    level, deciding = _levels(c)
     if c.failures:
-        names = ("t_test", "improvement", "interval", "effect_size", "sign_flip", "degenerate", "noise_kind", "seeds_to_settle")
+        names = ("t_test", "improvement", "interval", "deciding_interval", "effect_size", "sign_flip", "degenerate", "noise_kind", "seeds_to_settle")
         return dict.fromkeys(names) | {"interval_reason": "nothing was compared"}
     spec, n, sign = c.spec, len(c.seeds), 1 if c.spec.direction == "higher_is_better" else -1
     x, y = (_checked(spec, c.seeds, getattr(c, arm), arm) for arm in ("candidate", "baseline"))
     scale = max(map(abs, x + y))
+    if spec.scale == "linear" and 0 < scale < _SMALLEST * 2**53:
+        refuse("compare_runs", f"some value of {spec.metric} must be at least {_SMALLEST * 2**53:.3g} in size, so that means keep their digits", f"{scale!r} at most", "Change the unit")
+    improvement = None if spec.scale == "log" else _relative_change(spec, _written_mean(x), _written_mean(y))
     if spec.scale == "log":
         x, y, scale = *_logarithms(x, y), _LOG_SCALE
     t = paired_t_test(x, y, level=level)
     d = [sign * (p - q) for p, q in zip(x, y, strict=True)]
-    improvement = _mean(d) + 0.0 if spec.scale == "log" else spec.improvement(candidate=_mean(x), baseline=_mean(y))
-    ends, reason = _ends(c, x, y, d, t, level)
-    interval = None if ends is None else Interval(low=ends[0], high=ends[1], level=level, fallback=t.interval.fallback,
-                                                    method="student_t" if spec.scale == "log" else "fieller")
-    half = None if interval is None else max(interval.high - improvement, improvement - interval.low)
-    p = t.p_value if c.adjusted_p_value is None else c.adjusted_p_value
-    word = decide(improvement, p, improvement_threshold=spec.improvement_threshold, significance_threshold=spec.significance_threshold)
-    kind = settle = None
-    if word == "noise":
-        m = spec.improvement_threshold
-        fewest = _fewest(spec.significance_threshold / c.family)
-        enough = not t.degenerate or n >= fewest
-        kind = "equivalent" if interval is not None and m > 0 and enough and interval.inside(-m, m) else "inconclusive"
-    if kind == "inconclusive" and half is not None:
-        settle = _seeds_wanted(c, improvement, half, level) if enough else fewest
-    return {"t_test": t, "improvement": improvement, "interval": interval, "interval_reason": reason, "degenerate": t.degenerate,
+    improvement = _mean(d) + 0.0 if improvement is None else improvement
+    interval, reason = _interval(c, x, y, t, level)
+    decides = interval if deciding == level else _interval(c, x, y, paired_t_test(x, y, level=deciding), deciding)[0]
+    kind, settle = _noise(c, improvement, t, decides)
+    return {"t_test": t, "improvement": improvement, "interval": interval, "interval_reason": reason, "deciding_interval": decides, "degenerate": t.degenerate,
             "effect_size": None if t.effect_size is None else sign * t.effect_size, "sign_flip": sign_flip_test(d, scale=scale) if n > 1 else None,
             "noise_kind": kind, "seeds_to_settle": settle}
 
-# %% ../../nbs/evidence/33_runs.ipynb #c050
-def _level(c: RunsComparison) -> float:
-    "Of the interval: one minus the significance threshold unless asked for, stricter in a family."
-    level = 1 - c.spec.significance_threshold if c.level is None else as_fraction(c.level, where="RunsComparison", name="level")
-    return round(1 - (1 - level) / c.family, 12)  # 1 - 0.05 is 0.95, and not its neighbour
+
+def _noise(c: RunsComparison, improvement: float, t: TTest, decides: Interval | None) -> tuple:
+    "(kind, seeds to settle) where the word is noise, else two times None."
+    spec, n, m = c.spec, len(c.seeds), c.spec.improvement_threshold
+    p = t.p_value if c.adjusted_p_value is None else c.adjusted_p_value
+    if decide(improvement, p, improvement_threshold=m, significance_threshold=spec.significance_threshold) != "noise": return None, None
+    if t.degenerate == "all_equal":  # says nothing about the size of differences not seen; the signs alone may yet show a change
+        fewest = _fewest(spec.significance_threshold / c.family)
+        return "inconclusive", fewest if t.p_value < 1 and abs(improvement) >= m and n < fewest else None
+    if decides is None or n < 2: return "inconclusive", None
+    if m > 0 and decides.inside(-m, m): return "equivalent", None
+    half = max(decides.high - improvement, improvement - decides.low)
+    return "inconclusive", seeds_to_settle(improvement, half, n, threshold=m, level=decides.level)
+
+# %% ../../nbs/evidence/33_runs.ipynb #c056
+_LEAST_SHARE = 1e-12  # a level nearer to 1 has no digits left
+
+
+def _levels(c: RunsComparison) -> tuple[float, float]:
+    "Of the interval that is shown and of the one that decides: one minus the significance threshold, stricter in a family."
+    asked = None if c.level is None else 1 - as_fraction(c.level, where="RunsComparison", name="level")
+    def level(share, name):
+        if share / c.family < _LEAST_SHARE:
+            refuse("RunsComparison", f"{name} over the tests of the family must be at least {_LEAST_SHARE:g}", f"{share:.3g} over {c.family}", "No float64 tells such a level from 1")
+        exact = 1 - share / c.family
+        return short if abs((short := round(exact, 12)) - exact) < 1e-15 else exact  # 1 - 0.05 is 0.95, and not its neighbour
+    deciding = level(c.spec.significance_threshold, "significance_threshold")
+    return deciding if asked is None else level(asked, "1 - level"), deciding
 
 
 def _logarithms(x, y) -> tuple:
@@ -468,25 +605,17 @@ def _logarithms(x, y) -> tuple:
     return [same] * len(d), [0.0] * len(d)
 
 
-def _ends(c, x, y, d, t, level) -> tuple:
-    "Ends of the improvement's interval, or None and the reason."
-    if len(d) < 2: return None, "one seed has no spread"
+def _interval(c, x, y, t: TTest, level: float) -> tuple:
+    "(the improvement's interval, None), or (None, the reason)."
+    if len(x) < 2: return None, "one seed has no spread"
     if c.spec.scale == "log":
         ends = (t.interval.low, t.interval.high)
-    elif (ends := _fieller(x, y, _quantile(level, len(d) - 1))) is None:
+    elif (ends := _fieller(x, y, _quantile(level, len(x) - 1))) is None:
         return None, "the baseline's mean cannot be told from 0, so a relative change has no bounds"
-    return (ends if c.spec.direction == "higher_is_better" else (0.0 - ends[1], 0.0 - ends[0])), None
+    low, high = ends if c.spec.direction == "higher_is_better" else (0.0 - ends[1], 0.0 - ends[0])
+    return Interval(low=low, high=high, level=level, fallback=t.interval.fallback, method="student_t" if c.spec.scale == "log" else "fieller"), None
 
-
-def _seeds_wanted(c, improvement, half, level) -> int | None:
-    "Seeds until the interval lies within the threshold, or, for a large improvement, until the test at its own level sees it."
-    m, n = c.spec.improvement_threshold, len(c.seeds)
-    if abs(improvement) >= m:
-        tested = round(1 - c.spec.significance_threshold / c.family, 12)
-        half, level = half * _quantile(tested, n - 1) / _quantile(level, n - 1), tested
-    return seeds_to_settle(improvement, half, n, threshold=m, level=level)
-
-# %% ../../nbs/evidence/33_runs.ipynb #c052
+# %% ../../nbs/evidence/33_runs.ipynb #c058
 def _verdict(c: RunsComparison) -> Verdict:
     spec = c.spec
     fields = {"hypothesis_id": c.hypothesis_id, **asdict(spec), "rationale": _sentence(c)}
@@ -494,14 +623,22 @@ def _verdict(c: RunsComparison) -> Verdict:
         return Verdict(candidate_mean=0.0, baseline_mean=0.0, improvement=0.0, p_value=None, verdict="failed", **fields)
     p = c.p_value if c.adjusted_p_value is None else c.adjusted_p_value
     word = decide(c.improvement, p, improvement_threshold=spec.improvement_threshold, significance_threshold=spec.significance_threshold)
-    means = {f"{arm}_mean": _mean(getattr(c, arm)) for arm in ("candidate", "baseline")}
+    means = {f"{arm}_mean": float(_written_mean(getattr(c, arm))) for arm in ("candidate", "baseline")}
     if spec.scale == "log":
         means |= {f"{arm}_geometric_mean": _geometric_mean(getattr(c, arm)) for arm in ("candidate", "baseline")}
     family = None if c.multiplicity is None else f"{c.multiplicity} over {c.family} test{'s' if c.family > 1 else ''}"
     return Verdict(improvement=c.improvement, p_value=c.p_value, verdict=word, noise_kind=c.noise_kind, seeds_to_settle=c.seeds_to_settle,
                    adjusted_p_value=c.adjusted_p_value, multiplicity=family, **means, **fields)
 
-# %% ../../nbs/evidence/33_runs.ipynb #c053
+# %% ../../nbs/evidence/33_runs.ipynb #c059
+def _percent(level: float) -> str:
+    "Four digits, and more where four would say 100."
+    return next(text for digits in range(4, 18) if float(text := f"{100 * level:.{digits}g}") < 100)
+
+
+def _span(interval: Interval) -> str: return f"{_percent(interval.level)}% interval [{interval.low:+.4g}, {interval.high:+.4g}]"
+
+
 def _sentence(c: RunsComparison) -> str:
     spec, n, m, alpha = c.spec, c.n, c.spec.improvement_threshold, c.spec.significance_threshold
     if c.improvement is None:
@@ -511,7 +648,9 @@ def _sentence(c: RunsComparison) -> str:
     said = "no p-value" if c.p_value is None else f"p = {c.p_value:.3g}"
     if c.adjusted_p_value is not None: said += f" ({c.adjusted_p_value:.3g} by {c.multiplicity} over {c.family} tests)"
     span = (f"no interval ({c.interval_reason})" if c.interval is None else
-            f"{c.interval.level * 100:.4g}% interval [{c.interval.low:+.4g}, {c.interval.high:+.4g}]")
+            "no interval (no spread was seen)" if c.degenerate == "all_equal" else _span(c.interval))
+    decides = c.deciding_interval
+    judged = "" if decides is None or c.degenerate or decides == c.interval else f", judged by the {_span(decides)}"
     change = (f"{spec.metric} went from {mean(c.baseline):.6g} to {mean(c.candidate):.6g} ({'geometric means' if spec.scale == 'log' else 'means'} "
               f"over {n} seed{'s' if n > 1 else ''}), improvement {c.improvement:+.4g}, {span}, {said}")
     if c.degenerate == "all_equal":
@@ -525,22 +664,25 @@ def _sentence(c: RunsComparison) -> str:
         return f"The candidate is {'better' if c.improvement > 0 else 'worse'}: {change}; large enough and more than chance ({doors}){trust}{tail}"
     real = p is not None and p <= alpha
     if c.noise_kind == "equivalent":
-        return f"No change that matters: {change}, wholly within {m:g}{', real but too small to matter' if real else ''} ({doors}){tail}"
+        return f"No change that matters: {change}{judged}, wholly within {m:g}{', real but too small to matter' if real else ''} ({doors}){tail}"
+    share = 1 - (alpha / c.family) ** (1 / n)
     why = ("one seed has no spread to judge by" if n < 2 else
+           f"equal differences say nothing about the size of those not seen: {n} seeds bound only their share, at most about {100 * share:.2g}%"
+           if c.degenerate == "all_equal" and abs(c.improvement) < m or c.p_value == 1 and c.degenerate else
            "more than chance, but too small on average, and not surely so" if real else
            "this may be chance, and a change that matters is not ruled out")
     more = (f"about {c.seeds_to_settle} seeds would settle it, were change and spread to stay as they are" if c.seeds_to_settle
             else "run more seeds" if n < 2 else "more seeds of this kind would not settle it")
-    return f"Cannot tell yet: {change}; {why} ({doors}); {more}{tail}"
+    return f"Cannot tell yet: {change}{judged}; {why} ({doors}); {more}{tail}"
 
-# %% ../../nbs/evidence/33_runs.ipynb #c054
+# %% ../../nbs/evidence/33_runs.ipynb #c060
 def compare_runs(
     spec: MetricSpec,
     candidate_runs: Iterable,  # one ExperimentResult (or row of a runs file) for each seed, in any order
     baseline_runs: Iterable,  # the same seeds
     *,
     hypothesis_id: int = 0,
-    level: float | None = None,  # of the interval; None: 1 - significance_threshold
+    level: float | None = None,  # of the interval that is shown, and decides nothing; None: 1 - significance_threshold
     intersect: bool = False,  # True: seeds of one arm only are left out, and told
 ) -> RunsComparison:
     "Compare two arms on one metric, seed by seed; a run that did not end well makes the verdict failed, unequal seeds raise PairingError."
@@ -548,7 +690,8 @@ def compare_runs(
         refuse("compare_runs", "spec must be a MetricSpec", type(spec).__name__,
                'Pass MetricSpec(metric="perplexity", direction="lower_is_better", scale="log")')
     arms = {"candidate": as_runs(candidate_runs, "candidate"), "baseline": as_runs(baseline_runs, "baseline")}
-    about = {"spec": spec, "hypothesis_id": as_count(hypothesis_id, where="compare_runs", name="hypothesis_id", minimum=0), "level": level}
+    about = {"spec": spec, "hypothesis_id": _as_id(hypothesis_id, "compare_runs", "hypothesis_id"), "level": level}
+    intersect = _as_flag(intersect, "compare_runs", "intersect")
     for runs in arms.values():
         for run in runs:
             if run.terminal == "ok": run.value(spec.metric)
@@ -566,14 +709,14 @@ def judge_runs(spec: MetricSpec, candidate_runs: Iterable, baseline_runs: Iterab
     "The verdict of `compare_runs` alone."
     return compare_runs(spec, candidate_runs, baseline_runs, hypothesis_id=hypothesis_id, level=level, intersect=intersect).verdict
 
-# %% ../../nbs/evidence/33_runs.ipynb #c056
+# %% ../../nbs/evidence/33_runs.ipynb #c062
 def judge_many(
     comparisons: Iterable[RunsComparison],  # of one metric and many hypotheses, or of many metrics
     *,
     multiplicity: str = "holm",  # or "benjamini_hochberg"
 ) -> tuple[RunsComparison, ...]:  # in the order given
     "The same comparisons, each judged by its adjusted p-value; the unadjusted one is kept."
-    comparisons = tuple(comparisons)
+    comparisons = _as_list(comparisons, "judge_many", "comparisons must be a list of RunsComparisons", "Pass [compare_runs(...), ...]")
     multiplicity = as_choice(multiplicity, PROCEDURES, where="judge_many", name="multiplicity")
     seen = set()
     for i, c in enumerate(comparisons):
@@ -599,6 +742,7 @@ class Evaluator:
     def __post_init__(self):
         if self.level is not None: as_fraction(self.level, where="Evaluator", name="level")
         as_choice(self.multiplicity, PROCEDURES, where="Evaluator", name="multiplicity")
+        _as_flag(self.intersect, "Evaluator", "intersect")
 
     def compare(self, hypothesis_id: int, metric_spec: MetricSpec, candidates: Iterable, baselines: Iterable) -> RunsComparison:
         "The whole comparison of one hypothesis."
@@ -612,7 +756,7 @@ class Evaluator:
         "The verdicts on a family, by adjusted p-values."
         return judge_many(comparisons, multiplicity=self.multiplicity)
 
-# %% ../../nbs/evidence/33_runs.ipynb #c058
+# %% ../../nbs/evidence/33_runs.ipynb #c064
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
     "What is claimed, and the experiments that would show it; the loop passes them to the runner unread."
@@ -622,8 +766,8 @@ class Hypothesis:
     baseline_specs: Sequence = ()
 
     def __post_init__(self):
-        as_count(self.id, where="Hypothesis", name="id", minimum=0)
-        if not isinstance(self.text, str) or not self.text.strip():
+        object.__setattr__(self, "id", _as_id(self.id, "Hypothesis", "id"))
+        if not _as_text(self.text, "Hypothesis", "text").strip():
             refuse("Hypothesis", "text must say what is claimed", repr(self.text), "Write one sentence")
         for name in ("candidate_specs", "baseline_specs"):
             if isinstance(getattr(self, name), (str, Mapping)) or not isinstance(getattr(self, name), Sequence):
@@ -640,6 +784,10 @@ class QueueRecord:
     comparison: RunsComparison | None = None
 
     def __post_init__(self):
+        for name in ("text", "settled"):
+            if (value := getattr(self, name)) is not None or name == "text": _as_text(value, "QueueRecord", name)
+        if self.comparison is not None and not isinstance(self.comparison, RunsComparison):
+            refuse("QueueRecord", "comparison must be a RunsComparison", type(self.comparison).__name__, "Let run_queue build it")
         if (self.settled is None) == (self.comparison is None):
             refuse("QueueRecord", "a hypothesis is either settled or judged", f"{self.settled!r} and {type(self.comparison).__name__}",
                    "Let run_queue build it")
@@ -665,10 +813,11 @@ class QueueRecord:
     @classmethod
     def from_dict(cls, saved: Mapping) -> "QueueRecord":
         "The record again, its comparison recomputed from the evidence."
+        if not isinstance(saved, Mapping): refuse("QueueRecord.from_dict", "a record must map names to values", type(saved).__name__, "Pass what to_dict gave")
         made = {name: saved.get(name) for name in ("hypothesis_id", "text", "settled", "comparison")}
         return cls(**made | {"comparison": None if made["comparison"] is None else RunsComparison.from_dict(made["comparison"])})
 
-# %% ../../nbs/evidence/33_runs.ipynb #c059
+# %% ../../nbs/evidence/33_runs.ipynb #c065
 def run_queue(
     hypotheses: Iterable[Hypothesis],
     *,
@@ -680,7 +829,12 @@ def run_queue(
     record: Callable | None = None,  # takes each new QueueRecord and keeps it; called before the next hypothesis begins
 ) -> Iterator[QueueRecord]:
     "Go through the queue: yields every record in the order of the queue; what is finished is not run again."
-    hypotheses, known = tuple(hypotheses), {}
+    hypotheses, known = _as_list(hypotheses, "run_queue", "hypotheses must be a list of Hypothesis objects", "Pass [Hypothesis(id=0, text=...), ...]"), {}
+    for name, value, kind in (("settles", settles, Callable), ("run", run, Callable), ("spec", spec, (MetricSpec, Callable)), ("evaluator", evaluator, Evaluator),
+                              ("finished", finished, Mapping), ("record", record, (Callable, type(None)))):
+        if not isinstance(value, kind):
+            wanted = {"spec": "a MetricSpec or a function of the hypothesis", "evaluator": "an Evaluator", "finished": "a mapping of hypothesis ids to records"}.get(name, "a function")
+            refuse("run_queue", f"{name} must be {wanted}", repr(value) if value is None else f"one {type(value).__name__}", "Leave it out where there is none, or pass one")
     for h in hypotheses:
         if not isinstance(h, Hypothesis):
             refuse("run_queue", "hypotheses must be Hypothesis objects", type(h).__name__, "Build them with Hypothesis(id=..., text=...)")
@@ -695,11 +849,14 @@ def run_queue(
                    "It belongs to another queue; use another ledger")
     return _going_through(hypotheses, settles, run, spec, evaluator, dict(finished), record)
 
-# %% ../../nbs/evidence/33_runs.ipynb #c060
+# %% ../../nbs/evidence/33_runs.ipynb #c066
 def _going_through(hypotheses, settles, run, spec, evaluator, finished, record):
     for h in hypotheses:
         if h.id not in finished:
             why = settles(h)
+            if not (why is None or isinstance(why, bool) or isinstance(why, str) and why.strip()):
+                refuse(f"run_queue, hypothesis {h.id}", "settles must give a text, True, False or None", repr(why) if isinstance(why, (str, float)) else f"one {type(why).__name__}",
+                       "Say what settles the hypothesis, or None where an experiment is needed")
             if why:
                 done = QueueRecord(hypothesis_id=h.id, text=h.text, settled=why if isinstance(why, str) else "settled by what is known")
             else:
