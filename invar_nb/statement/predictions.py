@@ -156,6 +156,7 @@ def _conventions(inputs, d):
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
                     f"where its adjusted p-value is at most {1 - inputs['level']:.3g} and it is at least {inputs['margin']:g} in its own unit. "
                     "A loss outranks a gain.")
+        said += [f"Test of {_title(row['metric'])}: {row['test']}." for row in d["comparison"]["differences"] if row["p_value"] is not None]
     return said
 
 
@@ -170,7 +171,7 @@ def _warnings(d):
         name = "" if d["baseline"] is None else f" in the {arm}"
         if e["ties"]:
             said.append(f"{e['ties']} of {e['n']} probes have two equally probable labels{name}; where no prediction was told, "
-                        "the first in the order of the labels is it.")
+                        "the first by name is it.")
         if e["labels_from"] == "seen":
             said.append(f"The labels are those that occur{name}: a class that never occurs is unknown to every mean. Name them all.")
         if e["excluded"]:
