@@ -1,7 +1,9 @@
 """Predictions: what generated columns, renamed labels, shuffled rows and odd files may and may not change."""
+import datetime
 import json
 import math
 import re
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -45,7 +47,7 @@ def shuffled(columns, seed):
 
 def read(columns, **more):
     "Told labels where there are no probabilities: the set seen may have one label only."
-    if "prediction" in columns: more = {"labels": words(12), **more}
+    if "prediction" in columns and not any(name.startswith("p:") or name == "probabilities" for name in columns): more = {"labels": words(12), **more}
     return Predictions.from_columns(columns, **more)
 
 
@@ -82,12 +84,16 @@ def test_labels_are_only_names(columns, seed):
     old = words(12)
     new = [f"🙂{i}, :{chr(200 + i)}" for i in np.random.default_rng(seed).permutation(12)]
     name = dict(zip(old, new, strict=True))
+    p = Predictions.from_columns(columns, labels=old if "prediction" in columns else None)
+    answers = dict(zip(p.ids, p.prediction, strict=True))
+    columns = columns | {"prediction": [answers[i] for i in columns["id"]]}  # ties go by name: tell them
+    told = not any(key.startswith("p:") or key == "probabilities" for key in columns)
     renamed = {(f"p:{name[key[2:]]}" if key.startswith("p:") else key): column for key, column in columns.items()}
     for key in ("label", "prediction"):
         if key in columns: renamed[key] = [name[x] for x in columns[key]]
     if "probabilities" in columns: renamed["probabilities"] = [{name[k]: v for k, v in row.items()} for row in columns["probabilities"]]
-    a = evaluate(read(columns), **FAST)
-    b = evaluate(Predictions.from_columns(renamed, labels=new if "prediction" in columns else None), **FAST)
+    a = evaluate(Predictions.from_columns(columns, labels=old if told else None), **FAST)
+    b = evaluate(Predictions.from_columns(renamed, labels=new if told else None), **FAST)
     assert [name[x] for x in a.labels] == list(b.labels)
     np.testing.assert_array_equal(a.matrix, b.matrix)
     assert [x.value for x in a.metrics.values()] == [x.value for x in b.metrics.values()]
@@ -254,7 +260,9 @@ def test_better_and_worse_point_the_right_way():
     assert {row.metric: row.side for row in down.differences} == dict.fromkeys((row.metric for row in down.differences), "worse")
     assert [row.metric for row in up.differences][:4] == list(HEADLINE) and all(row.flag == "significant" for row in up.differences[:4])
     assert (up.verdict, down.verdict) == ("improved", "regressed")
-    assert up.difference("ece").p_value >= 2 / 2001  # so many replicates prove no less
+    assert up.difference("ece").p_value >= 1 / 10000  # so many draws prove no less
+    assert up.difference("ece").test == "paired swap test, 9999 draws, seed 0; interval by bootstrap, 2000 replicates, seed 0"
+    assert up.difference("brier").test.startswith("paired sign-flip test, ") and up.difference("brier").test.endswith("; interval by the exact bootstrap")
 
 
 def test_values_of_a_slice_stand_in_a_natural_order():
@@ -294,12 +302,30 @@ def test_labels_told_seen_and_read_off():
     with pytest.raises(PairingError, match="choose among the same labels"): compare_predictions(Predictions.from_columns(full), Predictions.from_columns({**bare, "prediction": list("xwyy")}))
 
 
-def test_ties_go_to_the_first_label_and_are_counted():
+def test_ties_go_to_the_first_name_and_are_counted():
     columns = {"id": ["a", "b", "c"], "label": ["x", "y", "z"], "p:z": [0.4, 0.5, 1 / 3], "p:y": [0.4, 0.5, 1 / 3], "p:x": [0.2, 0.0, 1 / 3]}
     p = Predictions.from_columns(columns)
-    assert p.prediction == ("z", "z", "z") and p.ties == 3 and evaluate(p).to_dict()["ties"] == 3
-    told = Predictions.from_columns({**columns, "prediction": ["y", "y", "x"]})
-    assert told.prediction == ("y", "y", "x") and told.ties == 3  # a tie broken by the file stays as the file has it
+    assert p.labels == ("z", "y", "x") and p.prediction == ("y", "y", "x") and p.ties == 3 and evaluate(p).to_dict()["ties"] == 3
+    told = Predictions.from_columns({**columns, "prediction": ["z", "y", "x"]})
+    assert told.prediction == ("z", "y", "x") and told.ties == 3  # a tie broken by the file stays as the file has it
+    numbers_ = Predictions.from_columns({"id": ["a"], "label": ["10"], "p:10": [0.5], "p:9": [0.5]})
+    assert numbers_.prediction == ("9",)  # names that are whole numbers go by value
+
+
+def test_equal_numbers_are_equal_answers_whatever_the_order_of_keys_columns_rows_and_labels():
+    n = 60
+    rows = [{"x": 0.5, "y": 0.5} if i % 2 == 0 else {"x": 0.2, "y": 0.8} for i in range(n)]
+    base = {"id": list(range(n)), "label": ["x", "y"] * (n // 2)}
+    forms = [Predictions.from_columns({**base, "probabilities": rows}), Predictions.from_columns({**base, "probabilities": [dict(reversed(row.items())) for row in rows]}),
+             Predictions.from_columns({**base, "probabilities": [dict(reversed(row.items())) if i % 3 else row for i, row in enumerate(rows)]}),
+             Predictions.from_columns({**base, "p:x": [row["x"] for row in rows], "p:y": [row["y"] for row in rows]}),
+             Predictions.from_columns({**base, "p:y": [row["y"] for row in rows], "p:x": [row["x"] for row in rows]}),
+             Predictions.from_columns({**base, "probabilities": rows}, labels=["y", "x"]), Predictions.from_columns({**base, "probabilities": rows}, labels=["x", "y"])]
+    forms += [p.relabelled(labels) for p in forms[3:5] for labels in (("x", "y"), ("y", "x"))]
+    for p in forms:
+        assert p.prediction == forms[0].prediction and p.ties == n // 2
+        c = compare_predictions(forms[0], p, **FAST)
+        assert c.verdict == "noise" and not c.lost and not c.gained and c.differences[0].delta == 0 and c.baseline.ties == c.candidate.ties == n // 2
 
 
 def test_default_tries_and_probes_without_samples():
@@ -318,9 +344,10 @@ def test_every_column_is_a_slice_or_says_why_not():
                "tense": [("past", None)[i % 2] for i in range(n)], "one": [1] * n, "each": list(range(n)), "score": [0.5 * (i % 3) for i in range(n)], "text score": [str(0.5 * (i % 3)) for i in range(n)],
                "nested": [["a"], ["b"]] * (n // 2), "raw": ["x", "y", "y", "y"] * (n // 4), "right": [1, 1, 0, 1] * (n // 4), "correct": [True] * n, "short": [i % 2 for i in range(n)]}
     p = Predictions.from_columns(columns)
+    named = "is named like a part of the answer, not of the probe; name it in slices= to use it"
     assert list(p.slices) == ["language", "short", "tense"] and set(p.slices["tense"]) == {"past", None}
-    assert p.ignored == {"verb": "has 30 different values, more than 20", "one": "has one value only", "each": "has another value for every probe", "score": "holds decimal numbers",
-                         "text score": "holds decimal numbers", "nested": "holds nested values", "raw": "repeats the prediction", "right": "says whether the prediction was right",
+    assert p.ignored == {"verb": "has 30 different values, more than 20", "one": "has one value only", "each": "has another value for every probe", "score": named,
+                         "text score": "holds decimal numbers", "nested": "holds nested values", "raw": named, "right": named,
                          "correct": "differs from prediction = label on 10 of 40 probes, and is not used"}
     asked = Predictions.from_columns(columns, slices=["verb", "score", "raw"])
     assert list(asked.slices) == ["verb", "score", "raw", "language"] and asked.slices["score"][:3] == ("0.0", "0.5", "0.5") and asked.ignored["tense"] == "was not asked for"
@@ -329,6 +356,17 @@ def test_every_column_is_a_slice_or_says_why_not():
     assert evaluate(p).slice_tests == 1  # short and tense cut the probes alike: one question
     for bad in ("nested", "nosuch"):
         with pytest.raises(ContractError, match="a slice must"): Predictions.from_columns(columns, slices=[bad])
+
+
+def test_a_slice_that_holds_exactly_what_was_right_is_a_finding():
+    n = 100
+    label = ["x", "y"] * (n // 2)
+    half = [x if i < n // 2 else ("y" if x == "x" else "x") for i, x in enumerate(label)]
+    base = {"id": list(range(n)), "label": label, "english": [i < n // 2 for i in range(n)], "kind": label}  # kind: what a perfect model repeats
+    a, b = Predictions.from_columns({**base, "prediction": half}), Predictions.from_columns({**base, "prediction": label})
+    assert set(a.slices) == set(b.slices) == {"english", "kind"}
+    assert [(row.value, row.correct) for row in evaluate(a, **FAST).flagged] == [("false", 0), ("true", 50)]
+    assert compare_predictions(a, b, **FAST).verdict == "improved"
 
 
 def test_a_slice_row_knows_its_calibration():
@@ -373,6 +411,14 @@ def test_a_bad_column_is_refused_with_its_row(change, said):
 def test_what_is_no_table_is_refused():
     for bad in ([GOOD], "id", None):
         with pytest.raises(ContractError, match="columns by name"): Predictions.from_columns(bad)
+    for columns in ({"id": {"a", "b", "c"}}, {"label": "xyx"}, {"label": b"xyx"}, {"prediction": {"x": 1, "y": 2, "z": 3}}, {"label": 1}, {"label": None}, {"confidence": np.ones((3, 1))},
+                    {"confidence": np.float64(0.5)}, {"label": iter(["x", "y", "x"])}, {"confidence": np.ma.masked_array([0.5] * 3, [0, 1, 0])}):
+        with pytest.raises(ContractError, match=f"column '{next(iter(columns))}' must be a sequence"): Predictions.from_columns(GOOD | columns)
+    for name in (1, None, b"a", "\ud800", ("a",)):
+        with pytest.raises(ContractError, match="the name of a column must be text"): Predictions.from_columns(GOOD | {name: [1, 1, 2]})
+    for told in ({"slices": 1}, {"slices": {"tense"}}, {"slices": [["tense"]]}, {"places": 1}, {"places": "abc"}, {"places": [1, 2, 3]}, {"labels": np.array(3)}, {"labels": {"x", "y"}},
+                 {"labels": {"x": 1, "y": 2}}, {"model": math.nan}, {"model": ["m"]}, {"checkpoint": b"c"}, {"tokenizer": "\ud800"}, {"where": 1}):
+        with pytest.raises(ContractError): Predictions.from_columns({**GOOD, "tense": ["1", "1", "2"]}, **told)
     for labels in ("xy", ["x"], ["x", "x"], ["x", 2.0], [f"l{i}" for i in range(300)]):
         with pytest.raises(ContractError): Predictions.from_columns(GOOD, labels=labels)
     with pytest.raises(ContractError, match="must have one entry for each id"): Predictions(ids=("a",), labels=("x", "y"), labels_from="told", label=("x", "y"), prediction=("x",), confidence=None,
@@ -388,6 +434,91 @@ def test_what_is_no_table_is_refused():
 def test_senseless_settings_are_refused_before_the_work(change, said):
     with pytest.raises(ContractError, match=said): evaluate(Predictions.from_columns(GOOD), **change)
     with pytest.raises(ContractError, match=said): compare_predictions(Predictions.from_columns(GOOD), Predictions.from_columns(GOOD), **change)
+
+
+@pytest.mark.parametrize("change, said", [
+    ({"confidence": [0.5, 10**400, 0.5]}, "confidence must lie in [0, 1]; got 1000"), ({"p:x": [1, -10**400, 0], "p:y": [0, 1, 1]}, "the probability of 'x' must lie in [0, 1]; got -1000"),
+    ({"prompt": ["p", math.nan, "r"]}, "got nan at line 2, column 'prompt'"), ({"prompt": ["p", "q", "r"], "text": ["p", Decimal("1.5"), "r"]}, "got Decimal('1.5') at line 2, column 'text'"),
+    ({"prompt": ["p", datetime.date(2020, 1, 1), "r"]}, "at line 2, column 'prompt'"), ({"p:x": [0.333, 1, 0], "p:y": [0.333, 0, 1], "p:z": [0.333, 0, 0]}, "Write six digits or more")])
+def test_what_no_column_can_mean_is_refused_with_its_place(change, said):
+    columns = {name: column for name, column in GOOD.items() if name != "prediction" or "p:x" not in change} | change
+    with pytest.raises(ContractError, match=re.escape(said)) as caught: Predictions.from_columns(columns, places=["line 1", "line 2", "line 3"])
+    assert "line" in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_settings_beyond_sense_are_refused_in_one_line():
+    p, q = Predictions.from_columns(GOOD), Predictions.from_columns({**GOOD, "prediction": ["y", "y", "x"]})
+    for level in (1e-160, 1e-10, 0.4999, 0.99991, 1 - 2**-53):
+        with pytest.raises(ContractError, match="level must be between 0.5 and 0.9999"): evaluate(p, level=level)
+        with pytest.raises(ContractError, match="level must be between 0.5 and 0.9999"): compare_predictions(p, q, level=level)
+    for margin in (5e-324, 1e-170, 0.99e-4, 0.51, 0.999999):
+        with pytest.raises(ContractError, match="margin must be between 0.0001 and 0.5"): compare_predictions(p, q, margin=margin)
+    for level in (0.5, 0.9999):
+        for margin in (1e-4, 0.5): compare_predictions(p, q, level=level, margin=margin, replicates=20_000)
+    for other in (None, GOOD, 1, evaluate(p)):
+        with pytest.raises(ContractError, match="must be Predictions"): evaluate(other)
+        with pytest.raises(ContractError, match="candidate must be Predictions"): compare_predictions(p, other)
+        with pytest.raises(ContractError, match="baseline must be Predictions"): compare_predictions(other, p)
+    with pytest.raises(ContractError) as caught: evaluate(p, replicates=20)
+    assert "replicates=None is exact" not in str(caught.value) and "between 40 and" in str(caught.value)
+    for label in ("\ud800", "", None, 1.5):
+        with pytest.raises(ContractError, match="ambiguous_label"): evaluate(p, ambiguous_label=label)
+
+
+def test_tries_may_be_any_sequence():
+    p = Predictions.from_columns({**GOOD, "samples": [5] * 3, "correct_samples": [1, 2, 0]})
+    for k in (range(1, 4), np.array([1, 2, 3]), [3, 2, 1], (1, np.int64(2), 3)): assert evaluate(p, k=k, **FAST).settings["k"] == [1, 2, 3]
+    for k in (np.int64(2), np.array(2), 2): assert evaluate(p, k=k, **FAST).settings["k"] == [2]
+    for k in ("12", {1, 2}, [1.5], np.ones((2, 2))):
+        with pytest.raises(ContractError, match="k must be"): evaluate(p, k=k)
+
+
+def test_six_digits_are_enough_for_any_number_of_labels():
+    for C in (3, 4, 10, 40):
+        p = np.round(np.random.default_rng(C).dirichlet(np.ones(C), 3000), 6)
+        columns = {"id": range(3000), "label": ["l0"] * 3000, **{f"p:l{c}": p[:, c] for c in range(C)}}
+        np.testing.assert_array_equal(Predictions.from_columns(columns).probability[:9], p[[int(i) for i in sorted(map(str, range(3000)))[:9]]])  # as they are
+        with pytest.raises(ContractError, match="six digits"): Predictions.from_columns({**columns, "p:l0": np.minimum(1, p[:, 0] + 2e-5)})
+
+
+# --- what a verdict promises ----------------------------------------------------------------------------------------------------------
+def equal_models(n, rng):
+    "Two noisy views of one forecast: exchangeable on every probe, and drawn otherwise than on the page."
+    base = rng.dirichlet(np.full(3, rng.choice([0.5, 1, 2])), n) + 1e-12
+    truth = np.array([rng.choice(3, p=row / row.sum()) for row in base])
+    out = []
+    for _ in range(2):
+        z = np.log(base) * rng.uniform(0.6, 1.8, (n, 1)) + rng.normal(0, 0.6, base.shape)
+        p = np.exp(z - z.max(axis=1, keepdims=True))
+        out.append(p / p.sum(axis=1, keepdims=True))
+    return truth, out
+
+
+def verdicts(n, R, seed):
+    "Share of R comparisons of equal models that say improved or regressed, and the share of raw p-values at most 0.05 by metric."
+    rng, wrong, low, labels = np.random.default_rng(seed), 0, dict.fromkeys(HEADLINE, 0), ("correct", "incorrect", "z")
+    for k in range(R):
+        truth, arms = equal_models(n, rng)
+        c = compare_predictions(*(Predictions.from_columns({"id": range(n), "label": [labels[i] for i in truth], **{f"p:{name}": p[:, j] for j, name in enumerate(labels)}}) for p in arms),
+                                seed=k, replicates=40)
+        wrong += c.verdict != "noise"
+        for row in c.differences: low[row.metric] = low.get(row.metric, 0) + (row.p_value is not None and row.p_value <= 0.05)
+    return wrong / R, {name: count / R for name, count in low.items()}
+
+
+def test_equal_models_are_seldom_told_apart():
+    wrong, low = verdicts(30, 40, 1)
+    assert max(wrong, *low.values()) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 40)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [40, 60, 100])
+def test_equal_models_are_told_apart_in_at_most_one_of_twenty(n):
+    R = 400
+    wrong, low = verdicts(n, R, n)
+    bound = 0.05 + 4 * math.sqrt(0.05 * 0.95 / R)
+    print(f"n = {n}: verdict other than noise {wrong:.3f}, p at most 0.05: {low}; bound {bound:.3f}")
+    assert wrong <= bound and max(low.values()) <= bound
 
 
 def test_excluding_all_probes_is_refused():

@@ -61,6 +61,14 @@ def test_wilson_ends_are_exact():
         assert 0 < wilson_interval(0, n, level=level).high < 1 and 0 < wilson_interval(1, n, level=level).low
 
 
+def test_wilson_at_a_level_that_is_hardly_one():
+    for level in (5e-324, 1e-300, 1e-160, 1e-17):
+        for n in (1, 4, 2**53):
+            for x in {0, 1, n // 2, n - 1, n}:
+                found = wilson_interval(x, n, level=level)
+                assert found.low <= x / n <= found.high and found.high - found.low <= 1e-15
+
+
 def test_wilson_mirrors_and_nests():
     rng = np.random.default_rng(0)
     for _ in range(300):

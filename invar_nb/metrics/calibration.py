@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['NORMALIZATIONS', 'TERMS', 'expected_calibration_error', 'maximum_calibration_error', 'NullBand', 'ReliabilityBins',
-           'reliability_bins', 'brier_score', 'calibration_interval', 'BrierDecomposition', 'brier_decomposition',
-           'brier_interval', 'MetricDifference', 'calibration_difference', 'brier_difference', 'score_flips',
-           'top_label']
+           'reliability_bins', 'null_mean', 'brier_score', 'calibration_interval', 'BrierDecomposition',
+           'brier_decomposition', 'brier_interval', 'MetricDifference', 'calibration_difference', 'brier_difference',
+           'score_flips', 'top_label']
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c002
 import math
@@ -399,6 +399,22 @@ def reliability_bins(
     band = _null_band(p, index, count, ece, mce, level) if null else None
     return ReliabilityBins(binning=binning, n=p.size, level=level, low=low, high=high, count=count, successes=successes, mean_confidence=mean,
                            accuracy=accuracy, interval_low=wilson_low, interval_high=wilson_high, ece=ece, mce=mce, null=band)
+
+
+def null_mean(
+    confidence: object,  # p_i in [0, 1], shape (n,)
+    *,
+    n_bins: int = 10,
+    binning: str = "width",
+) -> float:
+    "Mean ECE of a perfectly calibrated model with these confidences, exact (@eq-calibration-null); the law itself is not computed."
+    where = "null_mean"
+    n_bins, p = _as_bins(n_bins, binning, where), _as_probabilities(confidence, where, "confidence")
+    index, total = _index(p, n_bins, binning, _precision(confidence)), []
+    for m in np.flatnonzero(np.bincount(index, minlength=n_bins)):
+        part = p[index == m].astype(float)
+        total.append(float(_poisson_binomial(part) @ np.abs(np.arange(part.size + 1) - part.sum())))
+    return math.fsum(total) / p.size
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c065
 NORMALIZATIONS = ("sum", "mean", "half")

@@ -23,7 +23,8 @@ from scipy.special import erfinv
 from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_fraction, canonical_json, digest, lock, refuse
 from ..ground.interval import Interval
 from .calibration import (TERMS, BrierDecomposition, ReliabilityBins, brier_decomposition, brier_interval, brier_score,
-                                          calibration_difference, calibration_interval, reliability_bins, score_flips)
+                                          calibration_difference, calibration_interval, expected_calibration_error, null_mean, reliability_bins,
+                                          score_flips)
 from .confusion import AMBIGUOUS, RATES, danger_cell, precision_recall_f1, score_interval
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis, bootstrap_interval
@@ -627,9 +628,8 @@ class _Arm:
         self.probability = None if p.probability is None else p.probability[keep]
         self.n = keep.size
 
-    def bins(self, rows=slice(None), null=True):
-        return reliability_bins(self.confidence[rows], self.correct[rows], n_bins=self.settings["n_bins"], binning=self.settings["binning"],
-                                level=self.level, null=null)
+    def bins(self):
+        return reliability_bins(self.confidence, self.correct, n_bins=self.settings["n_bins"], binning=self.settings["binning"], level=self.level)
 
     @cached_property
     def squares(self):
@@ -811,7 +811,8 @@ class SliceRow:
 def _slice_row(name, value, member, arm, danger):
     n, right, all_right = int(member.sum()), int(arm.correct[member].sum()), int(arm.correct.sum())
     rest = arm.n - n
-    bins = None if arm.confidence is None else arm.bins(member)
+    sure = None if arm.confidence is None else arm.confidence[member]
+    plan = {name: arm.settings[name] for name in ("n_bins", "binning")}
     cell = None
     if danger is not None:
         true = member & (arm.true == arm.p.labels.index(danger[0]))
@@ -820,7 +821,8 @@ def _slice_row(name, value, member, arm, danger):
     brier = None if arm.probability is None else float(arm.squares[member].mean())
     return SliceRow(slice=name, value=value, n=n, correct=right, accuracy=right / n, interval=wilson_interval(right, n, level=arm.level),
                     rest_n=rest, rest_correct=all_right - right, p_value=p_value, adjusted_p=None, level=arm.level,
-                    ece=None if bins is None else bins.ece, ece_by_chance=None if bins is None else bins.null.mean, brier=brier, danger=cell)
+                    ece=None if sure is None else expected_calibration_error(sure, arm.correct[member], **plan),
+                    ece_by_chance=None if sure is None else null_mean(sure, **plan), brier=brier, danger=cell)
 
 
 def _slice_rows(arm, danger):

@@ -48,7 +48,7 @@ def wilson_interval(
     h = z * z / (2 * n)
     r = z * math.sqrt(p * q / n + (h / n) / 2)
     low = p * p / (p + h + r) if x else 0.0
-    high = (p + h + r) / (1 + 2 * h) if p <= 0.5 else 1 - q * q / (q + h + r)
+    high = (p + h + r) / (1 + 2 * h) if p <= 0.5 else 1 - q * q / (q + h + r) if q else 1.0
     return Interval(low=min(low, p), high=max(high, p), level=level, method="wilson")  # p itself is never rejected
 
 # %% ../../nbs/statistics/16_proportion.ipynb #c058
