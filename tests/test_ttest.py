@@ -370,3 +370,19 @@ def test_false_alarm_and_coverage():
             covered += r.interval.contains(0.7)
             hits += paired_t_test(d, np.full(n, 0.7), level=0.9).significant
         for rate, target in ((covered / sets, 0.9), (hits / sets, 0.1)): assert abs(rate - target) < 4 * math.sqrt(0.1 * 0.9 / sets)
+
+
+# --- what an adversarial reader found -----------------------------------------------------------------------------------------------------
+def test_the_law_where_float64_ends():
+    special = pytest.importorskip("scipy.special")
+    for df in (1e8, 1e15, 1e17, 1e300, 1.7e308):
+        for t in (40.0, 1e5, 1e300, 1.79e308): assert t_two_sided_p(t, df) == 0.0
+        if df > 1e16:
+            for t in (0.5, 2.0, 8.0, 20.0, 37.0): assert t_two_sided_p(t, df) == pytest.approx(2 * special.ndtr(-t), rel=1e-12)
+            for p in (1e-300, 1e-10, 0.025, 0.3, 0.975): assert t_quantile(p, df) == pytest.approx(special.ndtri(p), rel=1e-12)
+    assert t_two_sided_p(1.79e308, 1e-300) == 1.0
+
+
+def test_the_point_of_the_notes_is_rounded():
+    p = t_two_sided_p(2.2281388519649385, 10)
+    assert p == pytest.approx(0.0500000000018087, abs=1e-16) and p - 0.05 == pytest.approx(1.8087e-12, rel=1e-3)

@@ -7,7 +7,7 @@ __all__ = ['ContractError', 'PairingError', 'refuse', 'lock', 'as_vector', 'as_c
            'as_count', 'canonical_json', 'strict_json', 'digest']
 
 # %% ../../nbs/ground/00_contract.ipynb #c002
-import difflib, hashlib, json, math, numbers
+import difflib, hashlib, json, math, numbers, sys
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 import numpy as np
@@ -270,27 +270,33 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
 
 # %% ../../nbs/ground/00_contract.ipynb #c046
 def strict_json(text: str | bytes, *, where: str) -> object:
-    "Read JSON, refusing what `json.loads` lets pass: NaN, Infinity, 1e999, repeated keys, bytes that are not UTF-8."
+    "Read JSON, refusing what `json.loads` lets pass: NaN, Infinity, 1e999, 1e-999, repeated keys, bytes that are not UTF-8."
     def constant(literal: str) -> NoReturn:
         refuse(where, "JSON numbers must be finite", literal, "NaN and Infinity are not JSON; write null")
 
     def number(literal: str) -> float:
         value = float(literal)
+        if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
+            refuse(where, "JSON numbers must not vanish in float64", f"{literal}, which would become 0", "Change the unit, or write 0 if it is meant")
         return value if math.isfinite(value) else constant(literal)
 
     def mapping(items: list) -> dict:
         if len({key for key, _ in items}) == len(items):
             return dict(items)
-        keys = [key for key, _ in items]
-        refuse(where, "JSON keys must not repeat", repr(next(k for i, k in enumerate(keys) if k in keys[:i])), "Keep one of them")
+        seen = set()  # add gives None
+        refuse(where, "JSON keys must not repeat", repr(next(key for key, _ in items if key in seen or seen.add(key))), "Keep one of them")
 
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
         return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=mapping)
     except ContractError:
         raise
-    except ValueError as error:  # not UTF-8, not JSON, or an integer of thousands of digits
-        refuse(where, "the text must be UTF-8 JSON", str(error), "The file is cut off or is not JSON; write it again")
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        more = str(error).startswith("Extra data")
+        cure = "Remove what follows the value" if more else "The file is cut off or is not JSON; write it again"
+        refuse(where, "the text must be UTF-8 JSON", str(error), cure)
+    except ValueError:  # the interpreter's own limit
+        refuse(where, f"JSON integers must have at most {sys.get_int_max_str_digits()} digits", "more", "Write it as text, or as a number with an exponent")
     except RecursionError:
         refuse(where, "JSON must not be nested so deeply", "more levels than the interpreter has", "Flatten it")
 

@@ -66,10 +66,10 @@ def _near(name: object, names: Iterable[str]) -> tuple[str, ...]:
     return tuple(chain.from_iterable(folded[key] for key in close))
 
 
-def _check_names(names: Iterable[str], where: str) -> tuple[str, ...]:
+def _check_names(names: Iterable[str], where: str, cure: str = "Name the columns in the first line") -> tuple[str, ...]:
     "Column names: at least one, text, none empty, none twice."
     names, seen = tuple(names), {}
-    if not names: refuse(where, "a table must have a column", "none", "Name the columns in the first line")
+    if not names: refuse(where, "a table must have a column", "none", cure)
     for i, name in enumerate(names, 1):
         if not isinstance(name, str) or not name.strip():
             refuse(where, "every column must have a name", f"{name!r} as column {i}", "Name it, or remove the column")
@@ -81,9 +81,13 @@ def _check_names(names: Iterable[str], where: str) -> tuple[str, ...]:
 # %% ../../nbs/machine/44_tables.ipynb #c023
 def read_table(path: str | os.PathLike) -> Table:
     "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, nothing guessed; whatever can be read in two ways is refused with place and cure."
+    if not isinstance(path, (str, os.PathLike)) or not isinstance(os.fspath(path), str):
+        refuse("read_table", "path must be the name of a file", repr(path) if isinstance(path, (bytes, int, float, type(None))) else f"one {type(path).__name__}", 'Pass it as text, as in "answers.jsonl"')
     file, where = Path(path), f"read_table: {path}"
     _format(file.name, where)
-    if not file.exists(): refuse(where, "the file must exist", "no such file", "Check the path; nothing was read")
+    try: there = file.exists()
+    except (OSError, ValueError) as error: refuse(where, "path must be a name that the system takes", getattr(error, "strerror", None) or str(error), "Shorten it, or give the file another name")
+    if not there: refuse(where, "the file must exist", "no such file", "Check the path; nothing was read")
     if file.is_dir(): refuse(where, "the path must name a file", "a folder", "Name the file in it")
     if not file.is_file(): refuse(where, "the path must name a regular file", "a pipe or a device", "Copy its content to a file first")
     try:
@@ -137,7 +141,12 @@ def _check_text(data: bytes, path: str, *, mark: bool = False) -> None:
 def _object(line: bytes, where: str) -> dict:
     "One line by itself: a row, or a refusal that names its place."
     if not line.strip(): refuse(where, "every line must be a JSON object", "a blank line", "Remove it; were rows lost here?")
-    row = strict_json(line.rstrip(), where=where)
+    try:
+        row = strict_json(line.rstrip(), where=where)
+    except ContractError as error:
+        if line.rstrip().endswith(b",") and "Extra data" in str(error):
+            refuse(where, "every line must be a JSON object and nothing else", "a comma after the object", "Remove the comma")
+        raise ContractError(str(error).replace(": line 1 column", ": column")) from error  # the line has its number already
     if not isinstance(row, dict):
         cure = "It looks like one JSON list: name it .json" if isinstance(row, list) else "Write one object a line, {\"name\": value, ...}"
         refuse(where, "every line must be a JSON object", f"{type(row).__name__} {row!r}", cure)
@@ -169,23 +178,46 @@ def _objects(lines: list[bytes], first: int, mark: str, path: str) -> list[dict]
 # %% ../../nbs/machine/44_tables.ipynb #c029
 def _from_jsonl(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, ...]]:
     _check_text(data, path)
-    columns, n = {}, 0
+    columns, n, written = {}, 0, 0
     lines, mark = io.BytesIO(data[:len(data.rstrip())]), digest(data)  # blank lines at the very end hold nothing
     while some := list(islice(lines, 500)):
         rows = _objects(some, n + 1, mark, path)
-        _add(columns, rows, n, f"read_table: {path}, line")
+        written = _add(columns, rows, n, f"read_table: {path}, line", written)
         n += len(rows)
     return columns, tuple(f"line {i}" for i in range(1, n + 1))
 
 
-def _add(columns: dict[str, list], rows: list[dict], n: int, where: str) -> None:
-    "Append rows to columns that hold n cells each; a new column begins with n empty cells."
+_MANY_CELLS, _MOST_EMPTY = 10**7, 100
+
+
+def _add(columns: dict[str, list], rows: list[dict], n: int, where: str, written: int = 0) -> int:
+    "Append rows to columns that hold n cells each, `written` of them not empty; a new column begins with n empty cells."
+    written += sum(map(len, rows))
+    names = len(columns.keys() | set(chain.from_iterable(rows)))
+    if (cells := names * (n + len(rows))) > _MANY_CELLS and cells > _MOST_EMPTY * written:
+        refuse(f"{where} {n + len(rows)}", "rows must share their keys", f"{names} keys by then, {written} values in {cells} cells",
+               'Put names that differ from row to row into one object, {"values": {"name": 1}}')
     for name in dict.fromkeys(chain.from_iterable(rows)):
         if not name.strip():
             i = next(i for i, row in enumerate(rows, n + 1) if name in row)
             refuse(f"{where} {i}", "every key must be a name", repr(name), "Name it, or remove it")
         columns.setdefault(name, [None] * n)
     for name, cells in columns.items(): cells.extend([row.get(name) for row in rows])
+    return written
+
+
+def _name_row(data: bytes, where: str) -> None:
+    "Where a JSON list has a row that must be refused: refuse it by its number."
+    text, decoder = data.decode("utf-8"), json.JSONDecoder(parse_int=str)
+    def skip(at): return at + len(text[at:at + 1000]) - len(text[at:at + 1000].lstrip(" \t\r\n")) if text[at:at + 1].isspace() else at
+    at = skip(0)
+    if text[at:at + 1] != "[": return
+    for i in range(1, len(text)):
+        start = skip(at + 1)
+        try: _, at = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError): return  # no JSON at all: the reader's own message names the place
+        strict_json(text[start:at], where=f"{where}, row {i}")
+        if text[(at := skip(at)):at + 1] != ",": return
 
 
 def _from_json(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, ...]]:
@@ -194,7 +226,9 @@ def _from_json(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, ...]
     try:
         rows = strict_json(data, where=where)
     except ContractError as error:
-        if "Extra data" not in str(error): raise
+        if "Extra data" not in str(error):
+            _name_row(data, where)
+            raise
         refuse(where, "the file must hold one JSON list of objects", "more than one JSON value", "Name it .jsonl if it has one object a line")
     if not isinstance(rows, list):
         refuse(where, "the file must hold a JSON list of objects", f"{type(rows).__name__} {rows!r}", "Write a list of rows, or one object a line as .jsonl")
@@ -276,17 +310,46 @@ def _arrow(where: str):
 def _plain(value: object, kind, arrow, where: str) -> object:
     "What pyarrow gives, with maps as dictionaries and finite numbers only."
     if value is None: return None
+    while isinstance(kind, arrow.BaseExtensionType): kind = kind.storage_type  # a tensor is a list in disguise
     if arrow.types.is_floating(kind):
         if not math.isfinite(value): refuse(where, "numbers must be finite", repr(float(value)), "Write null where there is no number")
         return float(value)
     if arrow.types.is_dictionary(kind): return _plain(value, kind.value_type, arrow, where)
     if arrow.types.is_struct(kind): return {field.name: _plain(value[field.name], field.type, arrow, where) for field in kind}
     if arrow.types.is_map(kind):
+        if arrow.types.is_nested(kind.key_type): refuse(where, "keys of a map must be single values", str(kind.key_type), "Store it as a list of structs")
         pairs = {key: _plain(item, kind.item_type, arrow, where) for key, item in value}
         if len(pairs) < len(value): refuse(where, "keys of a map must not repeat", repr([key for key, _ in value]), "Keep one of them")
         return pairs
     if arrow.types.is_nested(kind): return [_plain(item, kind.value_type, arrow, where) for item in value]
     return value
+
+
+def _finer_than_python(kind, arrow) -> bool:
+    "Whether a type counts nanoseconds of the day, which Python's time cuts to microseconds without a word."
+    while isinstance(kind, arrow.BaseExtensionType): kind = kind.storage_type
+    if arrow.types.is_dictionary(kind): return _finer_than_python(kind.value_type, arrow)
+    if arrow.types.is_map(kind): return _finer_than_python(kind.key_type, arrow) or _finer_than_python(kind.item_type, arrow)
+    if arrow.types.is_nested(kind): return any(_finer_than_python(kind.field(i).type, arrow) for i in range(kind.num_fields))
+    return arrow.types.is_time64(kind) and kind.unit == "ns"
+
+
+def _cells(column, arrow, where: str, name: str) -> list:
+    "A column as Python values, each checked; a refusal names the row."
+    if _finer_than_python(column.type, arrow):
+        if not arrow.types.is_time64(column.type): refuse(f"{where}, column {name!r}", "times inside of other values must count microseconds or coarser", str(column.type), "Cast them, or store text")
+        for i, value in enumerate(column.cast("int64").to_pylist(), 1):
+            if value is not None and value % 1000: refuse(f"{where}, row {i}, column {name!r}", "times must be whole microseconds", f"{value} nanoseconds of the day", "Round them yourself, or store text")
+    unknown = (arrow.ArrowException, ValueError, OverflowError, TypeError)
+    try:
+        cells = column.to_pylist()
+    except unknown:
+        for i, scalar in enumerate(column, 1):
+            try: scalar.as_py()
+            except unknown as error: refuse(f"{where}, row {i}, column {name!r}", "values must be ones that Python knows", f"{column.type}: {str(error).rstrip('. ')}", "Store it as text")
+        raise
+    plain = not (arrow.types.is_nested(column.type) or arrow.types.is_floating(column.type) or arrow.types.is_dictionary(column.type) or isinstance(column.type, arrow.BaseExtensionType))
+    return cells if plain else [_plain(cell, column.type, arrow, f"{where}, row {i}, column {name!r}") for i, cell in enumerate(cells, 1)]
 
 
 def _from_parquet(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, ...]]:
@@ -296,16 +359,8 @@ def _from_parquet(data: bytes, path: str) -> tuple[dict[str, list], tuple[str, .
         table = arrow.parquet.ParquetFile(io.BytesIO(data)).read()
     except (arrow.ArrowException, OSError, ValueError) as error:
         refuse(where, "the file must be Parquet", str(error).rstrip(". "), "It is cut off or is something else: write it again")
-    columns = {}
-    for name, column in zip(_check_names(table.column_names, where), table.columns, strict=True):
-        try:
-            cells = column.to_pylist()
-        except (arrow.ArrowException, ValueError) as error:
-            refuse(where, f"column {name!r} must have values that Python knows", str(error).rstrip(". "), "Store it as text")
-        if arrow.types.is_nested(column.type) or arrow.types.is_floating(column.type) or arrow.types.is_dictionary(column.type):
-            cells = [_plain(cell, column.type, arrow, f"{where}, row {i}, column {name!r}") for i, cell in enumerate(cells, 1)]
-        columns[name] = cells
-    return columns, tuple(f"row {i}" for i in range(1, table.num_rows + 1))
+    names = _check_names(table.column_names, where, "Was the program that wrote it interrupted?")
+    return {name: _cells(column, arrow, where, name) for name, column in zip(names, table.columns, strict=True)}, tuple(f"row {i}" for i in range(1, table.num_rows + 1))
 
 
 _READERS = {".jsonl": _from_jsonl, ".json": _from_json, ".csv": _from_csv, ".tsv": lambda data, path: _from_csv(data, path, "\t"), ".parquet": _from_parquet}
@@ -317,6 +372,8 @@ _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
 def _no_number(text: str) -> str:
     "The cure for a text that is no number."
     if _NUMBER.fullmatch(text.strip()): return "Remove the blanks around it"
+    if re.fullmatch(r"[+-]?[0-9]{1,3}(,[0-9]{3}){2,}", text): return f"Write no thousands separators: {text.replace(',', '')}?"
+    if re.fullmatch(r"[+-]?[0-9]{1,3},[0-9]{3}", text): return f"With a thousands separator it is {text.replace(',', '')}, with a decimal comma {text.replace(',', '.')}: write the one that is meant"
     if re.fullmatch(r"[+-]?[0-9]+,[0-9]+", text): return f"Write a decimal point and no thousands separators: {text.replace(',', '.')}?"
     if text.endswith("%"): return "Write a share, 0.75 for 75%"
     if text.lower().lstrip("+-") in ("nan", "inf", "infinity", "na", "n/a", "null", "none", ""): return "Leave the cell empty (null) where there is no number, and read it as one that may be missing"
@@ -337,8 +394,13 @@ def as_number(
         if not (found := _NUMBER.fullmatch(value)): refuse(where, must, got, _no_number(value))
         try: value = float(value) if any(found.groups()) else int(value)
         except ValueError: refuse(where, must, got, "It has too many digits")
+        if value in (math.inf, -math.inf): refuse(where, must, got, "It must fit a float64; change the unit")
+        if value == 0 and re.search("[1-9]", found[0].lower().partition("e")[0]): refuse(where, must, f"{got}, which would become 0", "It must fit a float64; change the unit")
     if isinstance(value, bool) or not isinstance(value, (numbers.Real, Decimal)): refuse(where, must, got, "Write 1 or 0 if a number is meant" if isinstance(value, bool) else "Fill it in" if value is None else "Is it the right column?")
     try: number = float(value)
-    except (OverflowError, ValueError): number = math.inf  # beyond float64; a signalling Decimal NaN
-    if not math.isfinite(number): refuse(where, must, got, "It must fit a float64; write null where there is no number")
+    except OverflowError: refuse(where, must, got, "It must fit a float64; change the unit")
+    except ValueError: number = math.nan  # a signalling Decimal
+    if math.isinf(number) and not math.isinf(value): refuse(where, must, got, "It must fit a float64; change the unit")
+    if not math.isfinite(number): refuse(where, must, got, "Write null where there is no number")
+    if number == 0 and value != 0: refuse(where, must, f"{got}, which would become 0", "It must fit a float64; change the unit")
     return int(value) if isinstance(value, numbers.Integral) else number

@@ -35,13 +35,20 @@ def _gamma_ratio(a: float) -> float:
     return factor * math.exp(_stirling(2 * a) - 2 * _stirling(a)) / math.sqrt(a)
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c038
+_NOTHING = 760.0  # exp(-760) is below the smallest float64
+
+
 def _power(t: float, df: float) -> float:
     "(1 + t^2/df)^(-df/2), to the last bits at any df."
     w = 1 + Fraction(t) ** 2 / Fraction(df)
     shift = max(0, w.numerator.bit_length() - w.denominator.bit_length() - 1000)
     w /= 2**shift
     h = float(w)
-    return h ** (-df / 2) * 2.0 ** (-shift * df / 2) * math.exp(-df / 2 * math.log1p(float(w - Fraction(h)) / h))
+    size = df / 2 * (math.log1p(float(w - 1)) + shift * math.log(2))  # -log of the power
+    if size > _NOTHING: return 0.0
+    rest = -df / 2 * math.log1p(float(w - Fraction(h)) / h)
+    if rest > 1: return math.exp(-size)  # df beyond 1e16: h has lost w, and size has not
+    return h ** (-df / 2) * 2.0 ** (-shift * df / 2) * math.exp(rest)
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c040
 _STEPS = 1000  # about 150 are ever needed; the bound is for a last bit that never settles
