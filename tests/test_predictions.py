@@ -468,3 +468,18 @@ def test_a_hundred_thousand_rows(tmp_path, capsys):
     code, out, err = run(capsys, "predictions", files[0], "--baseline", files[1], "--out", tmp_path / "r")
     assert code == 0 and "100000 probes" in err
     assert run(capsys, "verify", tmp_path / "r")[0] == 0
+
+
+def test_tries_as_any_sequence_stand_in_the_inputs_as_understood():
+    p = Predictions.from_columns({"id": ["a", "b", "c"], "label": ["x", "y", "x"], "prediction": ["x", "y", "y"], "samples": [5] * 3, "correct_samples": [1, 2, 0]})
+    for k in (range(1, 4), [3, 1, 2, 2]): assert build_predictions_report(p, k=k, replicates=100).document()["inputs"]["k"] == [1, 2, 3]
+    assert build_predictions_report(p, replicates=100).document()["inputs"]["k"] is None
+
+
+def test_the_report_names_the_test_behind_each_p_value():
+    columns = {"id": range(30), "label": ["x", "y"] * 15}
+    arms = [Predictions.from_columns({**columns, "p:x": x.tolist(), "p:y": (1 - x).tolist()}) for x in (q.round(6) for q in np.random.default_rng(0).random((2, 30)))]
+    said = build_predictions_report(arms[1], arms[0], replicates=100, seed=3).document()["conventions"]
+    assert "Test of calibration error (ECE): paired swap test, 9999 draws, seed 3; interval by bootstrap, 100 replicates, seed 3." in said
+    assert any(line.startswith("Test of Brier score: paired sign-flip test, every pattern counted; interval by the exact bootstrap") for line in said)
+    assert any(line.endswith("of Brier scores and pass@k: exact bootstrap, no Monte Carlo error.") for line in said)

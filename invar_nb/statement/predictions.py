@@ -149,8 +149,8 @@ def _conventions(inputs, d):
             f"Labels: {', '.join(e['labels'])}; {source[e['labels_from']]}", policy,
             (f"Slices: each value against all other probes by Fisher's exact test; p-values adjusted by {_PROCEDURES[inputs['multiplicity']]} "
              f"over {e['slice_tests']} different questions."),
-            (f"Bootstraps draw probes: {inputs['replicates']} replicates, seed {inputs['seed']}, for calibration errors and means over classes; "
-             "exact for Brier scores and pass@k."),
+            (f"Intervals of calibration errors and of means over classes: bootstrap over probes, {inputs['replicates']} replicates, seed {inputs['seed']}; "
+             "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error."),
             "A metric that cannot be computed has no value, and its reason stands in its place. 0/0 is never 0."]
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
@@ -206,8 +206,7 @@ def _signature(version, inputs):
 def _inputs(margin, danger, k, settings):
     "The settings as JSON; what was left out stays null."
     pair = None if danger is None else list(map(str, danger))
-    tries = None if k is None else list(k) if isinstance(k, (list, tuple)) else [k]
-    return {**settings, "margin": margin, "danger": pair, "k": tries}
+    return {**settings, "margin": margin, "danger": pair, "k": k}
 
 
 def _dictionary(e): return None if e is None else e.to_dict()
@@ -248,7 +247,7 @@ def build_predictions_report(
         comparison = compare_predictions(baseline, candidate, margin=margin, danger=danger, k=k, **settings)
         one, two = comparison.baseline, comparison.candidate
     settings |= {name: two.settings[name] for name in settings}  # as understood: 10.0 bins are 10
-    inputs = _inputs(None if comparison is None else comparison.margin, danger, k, settings)
+    inputs = _inputs(None if comparison is None else comparison.margin, danger, None if k is None else list(two.settings["k"]), settings)
     document = {"schema": SCHEMA, "version": version, "inputs": inputs, "header": _header(candidate, two, inputs["seed"]), "candidate": two.to_dict(),
                 "baseline": _dictionary(one),
                 "comparison": _comparison(comparison), "sentence": two.sentence if comparison is None else comparison.sentence,
