@@ -299,3 +299,23 @@ def test_no_pairs_is_a_pairing_error():
 def test_the_ground_knows_only_numpy(module, banned):
     code = f"import sys, invar_nb.{module}; print([m for m in {banned!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+# --- what an adversarial reader found -----------------------------------------------------------------------------------------------------
+def test_numbers_that_vanish_are_refused_like_those_that_overflow():
+    for literal in ("1e-400", "-0.001e-330", "123.456E-999"):
+        with pytest.raises(ContractError, match="would become 0"): strict_json(f'{{"a": [{literal}]}}', where="f")
+    assert strict_json("[0e-400, -0.0, 0.000E9, 5e-324]", where="f") == [0.0, -0.0, 0.0, 5e-324]
+
+
+def test_repeated_keys_are_found_in_one_pass():
+    import time
+    start = time.perf_counter()
+    with pytest.raises(ContractError, match="got 'k199999'"): strict_json("{" + ",".join(f'"k{i}":1' for i in range(200_000)) + ',"k199999":2}', where="f")
+    assert time.perf_counter() - start < 5
+
+
+def test_the_cure_is_the_true_one():
+    for text, part in (('{"a":1},', "Remove what follows"), ("9" * 5000, "at most 4300 digits; got more. Write it as text"), ('{"a":', "cut off"), (b"\xff", "cut off")):
+        with pytest.raises(ContractError) as error: strict_json(text, where="f")
+        assert part in str(error.value) and "\n" not in str(error.value)

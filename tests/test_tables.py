@@ -4,6 +4,7 @@ import io
 import json
 import math
 import os
+import re
 import sys
 from decimal import Decimal
 
@@ -180,7 +181,8 @@ def test_numbers(text, value):
 
 @pytest.mark.parametrize("bad, cure", [("0,75", "0.75"), ("1,234", "thousands"), ("75%", "share"), (" 1", "blanks"), ("1\n", "blanks"), ("nan", "empty"), ("NaN", "empty"), ("inf", "empty"), ("-Infinity", "empty"), ("NA", "empty"), ("", "empty"),
                                        ("1e999", "float64"), ("-1e999", "float64"), ("1_000", "right column"), ("٣", "right column"), ("0x10", "right column"), ("1e", "right column"), (".", "right column"), ("en", "right column"), ("9" * 5000, "digits"), (10**400, "float64"),
-                                       (True, "1 or 0"), (np.bool_(True), "1 or 0"), (None, "Fill it in"), (float("nan"), "float64"), (float("inf"), "float64"), (Decimal("NaN"), "float64"), (Decimal("sNaN"), "float64"), ([1], "right column"), ({}, "right column"), (1j, "right column"), (b"1", "right column")])
+                                       (True, "1 or 0"), (np.bool_(True), "1 or 0"), (None, "Fill it in"), (float("nan"), "null"), (float("inf"), "null"), (Decimal("NaN"), "null"), (Decimal("sNaN"), "null"), (Decimal("1e999"), "float64"), ("1e-400", "become 0"), ("-0.01e-330", "become 0"), (Decimal("1e-400"), "become 0"),
+                                       ("1,000", "With a thousands separator it is 1000, with a decimal comma 1.000"), ("-12,345", "-12345, with a decimal comma -12.345"), ("1,234,567", "1234567"), ([1], "right column"), ({}, "right column"), (1j, "right column"), (b"1", "right column")])
 def test_no_numbers(bad, cure):
     with pytest.raises(ContractError) as error: as_number(bad, place="line 17", name="confidence", where="f")
     assert str(error.value).startswith("f: confidence must be a finite number; got ") and cure in str(error.value) and "\n" not in str(error.value)
@@ -276,3 +278,78 @@ def test_absent_columns_are_named_with_their_neighbours():
     assert table.missing(["id", "label", "confidence", "lable", "zebra"]) == {"label": ("Label",), "confidence": (" confidence",), "lable": ("Label",), "zebra": ()} and not table.missing(table.names)
     with pytest.raises(ContractError, match=r"^Table.column: t: there must be a column 'confidence'; got columns id, Label,  confidence, p:en. Did you mean ' confidence'\?$"): table.column("confidence")
     with pytest.raises(ContractError, match="Add the column"): table.column("zebra", required=False)
+
+
+# --- what an adversarial reader found -----------------------------------------------------------------------------------------------------------
+def test_zeros_are_zeros_however_written():
+    for text in ("0e-400", "-0.000e5", "0", "0.0"): assert as_number(text, place="line 1", name="p", where="f") == 0
+    assert as_number("5e-324", place="line 1", name="p", where="f") == 5e-324
+
+
+@pytest.mark.parametrize("path", [None, 5, 1.5, b"/tmp/x.csv", ["a.csv"], {}, True])
+def test_paths_are_text(path):
+    with pytest.raises(ContractError, match="^read_table: path must be the name of a file; got ") as error: read_table(path)
+    assert "\n" not in str(error.value)
+
+
+def test_names_no_system_takes():
+    for name in ("x" * 5000 + ".csv", "a\0b.csv"):
+        with pytest.raises(ContractError, match="^read_table: ") as error: read_table(name)
+        assert "\n" not in str(error.value) and "\0" not in str(error.value)
+
+
+@pytest.mark.parametrize("bad, parts", [('{"a": 1},', ("a comma after the object. Remove the comma",)), ('{"a": 1} ,  ', ("Remove the comma",)), ('{"a": 1}{"a": 2}', ("Extra data: column 9", "Remove what follows")), ('{"a": ' + "9" * 5000 + "}", ("at most 4300 digits", "Write it as text")),
+                                        ('{"a": 1e-400}', ("1e-400, which would become 0",)), ('{"a": tru}', ("column 7",))])
+def test_one_line_number_and_the_true_cure(bad, parts):
+    message = says('{"a": 1}\n' + bad + '\n{"a": 3}\n', "x.jsonl")
+    assert message.startswith("read_table: x.jsonl, line 2: ") and len(re.findall(r"line \d", message)) == 1 and all(part in message for part in parts), message
+    assert ("cut off" in message) == ("tru" in bad)
+
+
+@pytest.mark.parametrize("bad, part", [("NaN", "got NaN"), ("1e999", "got 1e999"), ("1e-999", "become 0"), ('{"b": 1, "b": 2}', "'b'"), ("[[-Infinity]]", "-Infinity"), ("9" * 5000, "4300 digits")])
+@pytest.mark.parametrize("space", ["", " \n\t" * 700])
+def test_rows_of_a_json_list_are_named(bad, part, space):
+    rows = ['{"a": "], ["}', '{"a": [1, {"b": "\\""}]}', '{"a": %s}' % bad, '{"a": NaN}']
+    message = says(space + "[" + space + f"{space},{space}".join(rows) + space + "]" + space, "x.json")
+    assert message.startswith("read_table: x.json, row 3: ") and part in message, message
+    assert "row" not in says("[" + ",".join(rows[:2]) + ', {"a" 1}]', "x.json")
+
+
+def test_a_json_list_that_is_broken_late_is_told_quickly():
+    import time
+    start = time.perf_counter()
+    message = says("[" + ",".join(f'{{"a": {i}}}' for i in range(100_000)) + ', {"a": NaN}]', "x.json")
+    assert message.startswith("read_table: x.json, row 100001: ") and time.perf_counter() - start < 10
+
+
+def test_keys_of_their_own():
+    import time
+    start = time.perf_counter()
+    for name, data in (("x.jsonl", "\n".join(f'{{"k{i}": 1}}' for i in range(20_000))), ("x.jsonl", "{" + ",".join(f'"k{i}": 1' for i in range(4096)) + "}\n" + "{}\n" * 300_000), ("x.json", "[" + ",".join(f'{{"k{i}": 1}}' for i in range(20_000)) + "]")):
+        assert "rows must share their keys" in says(data, name)
+    assert time.perf_counter() - start < 10
+    wide = json.dumps({f"k{i}": i for i in range(6000)})
+    assert len(parse_table(((wide + "\n") * 4).encode(), name="x.jsonl").names) == 6000
+    assert len(parse_table("\n".join(f'{{"k{i}": 1}}' for i in range(1000)).encode(), name="x.jsonl").names) == 1000
+
+
+@needs_arrow
+def test_parquet_that_python_would_cut_or_cannot_hold():
+    def write(column, kind=None):
+        out = io.BytesIO()
+        parquet.write_table(pyarrow.table({"a": column if kind is None else pyarrow.array(column, kind)}), out)
+        return out.getvalue()
+    tensor = pyarrow.ExtensionArray.from_storage(pyarrow.fixed_shape_tensor(pyarrow.float64(), [2]), pyarrow.array([[0.5, 1.0], [1.0, math.nan]], pyarrow.list_(pyarrow.float64(), 2)))
+    ns = pyarrow.time64("ns")
+    for data, parts in ((write(tensor), ("row 2, column 'a'", "finite", "got nan")), (write([1000, 1], ns), ("row 2", "whole microseconds", "got 1 nanoseconds")), (write([[1000]], pyarrow.list_(ns)), ("column 'a'", "microseconds or coarser")),
+                        (write([{"t": 5}], pyarrow.struct([("t", ns)])), ("microseconds or coarser",)), (write([0, 2**60], pyarrow.timestamp("ms")), ("row 2", "Python knows")), (write([0, 2**50], pyarrow.date64()), ("row 2", "Python knows")),
+                        (write([0, 2**62], pyarrow.duration("s")), ("row 2", "Python knows")), (write([[([1], 2.0)]], pyarrow.map_(pyarrow.list_(pyarrow.int64()), pyarrow.float64())), ("row 1", "keys of a map must be single values")),
+                        (write([[({"x": 1}, 2.0)]], pyarrow.map_(pyarrow.struct([("x", pyarrow.int64())]), pyarrow.float64())), ("row 1", "keys of a map"))):
+        message = says(data, "x.parquet")
+        assert message.startswith("read_table: x.parquet, ") and "\n" not in message and all(part in message for part in parts), message
+    import datetime
+    assert parse_table(write([1000, None, 5_000_000_000], ns), name="x.parquet").columns["a"] == (datetime.time(microsecond=1), None, datetime.time(second=5))
+    assert parse_table(write(tensor[:1]), name="x.parquet").columns["a"] == ([0.5, 1.0],)
+    out = io.BytesIO()
+    parquet.write_table(pyarrow.table({}), out)
+    assert "must have a column; got none. Was the program" in says(out.getvalue(), "x.parquet")

@@ -206,10 +206,13 @@ def _add(columns: dict[str, list], rows: list[dict], n: int, where: str, written
     return written
 
 
+_BLANKS = re.compile(r"[ \t\r\n]*")
+
+
 def _name_row(data: bytes, where: str) -> None:
     "Where a JSON list has a row that must be refused: refuse it by its number."
     text, decoder = data.decode("utf-8"), json.JSONDecoder(parse_int=str)
-    def skip(at): return at + len(text[at:at + 1000]) - len(text[at:at + 1000].lstrip(" \t\r\n")) if text[at:at + 1].isspace() else at
+    def skip(at): return _BLANKS.match(text, at).end()
     at = skip(0)
     if text[at:at + 1] != "[": return
     for i in range(1, len(text)):
@@ -400,7 +403,7 @@ def as_number(
     try: number = float(value)
     except OverflowError: refuse(where, must, got, "It must fit a float64; change the unit")
     except ValueError: number = math.nan  # a signalling Decimal
-    if math.isinf(number) and not math.isinf(value): refuse(where, must, got, "It must fit a float64; change the unit")
+    if math.isinf(number) and value not in (math.inf, -math.inf): refuse(where, must, got, "It must fit a float64; change the unit")
     if not math.isfinite(number): refuse(where, must, got, "Write null where there is no number")
     if number == 0 and value != 0: refuse(where, must, f"{got}, which would become 0", "It must fit a float64; change the unit")
     return int(value) if isinstance(value, numbers.Integral) else number
