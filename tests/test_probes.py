@@ -1,5 +1,6 @@
 """Predictions: what generated columns, renamed labels, shuffled rows and odd files may and may not change."""
 import datetime
+import functools
 import json
 import math
 import re
@@ -439,7 +440,8 @@ def test_senseless_settings_are_refused_before_the_work(change, said):
 @pytest.mark.parametrize("change, said", [
     ({"confidence": [0.5, 10**400, 0.5]}, "confidence must lie in [0, 1]; got 1000"), ({"p:x": [1, -10**400, 0], "p:y": [0, 1, 1]}, "the probability of 'x' must lie in [0, 1]; got -1000"),
     ({"prompt": ["p", math.nan, "r"]}, "got nan at line 2, column 'prompt'"), ({"prompt": ["p", "q", "r"], "text": ["p", Decimal("1.5"), "r"]}, "got Decimal('1.5') at line 2, column 'text'"),
-    ({"prompt": ["p", datetime.date(2020, 1, 1), "r"]}, "at line 2, column 'prompt'"), ({"p:x": [0.333, 1, 0], "p:y": [0.333, 0, 1], "p:z": [0.333, 0, 0]}, "Write six digits or more")])
+    ({"prompt": ["p", datetime.date(2020, 1, 1), "r"]}, "at line 2, column 'prompt'"), ({"prompt": ["p", {"a": [math.nan]}, "r"]}, "got a dict at line 2, column 'prompt'"),
+    ({"prompt": ["p", functools.reduce(lambda inner, _: [inner], range(5000), "deep"), "r"]}, "got a list at line 2, column 'prompt'"), ({"p:x": [0.333, 1, 0], "p:y": [0.333, 0, 1], "p:z": [0.333, 0, 0]}, "Write six digits or more")])
 def test_what_no_column_can_mean_is_refused_with_its_place(change, said):
     columns = {name: column for name, column in GOOD.items() if name != "prediction" or "p:x" not in change} | change
     with pytest.raises(ContractError, match=re.escape(said)) as caught: Predictions.from_columns(columns, places=["line 1", "line 2", "line 3"])

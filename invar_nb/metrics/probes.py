@@ -363,11 +363,14 @@ def _constant(name, told, table, ignored):
     return told or values[0]
 
 
+def _brief(value): return f"a {type(value).__name__}" if isinstance(value, (Mapping, list, tuple)) else repr(value)
+
+
 def _prompt_digest(row, names, table, place):
     "Of what one probe asked; a value that JSON cannot hold is refused with its row and column."
     for name, value in zip(names, row, strict=True):
         try: canonical_json(value)
-        except (ContractError, RecursionError): refuse(table.where, f"{name} must be text, or what JSON can hold", f"{value!r:.60} at {place}, column {name!r}",
+        except (ContractError, RecursionError): refuse(table.where, f"{name} must be text, or what JSON can hold", f"{_brief(value)} at {place}, column {name!r}",
                                                        "Fill it in, or write null where nothing was asked")
     return digest(canonical_json(row[0] if len(row) == 1 else dict(zip(names, row, strict=True))))
 
@@ -567,7 +570,7 @@ def _settings(where, *, level, n_bins, binning, ambiguous, ambiguous_label, mult
 
 
 def _as_predictions(p, where, name):
-    if not isinstance(p, Predictions): refuse(where, f"{name} must be Predictions", f"{type(p).__name__} {p!r:.60}", "Build them with Predictions.from_columns")
+    if not isinstance(p, Predictions): refuse(where, f"{name} must be Predictions", type(p).__name__, "Build them with Predictions.from_columns")
 
 
 def _kept(p, settings, where):
