@@ -579,6 +579,17 @@ def test_every_swap_of_a_term_by_hand(term, n_bins):
     assert told.p_from == ("sign_flip" if term == "score" else "swap") and told.p_draws is None
 
 
+def test_resamples_counted_once_are_the_same_resamples(monkeypatch):
+    import invar_nb.metrics.calibration as room
+    came, views = equal_arms(60, np.random.default_rng(2))
+    arms = [as_confidence(p, came) for p in views]
+    asks = [lambda: calibration_difference(*arms, replicates=200, draws=9).interval, lambda: calibration_difference(*arms, metric="mce", replicates=200, draws=9).interval,
+            *(lambda term=term: brier_interval(views[0], came, term=term, n_bins=5) for term in TERMS if term != "score")]
+    plain = [ask() for ask in asks]
+    monkeypatch.setattr(room, "_MANY", 1)
+    for one, ask in zip(plain, asks, strict=True): np.testing.assert_allclose([ask().low, ask().high], [one.low, one.high], rtol=0, atol=1e-12)
+
+
 def test_swaps_forget_the_order_of_rows_and_of_arms():
     rng = np.random.default_rng(11)
     came, views = equal_arms(60, rng)

@@ -513,9 +513,18 @@ class _Column:
     index: np.ndarray
     binning: str = "width"
 
-    def sums(self, name, index=None, take=slice(None), size=None):
-        weights = {"count": lambda: None, "gap": lambda: self.p - self.y, "y": lambda: self.y, "square": lambda: (self.p - self.y) ** 2,
+    def weights(self, name):
+        return {"count": lambda: None, "gap": lambda: self.p - self.y, "y": lambda: self.y, "square": lambda: (self.p - self.y) ** 2,
                    "e": lambda: self.e, "ee": lambda: self.e**2, "ey": lambda: self.e * (self.y - self.base)}[name]()
+
+    def spread(self, name):
+        "Shape (n, M): each weight in the column of its bin."
+        table, weights = np.zeros((self.p.size, self.n_bins)), self.weights(name)
+        table[np.arange(self.p.size), self.index] = 1.0 if weights is None else weights
+        return table
+
+    def sums(self, name, index=None, take=slice(None), size=None):
+        weights = self.weights(name)
         index = self.index if index is None else index
         shape = (-1, self.n_bins)
         return np.bincount(index.ravel(), weights=None if weights is None else weights[take].ravel(), minlength=size or self.n_bins).reshape(shape).astype(float)
@@ -587,8 +596,26 @@ def _replicates(metric, columns, factors, plan):
     for start in range(0, plan.replicates, rows):
         size = min(rows, plan.replicates - start)
         drawn = rng.integers(0, n, (size, n))
-        out.append(sum(f * _statistic(metric, _resampled(c, drawn), n) for c, f in zip(columns, factors, strict=True)))
+        sums = _counted(columns, drawn) if n >= _MANY and all(c.binning == "width" and c.n_bins <= 64 for c in columns) else (_resampled(c, drawn) for c in columns)
+        out.append(sum(f * _statistic(metric, s, n) for s, f in zip(sums, factors, strict=True)))
     return np.concatenate(out)
+
+
+_MANY = 5000  # probes from which resamples are counted once for all columns
+
+
+class _Counted:
+    "Bin sums of resamples from how often each probe was drawn: one product of matrices."
+    def __init__(self, column, times): self.column, self.times, self.base = column, times, column.base
+
+    def __call__(self, name): return self.times @ self.column.spread(name)
+
+
+def _counted(columns, drawn):
+    size, n = drawn.shape
+    drawn += n * np.arange(size)[:, None]
+    times = np.bincount(drawn.ravel(), minlength=size * n).reshape(size, n).astype(float)
+    return [_Counted(c, times) for c in columns]
 
 
 def _resampled(c, drawn):
