@@ -48,7 +48,9 @@ def _power(t: float, df: float) -> float:
     if size > _NOTHING: return 0.0
     rest = -df / 2 * math.log1p(float(w - Fraction(h)) / h)
     if rest > 1: return math.exp(-size)  # df beyond 1e16: h has lost w, and size has not
-    return h ** (-df / 2) * 2.0 ** (-shift * df / 2) * math.exp(rest)
+    halvings = shift * Fraction(df) / 2  # a float of several hundred would have no room for the last digits of a power
+    whole = math.floor(halvings)
+    return math.ldexp(h ** (-df / 2) * 2.0 ** -float(halvings - whole) * math.exp(rest), -whole)
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c040
 _STEPS = 1000  # about 150 are ever needed; the bound is for a last bit that never settles
