@@ -581,3 +581,32 @@ def test_positions_that_are_no_number_are_3(run, models, tmp_path, change):
     for command in (("compare", models / "gpt", tmp_path / "odd", "--out", tmp_path / "out"), ("score", tmp_path / "odd", "--out", tmp_path / "x.jsonl")):
         code, out, err = run(*command, "--text", models / "text.txt")
         assert code == 3 and one_line(err) and out == ""
+
+
+def test_force_never_replaces_the_losses_that_it_reads(run, arms, tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for source, name in (("base", "baseline"), ("same", "candidate")): shutil.copy(arms / f"{source}.jsonl", mine / f"{name}.jsonl")
+    before = {p.name: p.read_bytes() for p in mine.iterdir()}
+    code, said, err = run("compare", mine / "baseline.jsonl", arms / "same.jsonl", "--out", mine, "--force", *DRAWN)
+    assert code == 2 and one_line(err) and "no file that is read may be replaced" in err
+    code, said, err = run("compare", arms / "base.jsonl", arms / "same.jsonl", "--out", mine, "--force", *DRAWN)  # and not those that it does not read
+    assert code == 2 and one_line(err) and "Move it away" in err
+    assert {p.name: p.read_bytes() for p in mine.iterdir()} == before
+
+
+def test_score_never_replaces_the_text_that_it_reads(run, tmp_path, monkeypatch):
+    (tmp_path / "m").mkdir()
+    text = tmp_path / "t.jsonl"
+    text.write_text('{"text": "x"}\n')
+    code, said, err = run("score", tmp_path / "m", "--text", text, "--out", text, "--force")
+    assert code == 2 and one_line(err) and "is read" in err and text.read_text() == '{"text": "x"}\n'
+
+
+@pytest.mark.parametrize("page", ["report.html", "report.md"])
+def test_a_folder_in_the_place_of_a_page_is_3(run, arms, tmp_path, page):
+    assert run("compare", arms / "base.jsonl", arms / "same.jsonl", "--out", tmp_path / "out", *DRAWN)[0] == 0
+    (tmp_path / "out" / page).unlink()
+    (tmp_path / "out" / page).mkdir()
+    code, said, err = run("verify", tmp_path / "out")
+    assert code == 3 and one_line(err) and page in err and "a folder" in err and not said

@@ -483,3 +483,36 @@ def test_the_report_names_the_test_behind_each_p_value():
     assert "Test of calibration error (ECE): paired swap test, 9999 draws, seed 3; interval by bootstrap, 100 replicates, seed 3." in said
     assert any(line.startswith("Test of Brier score: paired sign-flip test, every pattern counted; interval by the exact bootstrap") for line in said)
     assert any(line.endswith("of Brier scores and pass@k: exact bootstrap, no Monte Carlo error.") for line in said)
+
+
+# --- nothing of the user's is lost -----------------------------------------------------------------------------------------------------
+def test_force_never_takes_the_input_for_an_old_report(tmp_path, capsys):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    file = as_jsonl(answers(), mine / "candidate.jsonl")
+    base = as_jsonl(answers(seed=2), mine / "baseline.jsonl")
+    before = {p.name: p.read_bytes() for p in mine.iterdir()}
+    (tmp_path / "link.jsonl").symlink_to(file)
+    os.link(file, tmp_path / "hard.jsonl")
+    for given in (file, tmp_path / "link.jsonl", tmp_path / "hard.jsonl"):
+        code, said, err = run(capsys, "predictions", given, "--out", mine, "--force")
+        assert code == 2 and len(err.splitlines()) == 1 and "no file that is read may be replaced" in err
+    assert run(capsys, "predictions", as_jsonl(answers(), tmp_path / "a.jsonl"), "--baseline", base, "--out", mine, "--force")[0] == 2
+    assert {p.name: p.read_bytes() for p in mine.iterdir()} == before
+
+
+def test_force_never_takes_a_file_of_the_users_for_evidence(tmp_path, capsys):
+    a = as_jsonl(answers(), tmp_path / "a.jsonl")
+    for name in ("baseline.jsonl", "candidate.jsonl", "report.md"):
+        out = tmp_path / f"to_{name}"
+        out.mkdir()
+        (out / name).write_text("mine\n")
+        code, said, err = run(capsys, "predictions", a, "--out", out, "--force")
+        assert code == 2 and len(err.splitlines()) == 1 and "Move it away" in err and (out / name).read_text() == "mine\n" and os.listdir(out) == [name]
+    out = tmp_path / "out"
+    assert run(capsys, "predictions", a, "--out", out)[0] == 0
+    (out / "baseline.jsonl").write_text("mine\n")  # the report there has no baseline
+    assert run(capsys, "predictions", a, "--out", out, "--force")[0] == 2 and (out / "baseline.jsonl").read_text() == "mine\n"
+    (out / "baseline.jsonl").unlink()
+    (out / "candidate.jsonl").write_text("edited\n")
+    assert run(capsys, "predictions", a, "--out", out, "--force")[0] == 2 and (out / "candidate.jsonl").read_text() == "edited\n"

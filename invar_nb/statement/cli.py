@@ -141,7 +141,7 @@ def main(arguments: Optional[list[str]] = None) -> int:
 
 # %% ../../nbs/statement/53_cli.ipynb #c014
 def _say(text: str) -> None:
-    sys.stderr.write("\n".join(map(visible, text.split("\n"))) + "\n")
+    sys.stderr.write(visible(text) + "\n")
 
 
 def _answer(text: str) -> None:
@@ -454,12 +454,13 @@ def compare(
         raise _UsageError("a model needs text to be scored on: give --text FILE.")
     if any(o.revisions) and "hub" not in kinds:
         raise _UsageError("--revision belongs to hub ids; both arms are local.")
-    from invar_nb.statement.document import refuse_to_overwrite, refuse_what_cannot_be_replaced
+    from invar_nb.statement.document import refuse_to_lose, refuse_to_overwrite, refuse_what_cannot_be_replaced
     from invar_nb.statement.report import REPORT_FILES, save_comparison
     with _as_usage():
         refuse_what_cannot_be_replaced(out, REPORT_FILES, where="--out")
         if not force:
             refuse_to_overwrite(out, REPORT_FILES, where="--out")
+        refuse_to_lose(out, REPORT_FILES, inputs=[*o.text, *(str(Path(a).expanduser()) for a, kind in zip(arguments, kinds, strict=True) if kind == "losses")], where="--out")
     first, second = _both_arms(arguments, kinds, o)
     report = save_comparison(first, second, out, force=force, **settings)
     document = report.document()
@@ -503,6 +504,8 @@ def score(
         raise _UsageError("--revision belongs to hub ids; the model is local.")
     if os.path.lexists(out) and not force:
         raise _UsageError(f"{str(out)!r} exists. Choose another name, or give --force.")
+    if out.exists() and any(os.path.exists(file) and os.path.samefile(file, out) for file in text):
+        raise _UsageError(f"--out {str(out)!r} is read as --text and would be replaced. Choose another name.")
     o = types.SimpleNamespace(max_length=max_length, stride=stride, windows=windows, batch_tokens=batch_tokens, device=device, dtype=dtype, bos=bos,
                               trust_remote_code=trust_remote_code, allow_pickle=allow_pickle, tokenizer=tokenizer, quiet=quiet, revision=revision)
     _check_scoring(o)
@@ -860,12 +863,13 @@ def predictions(
     settings |= {"margin": 0.02 if margin is None else margin} if baseline is not None else {}
     _check_predictions(files, settings, o)
     told = _told_labels(labels)
-    from invar_nb.statement.document import refuse_to_overwrite, refuse_what_cannot_be_replaced
+    from invar_nb.statement.document import refuse_to_lose, refuse_to_overwrite, refuse_what_cannot_be_replaced
     from invar_nb.statement.predictions import PREDICTIONS_FILES, name_checkpoint, read_predictions, save_predictions
     with _as_usage():
         refuse_what_cannot_be_replaced(out, PREDICTIONS_FILES, where="--out")
         if not force:
             refuse_to_overwrite(out, PREDICTIONS_FILES, where="--out")
+        refuse_to_lose(out, PREDICTIONS_FILES, inputs=files, where="--out")
     arms = []
     with _options_and_evidence():
         for name, called, weights in zip(files, (model, baseline_model)[:len(files)], (checkpoint, baseline_checkpoint)[:len(files)], strict=True):

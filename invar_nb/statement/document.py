@@ -6,7 +6,7 @@
 __all__ = ['ASIDE', 'RELATIVE', 'ABSOLUTE', 'Result', 'canonical_text', 'body_digest', 'environment_digest',
            'describe_environment', 'sealed', 'load_schema', 'same_json', 'structure_errors', 'first_difference',
            'read_canonical', 'find_evidence', 'check_pages', 'refuse_to_overwrite', 'refuse_what_cannot_be_replaced',
-           'save_folder']
+           'refuse_to_lose', 'save_folder']
 
 # %% ../../nbs/statement/48_document.ipynb #c003
 import json
@@ -230,6 +230,8 @@ def check_pages(
         path = Path(folder) / name
         if not path.exists():
             continue
+        if not path.is_file():
+            refuse(where, f"{name} must be a file", f"{'a folder' if path.is_dir() else 'a pipe or a device'} of that name", "Move it away, or ask for the folder as it was written")
         have, want = path.read_bytes().split(b"\n"), render().encode("utf-8").split(b"\n")
         if have != want:
             line = _first_line(have, want)
@@ -261,6 +263,44 @@ def refuse_what_cannot_be_replaced(folder: str | os.PathLike, names: Sequence[st
             refuse(where, "files of a report are replaced, folders are not", f"{os.fspath(folder / name)!r}, which is a folder", "Move it away, or name another folder")
 
 # %% ../../nbs/statement/48_document.ipynb #c033
+def _sealed_evidence(path: Path) -> dict | None:
+    "File name -> digest, as a report.json of ours tells; None where the file is none."
+    try:
+        document = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(document, dict) or not str(document.get("schema", "")).startswith("invar_nb."):
+        return None
+    told = document.get("evidence")
+    arms = [arm for arm in (told.values() if isinstance(told, dict) else ()) if isinstance(arm, dict)]
+    return {arm["file"]: arm.get("sha256") for arm in arms if isinstance(arm.get("file"), str)}
+
+# %% ../../nbs/statement/48_document.ipynb #c034
+def refuse_to_lose(
+    folder: str | os.PathLike,
+    names: Sequence[str],                    # our files; the last one is the seal
+    *,
+    inputs: Sequence[str | os.PathLike] = (),  # files that are read
+    where: str = "save_folder",
+) -> None:
+    "Raises ContractError where an input is one of the files to be replaced, or where one of these is not known to be ours."
+    folder = Path(folder)
+    there = [folder / name for name in names if os.path.lexists(folder / name)]
+    for path in there:
+        same = next((file for file in inputs if os.path.exists(file) and path.exists() and os.path.samefile(file, path)), None)
+        if same is not None:
+            refuse(where, "no file that is read may be replaced", f"{os.fspath(path)!r}, which is the input {os.fspath(same)!r}", "Name another folder")
+    if names[-1] != "report.json" or not there:  # another kind of seal names no evidence
+        return
+    known = _sealed_evidence(folder / names[-1])
+    for path in there:
+        page = path.name.startswith("report.")
+        ours = known is not None and (page or path.is_file() and known.get(path.name) == file_digest(path))
+        if not ours:
+            refuse(where, "only files of an older report are replaced", f"{os.fspath(path)!r}, which the report.json there does not name with its digest" if known is not None
+                   else f"{os.fspath(path)!r} without a report.json of ours beside it", "Move it away, or name another folder")
+
+# %% ../../nbs/statement/48_document.ipynb #c035
 def _move_in(whole: Path, folder: Path, names: Sequence[str]) -> None:
     "The new files for the old ones; whatever raises in between, the old ones are put back."
     if not folder.exists():
@@ -290,7 +330,7 @@ def _check_written(whole: Path, names: Sequence[str], where: str) -> None:
     if foreign or names[-1] not in written:
         refuse(where, f"the writer must leave {names[-1]} and nothing beyond its names", f"{', '.join(written) or 'nothing'}", "Name every file that it writes")
 
-# %% ../../nbs/statement/48_document.ipynb #c034
+# %% ../../nbs/statement/48_document.ipynb #c036
 Result = TypeVar("Result")
 
 
@@ -307,6 +347,7 @@ def save_folder(
     refuse_what_cannot_be_replaced(folder, names, where=where)
     if not force:
         refuse_to_overwrite(folder, names, where=where)
+    refuse_to_lose(folder, names, where=where)
     folder.parent.mkdir(parents=True, exist_ok=True)
     shelter = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
     whole = shelter / "whole"
