@@ -156,7 +156,9 @@ def test_ordinary_signals_and_no_open_files(tmp_path):
     code = """mask() { printf '%d' 0x$(grep $1 /proc/self/status | cut -f2); }
               echo "{\\"ignored\\": $(mask SigIgn), \\"blocked\\": $(mask SigBlk), \\"open\\": $(ls /proc/self/fd | wc -l)}" """
     result = run(spec(command=("sh", "-c", code), metric_keys=("ignored", "blocked", "open")), tmp_path)
-    assert dict(result.metrics) == {"ignored": 0, "blocked": 0, "open": 4, "seed": 3}, result        # three, and the folder that ls reads
+    settable = sum(1 << s - 1 for s in signal.valid_signals())        # glibc keeps 32 and 33 for itself; who was born by posix_spawn ignores them
+    assert {name: int(value) & settable for name, value in result.metrics.items() if name in ("ignored", "blocked")} == {"ignored": 0, "blocked": 0}, result
+    assert result.metrics["open"] == 4        # three, and the folder that ls reads
 
 
 # --- nothing is left behind -----------------------------------------------------------------------------------------------------------

@@ -286,7 +286,7 @@ def test_zeros_are_zeros_however_written():
     assert as_number("5e-324", place="line 1", name="p", where="f") == 5e-324
 
 
-@pytest.mark.parametrize("path", [None, 5, 1.5, b"/tmp/x.csv", ["a.csv"], {}, True])
+@pytest.mark.parametrize("path", [None, 5, 1.5, b"x.csv", ["a.csv"], {}, True])
 def test_paths_are_text(path):
     with pytest.raises(ContractError, match="^read_table: path must be the name of a file; got ") as error: read_table(path)
     assert "\n" not in str(error.value)
