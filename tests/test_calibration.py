@@ -512,7 +512,7 @@ def test_the_seed_given_is_the_seed_used():
 @pytest.mark.parametrize("n", [2, 5, 9])
 def test_a_difference_without_spread_has_the_p_value_of_its_signs(n):
     told = calibration_difference((np.full(n, 0.9), np.ones(n)), (np.full(n, 0.6), np.ones(n)))
-    assert told.interval.fallback.code == "all_equal" and math.isclose(told.delta, 0.3) and told.p_value == 2.0 ** (1 - n)
+    assert told.interval.fallback.code == "all_equal" and math.isclose(told.delta, 0.3) and told.p_value == told.swap_p_value == told.bootstrap_p_value == 2.0 ** (1 - n)
     assert calibration_difference((np.full(n, 0.9), np.ones(n)), (np.full(n, 0.9), np.ones(n))).p_value == 1
 
 
@@ -563,8 +563,9 @@ def test_every_swap_by_hand(metric, seed):
     one, two = (np.column_stack(as_confidence(p, came)).astype(float) for p in views)
     literal = expected_calibration_error if metric == "ece" else maximum_calibration_error
     told = calibration_difference((one[:, 0], one[:, 1]), (two[:, 0], two[:, 1]), metric=metric, n_bins=5)
-    assert told.p_value == swap_p_by_hand(lambda t: literal(t[:, 0], t[:, 1], n_bins=5), one, two)
-    assert (told.p_from, told.p_draws, told.p_seed) == ("swap", None, None)
+    assert told.swap_p_value == swap_p_by_hand(lambda t: literal(t[:, 0], t[:, 1], n_bins=5), one, two)
+    assert told.p_value == max(told.swap_p_value, told.bootstrap_p_value)
+    assert (told.p_from, told.p_draws, told.p_seed) == ("swap and bootstrap, the larger", None, None)
 
 
 @pytest.mark.parametrize("term", TERMS)
@@ -575,8 +576,9 @@ def test_every_swap_of_a_term_by_hand(term, n_bins):
     q[:, 2] = 1 - q[:, 0] - q[:, 1]
     q = q.clip(0, 1)
     told = brier_difference(p, q, label, term=term, n_bins=n_bins)
-    assert told.p_value == pytest.approx(swap_p_by_hand(lambda t: getattr(brier_decomposition(t, label, n_bins=n_bins), term), p, q), abs=1e-12)
-    assert told.p_from == ("sign_flip" if term == "score" else "swap") and told.p_draws is None
+    assert (told.p_value if term == "score" else told.swap_p_value) == pytest.approx(swap_p_by_hand(lambda t: getattr(brier_decomposition(t, label, n_bins=n_bins), term), p, q), abs=1e-12)
+    assert told.p_from == ("sign_flip" if term == "score" else "swap and bootstrap, the larger") and told.p_draws is None
+    assert (told.swap_p_value is None and told.bootstrap_p_value is None) if term == "score" else told.p_value == max(told.swap_p_value, told.bootstrap_p_value)
 
 
 def test_resamples_counted_once_are_the_same_resamples(monkeypatch):
@@ -599,12 +601,21 @@ def test_swaps_forget_the_order_of_rows_and_of_arms():
         told = calibration_difference(one, two, binning=binning, draws=999, seed=4)
         again = calibration_difference(*(tuple(x[order] for x in arm) for arm in (one, two)), binning=binning, draws=999, seed=4)
         turned = calibration_difference(two, one, binning=binning, draws=999, seed=4)
-        assert told.p_value == again.p_value == turned.p_value and (told.p_draws, told.p_seed) == (999, 4)
-        assert told.test == "paired swap test, 999 draws, seed 4"
-        other = calibration_difference(one, two, binning=binning, draws=999, seed=5).p_value
-        assert abs(other - told.p_value) < 5 * math.sqrt(2 * 0.25 / 999)
+        assert told.swap_p_value == again.swap_p_value == turned.swap_p_value and told.p_value == again.p_value and (told.p_draws, told.p_seed) == (999, 4)
+        assert told.test == "paired swap test, 999 draws, seed 4, and bootstrap: the larger p"
+        other = calibration_difference(one, two, binning=binning, draws=999, seed=5).swap_p_value
+        assert abs(other - told.swap_p_value) < 5 * math.sqrt(2 * 0.25 / 999)
     by_bins = [calibration_difference(one, two, n_bins=n, draws=99) for n in (64, 65)]  # one product of matrices, and counting
     assert all(0 < d.p_value <= 1 for d in by_bins)
+
+
+def test_p_convinces_under_both_tests_and_never_contradicts_the_interval():
+    rng = np.random.default_rng(31)
+    for k in range(60):
+        d = calibration_difference(*(((sure, rng.random(100) < sure)) for sure in (np.full(100, 0.75), rng.uniform(0.5, 1, 100))), replicates=400, draws=199, seed=k)
+        assert d.p_value == max(d.swap_p_value, d.bootstrap_p_value)
+        if d.interval.contains(0): assert d.p_value > 0.04  # one replicate of 400 lies between 0.05 and the end
+    assert not np.isnan(d.p_value)
 
 
 @pytest.mark.slow

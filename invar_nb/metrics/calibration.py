@@ -410,9 +410,13 @@ def null_mean(
     "Mean ECE of a perfectly calibrated model with these confidences, exact (@eq-calibration-null); the law itself is not computed."
     where = "null_mean"
     n_bins, p = _as_bins(n_bins, binning, where), _as_probabilities(confidence, where, "confidence")
-    index, total = _index(p, n_bins, binning, _precision(confidence)), []
-    for m in np.flatnonzero(np.bincount(index, minlength=n_bins)):
-        part = p[index == m].astype(float)
+    return _null_mean(p, _index(p, n_bins, binning, _precision(confidence)))
+
+
+def _null_mean(p, index):
+    total = []
+    for m in np.flatnonzero(np.bincount(index)):
+        part = np.sort(p[index == m].astype(float))
         total.append(float(_poisson_binomial(part) @ np.abs(np.arange(part.size + 1) - part.sum())))
     return math.fsum(total) / p.size
 
@@ -636,8 +640,8 @@ def _estimate(metric, columns, factors):
     return float(sum(f * _statistic(metric, _Sums(c), n)[0] for c, f in zip(columns, factors, strict=True)))
 
 
-def _analysis(metric, columns, factors, plan):
-    "(estimate, interval, p-value) by Monte Carlo, through the bootstrap of the statistics floor."
+def _analysis(metric, columns, factors, plan, chance=0.0):
+    "(estimate, interval, p-value) by Monte Carlo, through the bootstrap of the statistics floor; p against 0 and against chance, the larger."
     order = np.lexsort([a for c in columns for a in (c.y, c.p)])  # the order of the rows is forgotten
     columns = [replace(c, p=c.p[order], y=c.y[order], index=c.index[order]) for c in columns]
     estimate = _estimate(metric, columns, factors)
@@ -652,7 +656,7 @@ def _analysis(metric, columns, factors, plan):
         return float(flat[0]), point_interval(flat, ones, plan), 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
     if spread_is_rounding(values, scale=scale): values = np.full(n, estimate)  # no influence to first order
     distribution = MonteCarlo(drawn)
-    return estimate, interval_from(distribution, values, ones, plan), p_value_from(distribution, values, ones, plan)
+    return estimate, interval_from(distribution, values, ones, plan), max(p_value_from(MonteCarlo(drawn - c), values - c, ones, plan) for c in {0.0, chance})
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c073
 def calibration_interval(
@@ -867,9 +871,11 @@ class MetricDifference:
     candidate: float
     delta: float            # candidate - baseline; for a calibration error and a Brier score, positive is worse
     interval: Interval      # of delta, by the bootstrap
-    p_value: float | None   # that the arms are exchangeable on every probe; None for a single probe
+    p_value: float | None   # the larger of the next two, or that of the signs; None for a single probe
     n: int
-    p_from: str | None = None   # "swap", or "sign_flip" for the Brier score; None for a single probe
+    p_from: str | None = None   # "swap and bootstrap, the larger", or "sign_flip" for the Brier score; None for a single probe
+    swap_p_value: float | None = None       # exact where the arms are exchangeable on every probe; None beside "sign_flip"
+    bootstrap_p_value: float | None = None  # by resamples, against 0 and, for the ECE, what chance shows; right where probes are many
     p_draws: int | None = None  # patterns drawn; None where every one was counted
     p_seed: int | None = None   # of the draws
 
@@ -878,7 +884,7 @@ class MetricDifference:
         "The test in words."
         if self.p_from is None: return None
         how = "every pattern counted" if self.p_draws is None else f"{self.p_draws} draws, seed {self.p_seed}"
-        return f"paired {self.p_from.replace('_', '-')} test, {how}"
+        return f"paired sign-flip test, {how}" if self.p_from == "sign_flip" else f"paired swap test, {how}, and bootstrap: the larger p"
 
 
 def calibration_difference(
@@ -894,7 +900,7 @@ def calibration_difference(
     draws: int = 9999,  # of the p-value
     seed: int = 0,  # of both
 ) -> MetricDifference:
-    "Difference of two calibration errors on the same probes; interval by resampling probes, p-value by swapping the arms on each probe."
+    "Difference of two calibration errors on the same probes; interval by resampling probes, p-value the larger of that and of swapping the arms."
     where = "calibration_difference"
     as_choice(metric, ("ece", "mce"), where=where, name="metric")
     plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level)
@@ -902,17 +908,19 @@ def calibration_difference(
     arms = [_confidence_column(*_as_arm(arm, where, name), n_bins, binning, where, f"{name} confidence", f"{name} correct")
             for name, arm in (("baseline", baseline), ("candidate", candidate))]
     _same_probes(arms, where)
-    delta, interval, _ = _analysis(metric, arms, [-1.0, 1.0], plan)
-    tested = _tested(metric, arms[:1], arms[1:], [1.0], draws, plan.seed)
+    chance = _null_mean(arms[1].p, arms[1].index) - _null_mean(arms[0].p, arms[0].index) if metric == "ece" else 0.0
+    delta, interval, resampled = _analysis(metric, arms, [-1.0, 1.0], plan, chance)
+    tested = _tested(metric, arms[:1], arms[1:], [1.0], draws, plan.seed, resampled)
     values = [_estimate(metric, [arm], [1.0]) for arm in arms]
     return MetricDifference(metric=metric, baseline=values[0], candidate=values[1], delta=delta, interval=interval, n=arms[0].p.size, **tested)
 
 
-def _tested(metric, one, two, factors, draws, seed):
-    "The fields of a p-value; one probe has none."
+def _tested(metric, one, two, factors, draws, seed, resampled):
+    "The fields of a p-value: the larger of that of the swaps and that of the resamples; one probe has none."
     if one[0].p.size == 1: return {"p_value": None}
-    p_value, drawn = _swap_test(metric, one, two, factors, draws, seed)
-    return {"p_value": p_value, "p_from": "swap", "p_draws": drawn, "p_seed": None if drawn is None else seed}
+    swapped, drawn = _swap_test(metric, one, two, factors, draws, seed)
+    return {"p_value": max(swapped, resampled), "p_from": "swap and bootstrap, the larger", "swap_p_value": swapped, "bootstrap_p_value": resampled,
+            "p_draws": drawn, "p_seed": None if drawn is None else seed}
 
 
 def _as_arm(arm, where, name):
@@ -940,7 +948,7 @@ def brier_difference(
     draws: int = 9999,  # of the p-value
     seed: int | None = None,  # of both; None: 0 where something is drawn
 ) -> MetricDifference:
-    "Difference of two Brier scores, or of one term of their decompositions; the interval of the score is exact, p by swaps of the arms."
+    "Difference of two Brier scores, or of one term of their decompositions; the interval of the score is exact, its p by the signs."
     where = "brier_difference"
     as_choice(term, TERMS, where=where, name="term")
     plan = _brier_plan(term, method, level, replicates, seed)
@@ -950,9 +958,9 @@ def brier_difference(
                "Match the probes by id first", error=PairingError)
     (a, factors), (b, _) = (_forecast_columns(x, label, n_bins, normalization, where, name) for name, x in (("baseline", baseline), ("candidate", candidate)))
     signed = [-f for f in factors] + factors
-    delta, interval, _ = _brier_analysis(term, a + b, signed, plan)
+    delta, interval, resampled = _brier_analysis(term, a + b, signed, plan)
     values, seed = [_estimate(term, columns, factors) for columns in (a, b)], 0 if seed is None else plan.seed
-    if term != "score" or a[0].p.size == 1: tested = _tested(term, a, b, factors, draws, seed)
+    if term != "score" or a[0].p.size == 1: tested = _tested(term, a, b, factors, draws, seed, resampled)
     else: tested = score_flips(*(sum(f * _influence_values("score", c) for c, f in zip(columns, factors, strict=True)) for columns in (a, b)), draws=draws, seed=seed)
     return MetricDifference(metric=f"brier {term}", baseline=values[0], candidate=values[1], delta=delta, interval=interval, n=a[0].p.size, **tested)
 
