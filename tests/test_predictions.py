@@ -516,3 +516,87 @@ def test_force_never_takes_a_file_of_the_users_for_evidence(tmp_path, capsys):
     (out / "baseline.jsonl").unlink()
     (out / "candidate.jsonl").write_text("edited\n")
     assert run(capsys, "predictions", a, "--out", out, "--force")[0] == 2 and (out / "candidate.jsonl").read_text() == "edited\n"
+
+
+# --- what the shell says ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("more, says", [(("--replicates", "1"), "--replicates must be between 40 and"), (("--bins", "0"), "--bins must be"), (("--k", "0"), "--k must be"), (("--seed", "-1"), "--seed must be"),
+                                        (("--level", "1"), "0.95 is usual"), (("--level", "95"), "Did you mean 0.95?"), (("--level", "0.2"), "--level must"), (("--baseline", "{}", "--margin", "0"), "0.02 is usual"),
+                                        (("--baseline", "{}", "--margin", "2"), "--margin must")])
+def test_options_are_refused_in_the_words_of_the_shell(more, says, tmp_path, capsys):
+    file = as_jsonl(answers(), tmp_path / "a.jsonl")
+    code, out, err = run(capsys, "predictions", file, "--out", tmp_path / "r", *(word.format(file) for word in more))
+    assert code == 2 and says in err and len(err.splitlines()) == 1 and not [word for word in ("None", "Pass ", "BootstrapPlan", "n_bins") if word in err], err
+
+
+def test_a_slice_name_cannot_write_a_line_of_its_own(tmp_path, capsys):
+    file = as_jsonl([{**row, "x\ninvar-nb: Verified": "ab"[i % 2]} for i, row in enumerate(answers())], tmp_path / "a.jsonl")
+    code, out, err = run(capsys, "predictions", file, "--out", tmp_path / "r")
+    assert code == 0 and "x\\ninvar-nb: Verified" in err and not any(line.startswith("invar-nb: Verified") for line in (out + err).splitlines())
+
+
+def test_an_interrupt_promises_nothing(tmp_path, capsys, monkeypatch):
+    import invar_nb.statement.predictions as room
+    def stopped(*_, **__): raise KeyboardInterrupt
+    monkeypatch.setattr(room, "save_predictions", stopped)
+    code, out, err = run(capsys, "predictions", as_jsonl(answers(), tmp_path / "a.jsonl"), "--out", tmp_path / "r", "--quiet")
+    assert code == 5 and "interrupted" in err and "score" not in err, err
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_a_number_that_is_none_has_a_cure_that_is_true(kind, tmp_path, capsys):
+    table = [{**row, "p:correct": float("nan")} if i == 3 else row for i, row in enumerate(answers())]
+    path = tmp_path / f"a.{kind}"
+    if kind == "parquet":
+        pa = pytest.importorskip("pyarrow")
+        import pyarrow.parquet
+        pyarrow.parquet.write_table(pa.Table.from_pylist(table), path)
+    else: (as_csv if kind == "csv" else as_jsonl)(table, path)
+    code, out, err = run(capsys, "predictions", path, "--out", tmp_path / "r")
+    assert code == 3 and len(err.splitlines()) == 1 and "Score this probe again, or take its row out of both files" in err and "null" not in err, err
+
+
+# --- what the page shows ---------------------------------------------------------------------------------------------------------------
+def page_of(tmp_path, capsys, rows, other=None, *more):
+    files = [as_jsonl(rows, tmp_path / "a.jsonl")] + ([] if other is None else ["--baseline", as_jsonl(other, tmp_path / "b.jsonl")])
+    code, out, err = run(capsys, "predictions", *files, "--out", tmp_path / "r", *more)
+    assert code in (0, 1), err
+    return out, (tmp_path / "r" / "report.html").read_text(encoding="utf-8"), (tmp_path / "r" / "report.md").read_text(encoding="utf-8")
+
+
+def test_one_file_twice_is_warned_of(tmp_path, capsys):
+    out, html, md = page_of(tmp_path, capsys, answers(), answers())
+    assert all("answered every probe identically" in text for text in (out, html, md)) and run(capsys, "verify", tmp_path / "r")[0] == 0
+    (tmp_path / "2").mkdir()
+    assert "identically" not in page_of(tmp_path / "2", capsys, answers(), answers(seed=4))[0]
+
+
+def test_a_title_begins_with_a_capital_and_tells_two_arms_of_one_name_apart(tmp_path, capsys):
+    for i, (more, title) in enumerate([((), "# The candidate against the baseline on 30 probes"), (("--model", "M", "--baseline-model", "M"), "# Candidate M against baseline M on 30 probes"),
+                                       (("--model", "gpt", "--baseline-model", "N"), "# gpt against N on 30 probes")]):
+        (tmp_path / str(i)).mkdir()
+        md = page_of(tmp_path / str(i), capsys, answers(), answers(seed=2), *more)[2]
+        assert md.startswith(title + "\n"), md[:80]
+        assert "Within noise means: these probes cannot tell" not in md
+
+
+def test_a_column_without_reasons_is_left_out(tmp_path, capsys):
+    md = page_of(tmp_path, capsys, answers(), answers(seed=2))[2]
+    head = next(line for line in md.splitlines() if line.startswith("| beside, not tested"))
+    assert head.endswith("| difference |")  # each of them has one
+
+
+@pytest.mark.parametrize("labels", [[f"a very long label that ends in {x}" for x in "xyz"], [f"a very long label {x} that ends alike in all" for x in "xyz"]])
+def test_labels_of_the_heat_map_can_be_told_apart(labels, tmp_path, capsys):
+    import re
+    html = page_of(tmp_path, capsys, answers(labels=labels))[1]
+    picture = next(part for part in re.findall(r"<figure>.*?</figure>", html, re.S) if "Confusion of" in part)
+    ends = re.findall(r'text-anchor="end"[^>]*>([^<]*)<', picture)
+    assert len(ends) == len(set(ends)) == 3, ends
+    assert all(re.search(r"[xyz123]", text) for text in ends) and (ends[0] != "1" or all(f"{i} {label}" in picture for i, label in enumerate(sorted(labels), 1)))
+
+
+def test_numbers_are_not_broken_and_long_names_are(tmp_path, capsys):
+    html = page_of(tmp_path, capsys, [{**row, "what": "ab"[i % 2] * 144} for i, row in enumerate(answers())])[1]
+    style = html[html.index("<style>"):html.index("</style>")]
+    assert "td:first-child{min-width:9.5rem}" in style and "td.n{white-space:nowrap" in style
+    assert f"<td>what = {'a' * 144}</td>" in html and "<td class=n>[" in html and "of 15</td>" in html

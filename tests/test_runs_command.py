@@ -120,8 +120,8 @@ def test_exit_code_table():
 @pytest.mark.parametrize("arguments, says", [
     ((), "Missing argument"), (("{old}",), "Missing argument"), (("{old}", "{worse}"), "needs --metric"), (("{old}", "{worse}", "--metric", "loss"), "lower or when it is higher"),
     (("{old}", "{worse}", "--metric", "los", "--direction", "lower_is_better"), "Did you mean 'loss'?"), (("{old}", "{worse}", "--metric", "loss", "--direction", "lower"), "direction must be one of"),
-    (("{old}", "{worse}", *LOSS, "--scale", "logarithmic"), "scale must be one of"), (("{old}", "{worse}", *LOSS, "--threshold", "-1"), "improvement_threshold must be"),
-    (("{old}", "{worse}", *LOSS, "--threshold", "nan"), "improvement_threshold must be"), (("{old}", "{worse}", *LOSS, "--alpha", "5"), "Did you mean 0.05?"), (("{old}", "{worse}", *LOSS, "--alpha", "1e-13"), "--alpha must be at least 1e-09"), (("{old}", "{worse}", *LOSS, "--alpha", "x"), "--alpha"),
+    (("{old}", "{worse}", *LOSS, "--scale", "logarithmic"), "scale must be one of"), (("{old}", "{worse}", *LOSS, "--threshold", "-1"), "--threshold must be"),
+    (("{old}", "{worse}", *LOSS, "--threshold", "nan"), "--threshold must be"), (("{old}", "{worse}", *LOSS, "--alpha", "5"), "Did you mean 0.05?"), (("{old}", "{worse}", *LOSS, "--alpha", "1e-13"), "--alpha must be at least 1e-09"), (("{old}", "{worse}", *LOSS, "--alpha", "x"), "--alpha"),
     (("{old}", "{worse}", *LOSS, "--multiplicity", "bonferroni"), "--multiplicity must be one of"), (("{old}", "{worse}", *LOSS, "--metric", "loss"), "is given twice"),
     (("{old}", "{worse}", "--metric", "seed:lower_is_better"), "names no metric"), (("{old}", "{worse}", "--metric", "terminal:lower_is_better"), "names no metric"), (("{old}", "{worse}", "--metric", ":log"), "names no metric"),
     (("{old}", "{worse}", "--metric", "loss:log:log"), "scale twice"), (("{old}", "{worse}", "--metric", "loss:higher_is_beter"), "Did you mean 'higher_is_better'?"),
@@ -276,3 +276,49 @@ def test_in_a_process_of_its_own_offline_and_without_torch(arms):
     assert (r.returncode, r.stderr) == (1, "") and "regressed" in r.stdout
     shown = subprocess.run([sys.executable, "-c", code, "runs", "--help"], capture_output=True, text=True, timeout=60).stdout
     assert all(option in shown for option in ("--metric", "--direction", "--scale", "--threshold", "--alpha", "--multiplicity", "--intersect", "--fail-inconclusive", "--json"))
+
+
+# --- what is said is said in the words of the shell, and names the culprit -------------------------------------------------------------
+PYTHON = ("=None", "Pass an int", 'scale="', "numbers=", "improvement_threshold", "0.95")
+
+
+@pytest.mark.parametrize("more, says", [(("--alpha", "1"), "0.05 is usual"), (("--alpha", "0"), "0.05 is usual"), (("--alpha", "0.5"), "--alpha must"), (("--alpha", "5"), "Did you mean 0.05?"), (("--alpha", "nan"), "--alpha must"),
+                                        (("--threshold", "-1"), "--threshold must"), (("--threshold", "inf"), "--threshold must")])
+def test_options_are_refused_in_the_words_of_the_shell(run, arms, more, says):
+    code, out, err = run(arms / "old.jsonl", arms / "worse.jsonl", *LOSS, *more)
+    assert code == 2 and says in err and len(err.splitlines()) == 1 and not [word for word in PYTHON if word in err], err
+
+
+def test_cures_of_evidence_are_options(run, arms):
+    code, out, err = run(arms / "old.jsonl", save(arms / "bad.jsonl", edited((3, {"loss": -1.0}))()), *LOSS, "--scale", "log")
+    assert code == 3 and "--scale linear" in err and not [word for word in PYTHON if word in err], err
+    code, out, err = run(arms / "old.jsonl", save(arms / "bad.jsonl", edited((3, {"loss": "much"}))()), *LOSS)
+    assert code == 3 and not [word for word in PYTHON if word in err], err
+
+
+@pytest.mark.parametrize("arm", ["baseline", "candidate"])
+def test_a_metric_that_one_file_lacks_names_the_arm(run, arms, arm):
+    other = save(arms / "other.jsonl", [{k: v for k, v in row.items() if k != "loss"} for row in rows()])
+    files = (other, arms / "old.jsonl") if arm == "baseline" else (arms / "old.jsonl", other)
+    code, out, err = run(*files, *LOSS)
+    assert code == 3 and f"the {arm} run of seed" in err and "'loss'" in err, err
+
+
+def test_a_baseline_of_mean_0_is_named_with_its_metric(run, arms):
+    zero = save(arms / "zero.jsonl", [{**row, "loss": 1.0 - 2 * (row["seed"] % 2)} for row in rows()])
+    code, out, err = run(zero, arms / "old.jsonl", *LOSS)
+    assert code == 3 and "the baseline's mean of loss must not be 0" in err, err
+
+
+def test_no_spread_is_no_interval_in_the_table_too(run, arms):
+    one, two = (save(arms / f"{x}.jsonl", [{"seed": s, "terminal": "ok", "loss": x} for s in range(6)]) for x in (2.8, 3.0))
+    code, out, err = run(one, two, *LOSS)
+    assert "no interval (no spread was seen)" in out and "[" not in out.splitlines()[-1], out
+
+
+def test_an_interrupt_promises_nothing(run, arms, monkeypatch):
+    import invar_nb.evidence.runs as room
+    def stopped(*_, **__): raise KeyboardInterrupt
+    monkeypatch.setattr(room, "compare_runs", stopped)
+    code, out, err = run(arms / "old.jsonl", arms / "worse.jsonl", *LOSS)
+    assert code == 5 and "interrupted" in err and "score" not in err and "goes on" not in err, err

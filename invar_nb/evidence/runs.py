@@ -140,11 +140,16 @@ class ExperimentResult:
                 return f"reported {name} = {value}"
         return f"wrote no number for {metric}" if metric in self.metrics and self.metrics[metric] is None else None
 
-    def value(self, metric: str) -> float | None:
+    def value(
+        self,
+        metric: str,
+        *,
+        arm: str = "",  # what an error calls the run besides its seed: "candidate"
+    ) -> float | None:
         "The metric's number; a metric that the run does not have is refused with the seed and the nearest names."
         if metric in self.metrics and metric != "seed":
             return self.metrics[metric]
-        where, at = "ExperimentResult.value", f" in the run of seed {self.seed}"
+        where, at = "ExperimentResult.value", f" in the {f'{arm} ' if arm else ''}run of seed {self.seed}"
         if metric in self.other:
             refuse(where, f"{metric!r} must be a number", f"{self.other[metric]!r}{at}",
                    f"If it is text that spells one, read it with numbers=[{metric!r}]")
@@ -325,7 +330,8 @@ def _written_mean(values) -> Fraction:
 
 def _relative_change(spec: MetricSpec, candidate: Fraction, baseline: Fraction) -> float:
     "The signed relative change, rounded once."
-    if baseline == 0: return spec.improvement(candidate=float(candidate), baseline=0.0)  # refuses
+    if baseline == 0:
+        refuse("compare_runs", f"the baseline's mean of {spec.metric} must not be 0, where a relative change has no meaning", "0", "Judge another metric")
     change = (candidate - baseline) / abs(baseline)
     if abs(change) > _MOST_TIMES:
         refuse("compare_runs", f"the relative change of {spec.metric} must be at most {_MOST_TIMES:g}", f"a mean of {float(candidate):.6g} on a baseline of {float(baseline):.6g}",
@@ -692,9 +698,9 @@ def compare_runs(
     arms = {"candidate": as_runs(candidate_runs, "candidate"), "baseline": as_runs(baseline_runs, "baseline")}
     about = {"spec": spec, "hypothesis_id": _as_id(hypothesis_id, "compare_runs", "hypothesis_id"), "level": level}
     intersect = _as_flag(intersect, "compare_runs", "intersect")
-    for runs in arms.values():
+    for arm, runs in arms.items():
         for run in runs:
-            if run.terminal == "ok": run.value(spec.metric)
+            if run.terminal == "ok": run.value(spec.metric, arm=arm)
     failures = [(run.seed is None, run.seed or 0, f"the {arm} run of seed {'unknown' if run.seed is None else run.seed} {why}")
                 for arm, runs in arms.items() for run in runs if (why := run.failure(spec.metric)) is not None]
     if failures:

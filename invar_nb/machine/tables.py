@@ -379,7 +379,7 @@ def _no_number(text: str) -> str:
     if re.fullmatch(r"[+-]?[0-9]{1,3},[0-9]{3}", text): return f"With a thousands separator it is {text.replace(',', '')}, with a decimal comma {text.replace(',', '.')}: write the one that is meant"
     if re.fullmatch(r"[+-]?[0-9]+,[0-9]+", text): return f"Write a decimal point and no thousands separators: {text.replace(',', '.')}?"
     if text.endswith("%"): return "Write a share, 0.75 for 75%"
-    if text.lower().lstrip("+-") in ("nan", "inf", "infinity", "na", "n/a", "null", "none", ""): return "Leave the cell empty (null) where there is no number, and read it as one that may be missing"
+    if text.lower().lstrip("+-") in ("nan", "inf", "infinity", "na", "n/a", "null", "none", ""): return "Measure it again, or take its row out of every file that is compared"
     return "Is it the right column?"
 
 # %% ../../nbs/machine/44_tables.ipynb #c037
@@ -404,6 +404,6 @@ def as_number(
     except OverflowError: refuse(where, must, got, "It must fit a float64; change the unit")
     except ValueError: number = math.nan  # a signalling Decimal
     if math.isinf(number) and value not in (math.inf, -math.inf): refuse(where, must, got, "It must fit a float64; change the unit")
-    if not math.isfinite(number): refuse(where, must, got, "Write null where there is no number")
+    if not math.isfinite(number): refuse(where, must, got, "Measure it again, or take its row out of every file that is compared")
     if number == 0 and value != 0: refuse(where, must, f"{got}, which would become 0", "It must fit a float64; change the unit")
     return int(value) if isinstance(value, numbers.Integral) else number

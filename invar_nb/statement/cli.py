@@ -50,7 +50,7 @@ def _no_interrupt(*_) -> None:
     raise KeyboardInterrupt
 
 
-def _told(error: BaseException) -> tuple[int, str]:
+def _told(error: BaseException, command: str = "") -> tuple[int, str]:
     "Exit code and one line for anything that can end a command."
     from invar_nb.ground.contract import ContractError
     if isinstance(error, _UsageError):
@@ -58,11 +58,12 @@ def _told(error: BaseException) -> tuple[int, str]:
     if isinstance(error, ContractError):
         return REFUSED, str(error)
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
-        return FAILED, "interrupted; there is no result. `invar-nb score` goes on where it stopped when it is run again."
+        return FAILED, "interrupted; there is no result." + (" `invar-nb score` goes on where it stopped when it is run again." if command == "score" else "")
     if isinstance(error, BrokenPipeError):
         return FAILED, "the reader of stdout went away before the result was written."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return FAILED, f"out of memory. Use a smaller --batch-tokens or --max-length. ({_one_line(error) or 'no details'})"
+        cure = "Use a smaller --batch-tokens or --max-length. " if command in ("compare", "score") else ""
+        return FAILED, f"out of memory. {cure}({_one_line(error) or 'no details'})"
     if isinstance(error, OSError):
         return FAILED, f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}. Check the disk and the permissions."
     if isinstance(error, ModuleNotFoundError):
@@ -73,8 +74,8 @@ def _told(error: BaseException) -> tuple[int, str]:
 class _Border:
     "Whatever ends the block becomes `code`, one line on stderr, and with --json one object on stdout."
 
-    def __init__(self, *, debug: bool, as_json: bool):
-        self.debug, self.as_json, self.code = debug, as_json, FAILED
+    def __init__(self, *, debug: bool, as_json: bool, command: str = ""):
+        self.debug, self.as_json, self.command, self.code = debug, as_json, command, FAILED
 
     def __enter__(self):
         return self
@@ -82,7 +83,7 @@ class _Border:
     def __exit__(self, kind, error, trace) -> bool:
         if error is None:
             return True
-        self.code, line = _told(error)
+        self.code, line = _told(error, self.command)
         if self.debug:
             import traceback
             sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
@@ -130,7 +131,8 @@ def main(arguments: Optional[list[str]] = None) -> int:
     if hasattr(signal, "SIGTERM"):
         with contextlib.suppress(ValueError):  # not in the main thread: then nobody sends us signals
             signal.signal(signal.SIGTERM, _no_interrupt)
-    with _Border(debug="--debug" in arguments, as_json="--json" in arguments) as border:
+    command = next((word for word in arguments if not word.startswith("-")), "")
+    with _Border(debug="--debug" in arguments, as_json="--json" in arguments, command=command) as border:
         border.code = _run(list(arguments) or ["--help"])
         sys.stdout.flush()
     if not arguments and border.code == OK:
@@ -371,13 +373,29 @@ def _one_machine(engine: str) -> None:
         raise _UsageError(f"--engine {engine}: this version scores on one machine; leave the option out or say local.")
 
 
+def _within(value: float, name: str, ends: tuple[float, float], usual: float) -> None:
+    "A number between two ends, both admitted."
+    if not ends[0] <= value <= ends[1]:
+        meant = f"Did you mean {value / 100:g}?" if 1 < value < 100 and ends[0] <= value / 100 <= ends[1] else f"{usual:g} is usual."
+        raise _UsageError(f"{name} must be between {ends[0]:g} and {ends[1]:.10g}; got {value:g}. {meant}")
+
+
+def _whole(value: Optional[int], name: str, least: int, most: Optional[int] = None) -> None:
+    if value is not None and (value < least or most is not None and value > most):
+        raise _UsageError(f"{name} must be {f'at least {least}' if most is None else f'between {least} and {most}'}; got {value}.")
+
+
+def _fewest(level: float) -> int:
+    "Replicates that leave one beyond each end of the interval."
+    return int(-(-(2 / (1 - level) - 1e-6) // 1))
+
+# %% ../../nbs/statement/53_cli.ipynb #c025
 def _check_scoring(o) -> None:
     "Refuse options that make no sense before anything is loaded."
-    from invar_nb.ground.contract import as_choice, as_count, refuse
+    from invar_nb.ground.contract import as_choice, refuse
+    for name, least in (("max_length", 2), ("stride", 1), ("windows", 1), ("batch_tokens", 1)):
+        _whole(getattr(o, name), f"--{name.replace('_', '-')}", least)
     with _as_usage():
-        for name, least in (("max_length", 2), ("stride", 1), ("windows", 1), ("batch_tokens", 1)):
-            if getattr(o, name) is not None:
-                as_count(getattr(o, name), where="options", name=f"--{name.replace('_', '-')}", minimum=least)
         if o.max_length is not None and o.stride is not None and o.stride > o.max_length:
             refuse("options", "--stride must not exceed --max-length, or tokens between windows are never scored", f"{o.stride} > {o.max_length}",
                    f"Choose a stride of at most {o.max_length}")
@@ -392,18 +410,21 @@ def _check_statistics(settings: dict) -> None:
     from invar_nb.ground.contract import as_choice, refuse
     from invar_nb.statement.report import LARGEST_MARGIN, LEVELS, MOST_REPLICATES, PROFILES, TIERS
     from invar_nb.statistics.bootstrap import BootstrapPlan
+    _within(settings["level"], "--level", LEVELS, 0.95)
+    if settings["replicates"] is None and settings["seed"] is not None:
+        raise _UsageError("--seed needs replicates. Give --replicates too, or leave the seed out: the exact bootstrap draws nothing.")
+    if settings["replicates"] is not None and settings["seed"] is None:
+        raise _UsageError("--replicates need a seed. Give --seed 0 or any other whole number; it is recorded.")
+    _whole(settings["seed"], "--seed", 0)
+    _whole(settings["replicates"], "--replicates", _fewest(settings["level"]), MOST_REPLICATES)
     with _as_usage():
         BootstrapPlan(**{name: settings[name] for name in ("method", "replicates", "seed", "level", "resample")})
         as_choice(settings["tier"], TIERS, where="options", name="--tier")
         as_choice(settings["profile"], PROFILES, where="options", name="--profile")
         if not 0 < settings["margin"] <= LARGEST_MARGIN:
             refuse("options", f"--margin must be a positive number of nats per token, at most {LARGEST_MARGIN:g}", settings["margin"], "0.02 is about two percent")
-        if not LEVELS[0] <= settings["level"] <= LEVELS[1]:
-            refuse("options", f"--level must be between {LEVELS[0]:g} and {LEVELS[1]:.6f}", settings["level"], "0.95 is usual")
-        if settings["replicates"] is not None and settings["replicates"] > MOST_REPLICATES:
-            refuse("options", f"--replicates must be at most {MOST_REPLICATES}", settings["replicates"], "Leave it out: the exact bootstrap has infinitely many")
 
-# %% ../../nbs/statement/53_cli.ipynb #c025
+# %% ../../nbs/statement/53_cli.ipynb #c026
 @app.command()
 def compare(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Model directory, hub id, or saved losses (.jsonl, .parquet).")],
@@ -468,7 +489,7 @@ def compare(
     _answer(json.dumps({**document, "exit_code": code, "report": str(out / "report.json")}, sort_keys=True, allow_nan=False) if as_json else summary(document, out))
     raise typer.Exit(code)
 
-# %% ../../nbs/statement/53_cli.ipynb #c026
+# %% ../../nbs/statement/53_cli.ipynb #c027
 @app.command()
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model directory or hub id.")],
@@ -526,7 +547,7 @@ def score(
     line = f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in {len(losses)} windows; losses in {visible(out)}"
     _answer(json.dumps(found, sort_keys=True) if as_json else line)
 
-# %% ../../nbs/statement/53_cli.ipynb #c027
+# %% ../../nbs/statement/53_cli.ipynb #c028
 def _report_kind(path: Path) -> str:
     "The schema that a file claims, or nothing; what is wrong with the file is for its own `verify` to say."
     try:
@@ -545,7 +566,7 @@ def _rebuilt(path: Path) -> tuple[Any, str, str]:
     from invar_nb.statement.report import verify as rebuild
     return rebuild(path), "two loss files", "that the models were really run; their weights' digests are in the report"
 
-# %% ../../nbs/statement/53_cli.ipynb #c028
+# %% ../../nbs/statement/53_cli.ipynb #c029
 @app.command()
 def verify(
     report: Annotated[Path, typer.Argument(metavar="REPORT", help="report.json, or the folder that holds it.")],
@@ -563,7 +584,7 @@ def verify(
     _answer(json.dumps(told, sort_keys=True) if as_json else
             f"{_bold('Verified', 'green')}: {checked}.\n  says     {visible(found.sentence)}\n  digest   {found.digest}\n  not said {unsaid}")
 
-# %% ../../nbs/statement/53_cli.ipynb #c030
+# %% ../../nbs/statement/53_cli.ipynb #c031
 def _metric_words(text: str) -> tuple[str, Optional[str], Optional[str]]:
     "name, direction and scale out of NAME[:DIRECTION][:SCALE]; the name may hold colons itself."
     import difflib
@@ -599,8 +620,11 @@ def _for_each(values: Optional[list], option: str, inline: list) -> list:
 def _metric_specs(metrics: list[str], directions: Optional[list], scales: Optional[list], thresholds: Optional[list], alpha: float) -> list:
     from invar_nb.evidence.runs import FIELDS
     from invar_nb.evidence.verdict import MetricSpec
-    if alpha < 1e-9:
-        raise _UsageError(f"--alpha must be at least 1e-09, or no interval can be told from certainty; got {alpha:g}.")
+    if not 1e-9 <= alpha < 0.5:  # below, no interval can be told from certainty
+        raise _UsageError(f"--alpha must be at least 1e-09 and less than 0.5; got {alpha:g}. {f'Did you mean {alpha / 100:g}?' if 1 < alpha < 50 else '0.05 is usual.'}")
+    for threshold in thresholds or ():
+        if not 0 <= threshold < float("inf"):
+            raise _UsageError(f"--threshold must be a finite number of at least 0; got {threshold:g}. 0.02 is two percent.")
     names, inline_directions, inline_scales = zip(*map(_metric_words, metrics), strict=True)
     for name in names:
         if names.count(name) > 1 or not name or name in ("seed", *FIELDS):
@@ -616,8 +640,9 @@ def _metric_specs(metrics: list[str], directions: Optional[list], scales: Option
                                     improvement_threshold=0.02 if threshold is None else threshold))
     return specs
 
-# %% ../../nbs/statement/53_cli.ipynb #c031
-_SHELL_WORDS = {"pass intersect=True": "give --intersect", 'pass terminal="ok" if only finished runs are kept': "give --assume-ok if only runs that ended well are kept"}
+# %% ../../nbs/statement/53_cli.ipynb #c032
+_SHELL_WORDS = {"pass intersect=True": "give --intersect", 'Judge it with scale="linear"': "Judge it with --scale linear", 'Judge it with scale="log"': "Judge it with --scale log",
+                'pass terminal="ok" if only finished runs are kept': "give --assume-ok if only runs that ended well are kept"}
 
 
 @contextlib.contextmanager
@@ -630,6 +655,7 @@ def _in_words_of_the_shell():
         text = str(error)
         for library, shell in _SHELL_WORDS.items():
             text = text.replace(library, shell)
+        text = re.sub(r"If it is text that spells one, read it with numbers=\[.*\]", "Write the number itself", text)
         raise type(error)(text) from error
 
 
@@ -650,7 +676,7 @@ def _arms_of_runs(files: tuple[str, str], names: list[str], assume_ok: bool) -> 
     return [[ExperimentResult.from_row({name: table.columns[name][i] for name in table.names}, place=f"{table.path} {place}", numbers=names,
                                        terminal="ok" if assume_ok else None) for i, place in enumerate(table.places)] for table in tables]
 
-# %% ../../nbs/statement/53_cli.ipynb #c033
+# %% ../../nbs/statement/53_cli.ipynb #c034
 def runs_code(verdicts: list, *, fail_inconclusive: bool = False) -> int:
     "5 where a verdict is failed, else 1 where one is regressed, else 4 where one is inconclusive and that is asked for; @eq-cli-exit."
     words = {verdict.verdict for verdict in verdicts}
@@ -671,14 +697,14 @@ def runs_summary(comparisons: list) -> str:
         lines.append(_bold(word, colour) + ":" + rest)
         means = (v.baseline_mean, v.candidate_mean) if v.scale == "linear" else (v.baseline_geometric_mean, v.candidate_geometric_mean)
         numbers = ["-"] * 7 if v.verdict == "failed" else [
-            *(f"{mean:.6g}" for mean in means), f"{v.improvement:+.4f}", "-" if c.interval is None else f"[{c.interval.low:+.4f}, {c.interval.high:+.4f}]",
+            *(f"{mean:.6g}" for mean in means), f"{v.improvement:+.4f}", "-" if c.interval is None or c.degenerate == "all_equal" else f"[{c.interval.low:+.4f}, {c.interval.high:+.4f}]",
             "-" if v.p_value is None else show_p(v.p_value), "-" if v.adjusted_p_value is None else show_p(v.adjusted_p_value), str(c.n)]
         rows.append((visible(v.metric), v.verdict + (f" ({v.noise_kind})" if v.noise_kind else ""), *numbers))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines += ["", *("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows)]
     return "\n".join(lines)
 
-# %% ../../nbs/statement/53_cli.ipynb #c034
+# %% ../../nbs/statement/53_cli.ipynb #c035
 @app.command()
 def runs(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Table with one row a run: .jsonl, .json, .csv, .tsv, .parquet.")],
@@ -716,7 +742,7 @@ def runs(
     _answer(json.dumps(told, sort_keys=True, allow_nan=False) if as_json else runs_summary(comparisons))
     raise typer.Exit(code)
 
-# %% ../../nbs/statement/53_cli.ipynb #c036
+# %% ../../nbs/statement/53_cli.ipynb #c037
 def _told_labels(text: Optional[str]) -> Optional[list[str]]:
     "a,b,c; a label with a comma in quotes, as in a CSV file."
     import csv
@@ -764,32 +790,31 @@ def _options_and_evidence():
             raise _UsageError(text) from error
         raise type(error)(text) from error
 
-# %% ../../nbs/statement/53_cli.ipynb #c037
+# %% ../../nbs/statement/53_cli.ipynb #c038
 def _check_predictions(files: list[str], settings: dict, o) -> None:
     "Refuse options that make no sense before a row is read."
-    from invar_nb.ground.contract import as_choice, as_count, as_fraction
-    from invar_nb.metrics.probes import AMBIGUOUS, MOST_BINS, MOST_REPLICATES, PROCEDURES
-    from invar_nb.statistics.bootstrap import BootstrapPlan
+    from invar_nb.ground.contract import as_choice
+    from invar_nb.metrics.probes import AMBIGUOUS, LEVELS, MARGINS, MOST_BINS, MOST_REPLICATES, PROCEDURES
     for file in files:
         if not Path(file).is_file():
             raise _UsageError(f"{file!r} is not a file. Name a table of predictions: .jsonl, .json, .csv, .tsv or .parquet.")
     alone = [name for name, value in o.with_baseline.items() if value and len(files) == 1]
     if alone:
         raise _UsageError(f"{alone[0]} needs a second file: --baseline FILE.")
+    _within(settings["level"], "--level", LEVELS, 0.95)
+    _whole(settings["replicates"], "--replicates", _fewest(settings["level"]), MOST_REPLICATES)
+    _whole(settings["seed"], "--seed", 0)
+    _whole(settings["n_bins"], "--bins", 1, MOST_BINS)
+    for k in settings["k"] or ():
+        _whole(k, "--k", 1)
+    if "margin" in settings:
+        _within(settings["margin"], "--margin", MARGINS, 0.02)
     with _as_usage():
-        BootstrapPlan(level=settings["level"], replicates=settings["replicates"], seed=settings["seed"])
         for name, value, options in (("--binning", settings["binning"], ("width", "mass")), ("--ambiguous", settings["ambiguous"], AMBIGUOUS),
                                      ("--multiplicity", settings["multiplicity"], PROCEDURES)):
             as_choice(value, options, where="options", name=name)
-        for k in settings["k"] or ():
-            as_count(k, where="options", name="--k")
-        as_count(settings["n_bins"], where="options", name="--bins")
-        if "margin" in settings:
-            as_fraction(settings["margin"], where="options", name="--margin")
-    if settings["n_bins"] > MOST_BINS or settings["replicates"] > MOST_REPLICATES:
-        raise _UsageError(f"--bins may be at most {MOST_BINS} and --replicates at most {MOST_REPLICATES}.")
 
-# %% ../../nbs/statement/53_cli.ipynb #c038
+# %% ../../nbs/statement/53_cli.ipynb #c039
 def predictions_code(document: dict, *, fail_inconclusive: bool = False) -> int:
     "1 regressed, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
     verdict = document["verdict"]
@@ -825,7 +850,7 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
     colour = {"regressed": "red", "noise": "yellow" if document["verdict"]["noise_kind"] == "inconclusive" else "green"}.get(kind, "green")
     return "\n".join([_bold(visible(word), colour) + mark + visible(rest), *(f"  {name:<8} {visible(value)}" for name, value in rows)])
 
-# %% ../../nbs/statement/53_cli.ipynb #c039
+# %% ../../nbs/statement/53_cli.ipynb #c040
 @app.command()
 def predictions(
     file: Annotated[str, typer.Argument(metavar="FILE", help="One row a probe: id, label, and probabilities or prediction; .jsonl, .json, .csv, .tsv, .parquet.")],
@@ -842,7 +867,7 @@ def predictions(
     level: Annotated[float, typer.Option("--level", help="Confidence of the intervals.")] = 0.95,
     margin: Annotated[Optional[float], typer.Option("--margin", help="With --baseline: smaller changes do not matter. [0.02]")] = None,
     multiplicity: Annotated[str, typer.Option("--multiplicity", help="holm or benjamini_hochberg, for the slices.")] = "holm",
-    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstraps.")] = 0,
+    seed: Annotated[int, typer.Option("--seed", help="Seed of the bootstraps and of the tests that draw.")] = 0,
     replicates: Annotated[int, typer.Option("--replicates", help="Replicates of the bootstraps that are not exact.")] = 2000,
     checkpoint: Annotated[Optional[str], typer.Option("--checkpoint", metavar="TEXT", help="Weights to digest (file or folder), or a name.")] = None,
     baseline_checkpoint: Annotated[Optional[str], typer.Option("--baseline-checkpoint", metavar="TEXT", help="The same for the baseline.")] = None,
@@ -885,7 +910,7 @@ def predictions(
             predictions_summary(document, out))
     raise typer.Exit(code)
 
-# %% ../../nbs/statement/53_cli.ipynb #c041
+# %% ../../nbs/statement/53_cli.ipynb #c042
 @app.command()
 def demo(
     out: Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="A folder that does not exist yet. [invar-demo]")] = None,

@@ -136,18 +136,22 @@ def check_blocks(blocks: Iterable[tuple]) -> list[tuple]:
 # %% ../../nbs/statement/49_page.ipynb #c025
 _CSS = """:root{color-scheme:light dark;--ink:#1f2328;--soft:#6b7280;--paper:#ffffff;--rule:#d9dde3;--worse:#c2410c;--better:#0369a1;--band:#e3ecf5}
 @media (prefers-color-scheme:dark){:root{--ink:#e6e8eb;--soft:#9aa3ae;--paper:#14171b;--rule:#333a43;--worse:#fb923c;--better:#60b5ec;--band:#22303d}}
-*{box-sizing:border-box}body{margin:0 auto;max-width:50rem;padding:2rem 1.2rem 4rem;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
+*{box-sizing:border-box}body{margin:0 auto;max-width:57rem;padding:2rem 1.2rem 4rem;background:var(--paper);color:var(--ink);font:16px/1.55 system-ui,sans-serif}
 h1{font-size:1.35rem;line-height:1.3;overflow-wrap:anywhere}h2{font-size:1.05rem;margin:2.2rem 0 .6rem}p,li{overflow-wrap:anywhere}
 .lead{font-size:1.2rem;line-height:1.45;border-left:4px solid var(--tone);padding:.2rem 0 .2rem 1rem;margin:1rem 0 1.4rem}
-.regressed{--tone:var(--worse)}.improved{--tone:var(--better)}.noise{--tone:var(--soft)}td:first-child{min-width:9.5rem;overflow-wrap:normal}
+.regressed{--tone:var(--worse)}.improved{--tone:var(--better)}.noise{--tone:var(--soft)}td:first-child{min-width:9.5rem}td.n{white-space:nowrap;overflow-wrap:normal}@media(max-width:46rem){td.n{white-space:normal}}
 table{border-collapse:collapse;width:100%;margin:.6rem 0 1rem;font-size:.92rem}th,td{text-align:left;vertical-align:top;padding:.32rem .6rem .32rem 0;border-bottom:1px solid var(--rule);overflow-wrap:anywhere}
-th{font-weight:600;color:var(--soft)}td{font-variant-numeric:tabular-nums}figure{margin:1rem 0 1.6rem}figcaption{color:var(--soft);font-size:.88rem}svg{width:100%;height:auto;display:block}
+th{font-weight:600;color:var(--soft);overflow-wrap:normal}td{font-variant-numeric:tabular-nums}figure{margin:1rem 0 1.6rem}figcaption{color:var(--soft);font-size:.88rem}svg{width:100%;height:auto;display:block}
 pre{background:var(--band);padding:.7rem .9rem;overflow-x:auto;border-radius:4px}@media print{body{max-width:none;padding:0}}"""
 
 
+_NUMBERS = re.compile(r"[-+\[]{0,2}[0-9][-+0-9.,e%\] ]{0,30}|[0-9]+(, [0-9]+)? of [0-9]+|at most 1e-12|-")  # a number, an interval, a share: never broken in two
+
+
 def _html_table(head: Sequence, rows: Iterable[Sequence]) -> str:
-    cells = lambda tag, row: "".join(f"<{tag}>{html_text(value)}</{tag}>" for value in row)
-    return f"<table><thead><tr>{cells('th', head)}</tr></thead><tbody>" + "".join(f"<tr>{cells('td', row)}</tr>" for row in rows) + "</tbody></table>"
+    heads = "".join(f"<th>{html_text(value)}</th>" for value in head)
+    cell = lambda value: f"<td{' class=n' if _NUMBERS.fullmatch(str(value)) else ''}>{html_text(value)}</td>"
+    return f"<table><thead><tr>{heads}</tr></thead><tbody>" + "".join(f"<tr>{''.join(map(cell, row))}</tr>" for row in rows) + "</tbody></table>"
 
 
 def _html_block(tone: str, kind: str, *parts) -> str:

@@ -12,11 +12,12 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import invar_nb
-from ..ground.contract import canonical_json, digest, refuse, strict_json
+from ..ground.contract import ContractError, canonical_json, digest, refuse, strict_json
 from ..machine.store import file_digest, write_bytes
 from ..machine.tables import as_number, parse_table, read_table
 from ..metrics.probes import TITLES, Evaluation, Predictions, PredictionsComparison, compare_predictions, evaluate
@@ -45,6 +46,17 @@ def _converted(table, where):
     return out
 
 
+@contextmanager
+def _cures_of_a_probe():
+    "A table may hold nothing where a number is; an answer may not, so the cure is another one."
+    try: yield
+    except ContractError as error:
+        text = str(error)
+        for cure in ("NaN and Infinity are not JSON; write null", "Write null where there is no number", "Measure it again, or take its row out of every file that is compared"):
+            text = text.replace(cure, "Score this probe again, or take its row out of both files")
+        raise type(error)(text) from error
+
+
 def _kept_header(data):
     "The first line of kept evidence, or None for any other file."
     first = data.partition(b"\n")[0]
@@ -67,8 +79,10 @@ def read_predictions(
     told = {"labels": labels, "slices": slices, "model": model, "checkpoint": checkpoint, "tokenizer": tokenizer}
     if path.suffix.lower() == ".jsonl" and path.is_file() and (header := _kept_header(path.read_bytes())) is not None:
         return _from_kept(path.read_bytes(), header, path.name, **told)
-    table = read_table(path)
-    return Predictions.from_columns(_converted(table, str(path)), places=table.places, where=str(path), **told)
+    with _cures_of_a_probe():
+        table = read_table(path)
+        columns = _converted(table, str(path))
+    return Predictions.from_columns(columns, places=table.places, where=str(path), **told)
 
 # %% ../../nbs/statement/51_predictions.ipynb #c015
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.bin", "*.gguf", "*.pt", "*.pth", "*.ckpt", "*.onnx", "*.joblib", "*.pkl")  # the first kind that a folder holds
@@ -162,8 +176,14 @@ def _conventions(inputs, d):
 _PROCEDURES = {"holm": "Holm", "benjamini_hochberg": "Benjamini and Hochberg (false discovery rate)"}
 
 # %% ../../nbs/statement/51_predictions.ipynb #c022
-def _warnings(d):
-    said = []
+def _same_answers(a, b):
+    "Whether two arms answered every probe with the same label and the same probabilities."
+    same = lambda x, y: (x is None) == (y is None) and (x is None or x.tolist() == y.tolist())
+    return a.ids == b.ids and a.prediction == b.prediction and same(a.confidence, b.confidence) and same(a.probability, b.probability)
+
+
+def _warnings(d, same):
+    said = ["Both arms answered every probe identically: nothing was compared, unless two models really agree to the last digit. Was one file given twice?"] if same else []
     for arm in ("candidate", "baseline"):
         e = d[arm]
         if e is None: continue
@@ -305,7 +325,7 @@ def build_predictions_report(
                             "noise_kind": None if comparison is None else comparison.noise_kind},
                 "evidence": {arm: _evidence(p, (files or {}).get(arm)) for arm, p in (("candidate", candidate), ("baseline", baseline))},
                 "signature": _signature(version, inputs)}
-    document["conventions"], document["warnings"] = _conventions(inputs, document), _warnings(document)
+    document["conventions"], document["warnings"] = _conventions(inputs, document), _warnings(document, baseline is not None and _same_answers(candidate, baseline))
     return PredictionsReport(text=canonical_text(sealed(document, environment)), evaluation=two, comparison=comparison)
 
 
@@ -378,7 +398,9 @@ def _difference_blocks(d):
     out.append(("p",
                 f"Overlap rule of the source, for the accuracy: {c['overlap_rule']}. It compares two intervals as if the probes were not the same, "
                      "and decides nothing here."))
-    return [*out, ("table", ("beside, not tested", "baseline", "candidate", "difference", "why there is none"), more)] if more else out
+    head = ("beside, not tested", "baseline", "candidate", "difference", "why there is none")
+    if all(row[-1] == "-" for row in more): head, more = head[:-1], [row[:-1] for row in more]
+    return [*out, ("table", head, more)] if more else out
 
 
 def _reading(row): return row["flag"] if row["flag"] == "within noise" else f"{row['side']}, {row['flag']}"
@@ -471,7 +493,18 @@ def _decomposition_blocks(e):
                   "added over the labels."), ("table", ("term", "value", "what it is"), rows)]
 
 # %% ../../nbs/statement/51_predictions.ipynb #c036
-def _short(label, most=14): return visible(label) if len(visible(label)) <= most else visible(label)[:most - 1] + "…"
+def _short(label, most=14):
+    "The middle left out: labels that begin alike often end otherwise."
+    text, tail = visible(label), (most - 1) // 2
+    return text if len(text) <= most else f"{text[:most - 1 - tail]}…{text[len(text) - tail:]}"
+
+
+def _axis_labels(labels, side):
+    "Short labels of rows and columns, and whether they are numbers, since short ones could not be told apart."
+    rows, columns = [_short(label) for label in labels], [_short(label, max(4, side // 7)) for label in labels]
+    if len(set(rows)) == len(set(columns)) == len(labels): return rows, columns, False
+    numbers = [str(i) for i in range(1, len(labels) + 1)]
+    return numbers, numbers, True
 
 
 def _frame(x, y, side):
@@ -479,14 +512,18 @@ def _frame(x, y, side):
     return [draw_line(*corners[i], *corners[(i + 1) % 4], WORSE, 2) for i in range(4)]
 
 
+def _heat_side(labels): return min(88, 520 // len(labels))
+
+
 def _heat_picture(e):
     labels, matrix, danger = e["labels"], e["confusion"]["matrix"], e["danger"]
-    side, left, top = min(88, 520 // len(labels)), 150, 40
+    side, left, top = _heat_side(labels), 150, 40
+    names, heads, _ = _axis_labels(labels, side)
     parts = [draw_label(left + side * len(labels) / 2, 14, "predicted", size=11, colour=SOFT),
              draw_side_label(14, top + side * len(labels) / 2, "true")]
     for j, row in enumerate(matrix):
-        parts.append(draw_label(left - 8, top + side * (j + 0.5) + 4, _short(labels[j]), "end"))
-        parts.append(draw_label(left + side * (j + 0.5), top - 8, _short(labels[j], max(4, side // 7))))
+        parts.append(draw_label(left - 8, top + side * (j + 0.5) + 4, names[j], "end"))
+        parts.append(draw_label(left + side * (j + 0.5), top - 8, heads[j]))
         for k, n in enumerate(row):
             x, y, share = left + side * k, top + side * j, n / sum(row) if sum(row) else 0.0
             parts.append(draw_rect(x + 1, y + 1, side - 2, side - 2, f"{BETTER if j == k else WORSE};fill-opacity:{0.06 + 0.5 * share:.3f}"))
@@ -500,8 +537,10 @@ def _confusion_blocks(e, title):
     labels, c, danger = e["labels"], e["confusion"], e["danger"]
     out = [("h2", title)]
     if len(labels) <= 8:
+        numbered = _axis_labels(labels, _heat_side(labels))[2]
+        legend = f" Labels: {'; '.join(f'{i} {label}' for i, label in enumerate(labels, 1))}." if numbered else ""
         frame = "" if danger is None else f" The framed cell is the danger cell: {danger['true']} called {danger['predicted']}."
-        out.append(("figure", _heat_picture(e), f"Rows are the truth, columns what was said; a cell is as strong as its share of the row.{frame}"))
+        out.append(("figure", _heat_picture(e), f"Rows are the truth, columns what was said; a cell is as strong as its share of the row.{frame}{legend}"))
     if len(labels) <= 20:
         names = [label if len(labels) <= 8 else f"{i}" for i, label in enumerate(labels, 1)]
         rows = [(label if len(labels) <= 8 else f"{i} {label}", *map(str, row), str(total))
@@ -546,15 +585,17 @@ def _closing_blocks(d):
 
 _REFUSED = ["That the answers are the model's. It proves that the numbers follow from the predictions kept beside it, not where those come from.",
             "Anything about other probes. The intervals speak of probes drawn like these; variants of one sentence are fewer than they look.",
-            "That two models or two slices are the same. Within noise means: these probes cannot tell.",
+            "That two models or two slices are the same. Equivalent means that a change that matters is ruled out, within noise that no change was shown.",
             "Which slice is the cause. Slices overlap, and a loss shows in all that hold it.",
             "That a calibrated model is right, or that a model that is right is calibrated. The two tables answer different questions."]
 
 
 def _blocks(d):
     e, base = d["candidate"], d["baseline"]
-    who = _who(e, "the candidate")
-    title = f"{who} on {e['scored']} probes" if base is None else f"{who} against {_who(base, 'the baseline')} on {e['scored']} probes"
+    who = _who(e, "The candidate")
+    against = "" if base is None else f" against {_who(base, 'the baseline')}"
+    if base is not None and who == _who(base, "the baseline"): who, against = f"Candidate {who}", f" against baseline {who}"
+    title = f"{who}{against} on {e['scored']} probes"
     warned = [("h2", "Warnings"), ("list", d["warnings"])] if d["warnings"] else []
     verdict = d["verdict"]["verdict"] + (f" ({d['verdict']['noise_kind']})" if d["verdict"]["noise_kind"] else "")
     own = [] if base is None else [*_headline_blocks(base, "The baseline by itself"), *_reliability_blocks(base, "Calibration of the baseline"),
@@ -563,23 +604,18 @@ def _blocks(d):
             *_difference_blocks(d), *_slice_blocks(d),
             *_reliability_blocks(e, "Calibration"), *_confusion_blocks(e, "Mistakes"), *own, *_closing_blocks(d)]
 
-# %% ../../nbs/statement/51_predictions.ipynb #c040
-_NUMBERS = ("body{max-width:57rem}th{overflow-wrap:normal}td:not(:first-child):not(:last-child){white-space:nowrap;overflow-wrap:normal}"
-            "@media(max-width:46rem){td:not(:first-child):not(:last-child){white-space:normal}}")
-
-# %% ../../nbs/statement/51_predictions.ipynb #c041
+# %% ../../nbs/statement/51_predictions.ipynb #c039
 def render_predictions_html(report: PredictionsReport) -> str:
     "The report as a page that needs nothing but itself."
     d = report.document()
-    page = render_page(_blocks(d), title=d["sentence"], tone="noise" if d["verdict"]["verdict"] == "measured" else d["verdict"]["verdict"])
-    return page.replace("\n</style>", f"\n{_NUMBERS}\n</style>", 1)
+    return render_page(_blocks(d), title=d["sentence"], tone="noise" if d["verdict"]["verdict"] == "measured" else d["verdict"]["verdict"])
 
 
 def render_predictions_markdown(report: PredictionsReport) -> str:
     "The same blocks for a pull request or a terminal."
     return render_page_markdown(_blocks(report.document()))
 
-# %% ../../nbs/statement/51_predictions.ipynb #c043
+# %% ../../nbs/statement/51_predictions.ipynb #c041
 def write_predictions(predictions: Predictions, path: str | os.PathLike) -> None:
     "Kept evidence: equal predictions give equal bytes."
     write_bytes(path, _kept_bytes(predictions))
@@ -608,7 +644,7 @@ def save_predictions(
         return report
     return save_folder(folder, write, names=PREDICTIONS_FILES, force=force, where="save_predictions")
 
-# %% ../../nbs/statement/51_predictions.ipynb #c044
+# %% ../../nbs/statement/51_predictions.ipynb #c042
 WORDS = ("conventions", "reading", "reason", "sentence", "signature", "warnings")  # follow from numbers: compared after them
 
 
