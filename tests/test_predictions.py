@@ -480,7 +480,7 @@ def test_the_report_names_the_test_behind_each_p_value():
     columns = {"id": range(30), "label": ["x", "y"] * 15}
     arms = [Predictions.from_columns({**columns, "p:x": x.tolist(), "p:y": (1 - x).tolist()}) for x in (q.round(6) for q in np.random.default_rng(0).random((2, 30)))]
     said = build_predictions_report(arms[1], arms[0], replicates=100, seed=3).document()["conventions"]
-    assert "Test of calibration error (ECE): paired swap test, 9999 draws, seed 3; interval by bootstrap, 100 replicates, seed 3." in said
+    assert "Test of calibration error (ECE): paired swap test, 9999 draws, seed 3, and bootstrap: the larger p; interval by bootstrap, 100 replicates, seed 3." in said
     assert any(line.startswith("Test of Brier score: paired sign-flip test, every pattern counted; interval by the exact bootstrap") for line in said)
     assert any(line.endswith("of Brier scores and pass@k: exact bootstrap, no Monte Carlo error.") for line in said)
 
@@ -583,6 +583,11 @@ def test_a_column_without_reasons_is_left_out(tmp_path, capsys):
     md = page_of(tmp_path, capsys, answers(), answers(seed=2))[2]
     head = next(line for line in md.splitlines() if line.startswith("| beside, not tested"))
     assert head.endswith("| difference |")  # each of them has one
+    (tmp_path / "2").mkdir()
+    other = lambda rows: [{**row, "label": {"correct": "right"}.get(row["label"], row["label"]), **{"p:right": row["p:correct"]}} for row in rows]
+    without = lambda rows: [{k: v for k, v in row.items() if k != "p:correct"} for row in other(rows)]
+    md = page_of(tmp_path / "2", capsys, without(answers()), without(answers(seed=2)))[2]  # no danger cell
+    assert "No difference: danger cell (" in md and "why there is none" not in md
 
 
 @pytest.mark.parametrize("labels", [[f"a very long label that ends in {x}" for x in "xyz"], [f"a very long label {x} that ends alike in all" for x in "xyz"]])

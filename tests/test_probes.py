@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.ground.interval import Interval
-from invar_nb.metrics.probes import (HEADLINE, Difference, Estimate, Predictions, PredictionsComparison, compare_predictions, evaluate)
+from invar_nb.metrics.probes import (HEADLINE, Difference, Estimate, Predictions, PredictionsComparison, compare_predictions, evaluate, slice_text)
 from invar_nb.statistics.proportion import mcnemar
 
 FAST = {"replicates": 100}
@@ -177,7 +177,7 @@ def test_every_statement_can_be_made_again_from_the_dictionary(columns, seed):
     for row in d["slices"]:
         members = frozenset(i for i in range(n) if p.slices[row["slice"]][i] == row["value"])
         if row["p_value"] is not None: assert row["adjusted_p"] == pytest.approx(again[min(members, frozenset(range(n)) - members, key=sorted)], rel=1e-9)
-    assert d["sentence"].startswith(f"Right on {d['correct']} of {n} probes: accuracy {100 * d['correct'] / n:.1f}%")
+    assert d["sentence"].startswith(f"Right on {d['correct']} of {n} probe{'s' if n > 1 else ''}: accuracy {100 * d['correct'] / n:.1f}%")
 
 
 @some
@@ -198,7 +198,8 @@ def test_a_comparison_mirrors_and_its_verdict_follows(columns, seed):
     again = by_hand_holm(tested)
     for row in d["differences"]: assert row["adjusted_p"] == (pytest.approx(again[row["metric"]], rel=1e-9) if row["metric"] in tested else None)
     moved = [row for row in d["differences"] if row["flag"] == "significant" and abs(row["delta"]) >= 0.02]
-    word = "regressed" if any(row["side"] == "worse" for row in moved) else "improved" if moved else "noise"
+    safe = d["differences"][0]["interval"]["low"] > -0.02
+    word = "regressed" if any(row["side"] == "worse" for row in moved) else "improved" if moved and safe else "noise"
     inside = -0.02 < d["differences"][0]["interval"]["low"] and d["differences"][0]["interval"]["high"] < 0.02
     assert d["verdict"] == word and d["noise_kind"] == (None if word != "noise" else "equivalent" if inside else "inconclusive")
     assert d["sentence"].startswith({"regressed": "Regressed", "improved": "Improved", "noise": "Equivalent" if inside else "Undecided"}[word])
@@ -230,20 +231,48 @@ def test_a_forged_verdict_is_not_born():
                 with pytest.raises(ContractError, match="the verdict must follow"): make()
 
 
-@pytest.mark.parametrize("counts", [(5, 8, 60), (0, 0, 60), (30, 30, 500), (20, 12, 300)])
+def right_or_wrong(right):
+    "A prediction-only arm with these answers right."
+    label = ["x", "y"] * (len(right) // 2)
+    return Predictions.from_columns({"id": range(len(right)), "label": label, "prediction": [x if ok else {"x": "y", "y": "x"}[x] for x, ok in zip(label, right, strict=True)]}, labels=["x", "y"])
+
+
+@pytest.mark.parametrize("counts", [(5, 8, 60), (0, 0, 60), (30, 30, 500), (20, 12, 300), (0, 2, 2), (1, 4, 10)])
 def test_the_number_of_probes_that_would_settle_it_does(counts):
-    "At so many probes with these shares, Tango's interval lies inside the margin, or excludes 0; at two thirds of them it does not."
+    "At so many probes with these shares the comparison is decided; with one less it is not."
     only_a, only_b, n = counts
-    right_a, right_b = [True] * only_a + [False] * only_b + [True] * (n - only_a - only_b), [False] * only_a + [True] * only_b + [True] * (n - only_a - only_b)
-    def arm(right): return Predictions.from_columns({"id": range(n), "label": ["x", "y"] * (n // 2), "prediction": [x if ok else z for x, z, ok in zip(["x", "y"] * (n // 2), ["y", "x"] * (n // 2), right, strict=True)]})
-    c = compare_predictions(arm(right_a), arm(right_b), **FAST)
-    assert c.noise_kind == "inconclusive"
-    delta = (only_b - only_a) / n
-    def settled(factor):
-        i, j, N = round(only_a * factor), round(only_b * factor), round(n * factor)
-        interval = mcnemar(i, j, trials=N).interval
-        return interval.inside(-0.02, 0.02) if abs(delta) < 0.02 else interval.low > 0 or interval.high < 0
-    assert settled(1.1 * c.probes_to_settle / n) and not settled(0.66 * c.probes_to_settle / n)
+    c = compare_predictions(*(right_or_wrong(right) for right in ([True] * only_a + [False] * only_b + [True] * (n - only_a - only_b), [False] * only_a + [True] * only_b + [True] * (n - only_a - only_b))), **FAST)
+    assert c.noise_kind == "inconclusive" and c.probes_to_settle > n
+    def settled(N):
+        test = mcnemar(round(only_a * N / n), round(only_b * N / n), trials=N)
+        return test.interval.inside(-0.02, 0.02) or test.p_value <= 0.05 and abs(test.difference) >= 0.02
+    assert settled(c.probes_to_settle) and not settled(c.probes_to_settle - 1)
+    assert f"about {c.probes_to_settle} probes would tell" in c.sentence
+    if counts == (0, 2, 2): assert c.probes_to_settle == 6  # 2 * 0.5**6 = 0.03125
+
+
+def test_the_number_of_probes_pays_for_the_other_questions():
+    "With the danger cell tested too, Holm asks for a smaller p-value of the accuracy, and so for more probes."
+    label, said = ["correct"] * 30 + ["incorrect"] * 10, ["incorrect"] * 3 + ["correct"] * 27 + ["incorrect"] * 10
+    make = lambda prediction, names: Predictions.from_columns({"id": range(40), "label": [names[x] for x in label], "prediction": [names[x] for x in prediction]})
+    plain, paid = (compare_predictions(make(said, names), make(label, names), **FAST) for names in ({"correct": "x", "incorrect": "y"}, {"correct": "correct", "incorrect": "incorrect"}))
+    assert plain.noise_kind == paid.noise_kind == "inconclusive" and 40 < plain.probes_to_settle < paid.probes_to_settle
+
+
+def test_better_calibrated_is_not_improved_while_the_accuracy_may_have_fallen():
+    "400 probes; the baseline is sure of 0.99, the candidate of what it is right on; the accuracy falls by 4 points, or not at all."
+    def arm(right, sure): return Predictions.from_columns({"id": range(400), "label": ["x", "y"] * 200, "prediction": [x if ok else {"x": "y", "y": "x"}[x] for x, ok in zip(["x", "y"] * 200, right, strict=True)],
+                                                           "confidence": [sure] * 400})
+    before = [i % 10 < 6 for i in range(400)]
+    lost, gained = [i for i, ok in enumerate(before) if ok][:40], [i for i, ok in enumerate(before) if not ok][:24]
+    after = [ok != (i in lost or i in gained) for i, ok in enumerate(before)]
+    c = compare_predictions(arm(before, 0.99), arm(after, 0.55), **FAST)
+    assert c.difference("ece").flag == "significant" and c.difference("ece").side == "better"
+    assert c.differences[0].flag == "within noise" and c.differences[0].interval.low <= -0.02
+    assert (c.verdict, c.noise_kind) == ("noise", "inconclusive")
+    assert c.sentence.startswith("Undecided: better in calibration error (ECE)") and "but whether the accuracy fell by 2 points or more is open" in c.sentence
+    safe = compare_predictions(arm(before, 0.99), arm(before, 0.55), **FAST)
+    assert safe.verdict == "improved"
 
 
 def test_better_and_worse_point_the_right_way():
@@ -262,7 +291,7 @@ def test_better_and_worse_point_the_right_way():
     assert [row.metric for row in up.differences][:4] == list(HEADLINE) and all(row.flag == "significant" for row in up.differences[:4])
     assert (up.verdict, down.verdict) == ("improved", "regressed")
     assert up.difference("ece").p_value >= 1 / 10000  # so many draws prove no less
-    assert up.difference("ece").test == "paired swap test, 9999 draws, seed 0; interval by bootstrap, 2000 replicates, seed 0"
+    assert up.difference("ece").test == "paired swap test, 9999 draws, seed 0, and bootstrap: the larger p; interval by bootstrap, 2000 replicates, seed 0"
     assert up.difference("brier").test.startswith("paired sign-flip test, ") and up.difference("brier").test.endswith("; interval by the exact bootstrap")
 
 
@@ -409,6 +438,63 @@ def test_a_bad_column_is_refused_with_its_row(change, said):
     assert str(caught.value).startswith("answers.csv: ") and "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("label, said", [(["correct", "wrong"], ["Correct ", "Wrong "]), (["1", "0"], ["1.0", "0.0"]), (["1", "0"], [True, False]), (["caf\u00e9", "th\u00e9"], ["cafe\u0301", "the\u0301"])])
+def test_labels_that_can_never_match_are_refused(label, said):
+    columns = {"id": range(4), "label": label * 2, "prediction": said * 2}
+    with pytest.raises(ContractError, match="must share a value|must differ by more than"): Predictions.from_columns(columns)
+    spelled = [{True: "true", False: "false"}.get(x, x) if isinstance(x, bool) else x for x in said]
+    assert evaluate(Predictions.from_columns(columns, labels=[*label, *spelled]), **FAST).correct == 0  # told on purpose
+    with pytest.raises(ContractError, match=re.escape("label 'x' and prediction 'z' at line 1")) as caught:
+        Predictions.from_columns({**GOOD, "label": ["x", "x", "x"], "prediction": ["z", "w", "z"]}, places=["line 1", "line 2", "line 3"])
+    assert "labels=" in str(caught.value)
+
+
+@pytest.mark.parametrize("twins", [("x", "X"), ("x", " x"), ("x y", "xy"), ("\u00e9", "e\u0301"), ("1", "1.0"), ("1", "01")])
+def test_labels_that_differ_in_spelling_only_are_refused(twins):
+    one, two = twins
+    columns = {"id": range(4), "label": [one, "q", one, two], "prediction": [one, "q", "q", one]}
+    with pytest.raises(ContractError, match="must differ by more than case, blanks"): Predictions.from_columns(columns)
+    with pytest.raises(ContractError, match="must differ by more than"): Predictions.from_columns({"id": ["a"], "label": [one], f"p:{one}": [0.5], f"p:{two}": [0.5]})
+    assert Predictions.from_columns(columns, labels=[one, two, "q"]).labels == (one, two, "q")
+    arms = [Predictions.from_columns({"id": range(3), "label": ["p", "q", "p"], "prediction": ["p", "q", odd]}) for odd in twins]
+    with pytest.raises(ContractError, match="must differ by more than"): compare_predictions(*arms)
+
+
+def test_cures_cure():
+    "What a refusal tells to do is done, and the refusal is gone."
+    short = {"id": [1, 2], "label": ["c", "a"], "probabilities": [{"a": 0.5, "b": 0.5}, {"a": 1, "b": 0}]}
+    for labels in (None, ["a", "b", "c"]):
+        with pytest.raises(ContractError, match="Give every row a probability for .*0 (where it|for one that) is ruled out"): Predictions.from_columns(short, labels=labels)
+    full = Predictions.from_columns(short | {"probabilities": [{**row, "c": 0} for row in short["probabilities"]]})
+    two = Predictions.from_columns(short | {"label": ["a", "b"]})
+    with pytest.raises(PairingError, match="give every row one for each label of both arms"): compare_predictions(two, Predictions.from_columns({**short, "label": ["a", "b"], "probabilities": [{**row, "c": 0} for row in short["probabilities"]]}))
+    assert full.labels == ("a", "b", "c")
+    with pytest.raises(ContractError, match="Give every row the probabilities of all labels"): Predictions.from_columns({"id": [1], "label": ["a"], "probabilities": [{"a": 1.0}]})
+    assert Predictions.from_columns({"id": [1], "label": ["a"], "probabilities": [{"a": 1.0, "b": 0.0}]}).n == 1
+
+
+def test_near_misses_have_a_cure_of_their_own():
+    for bad in (True, ["a"], {"a": 1}):
+        with pytest.raises(ContractError, match="Write each id as one text or whole number"): Predictions.from_columns({**GOOD, "id": [bad, "b", "c"]})
+    for name in ("probs", "prob", "probability", "Scores", "logits"):
+        columns = {"id": [1, 2], "label": ["a", "b"], name: [{"a": 0.5, "b": 0.5}] * 2}
+        with pytest.raises(ContractError, match=f"If '{name}' maps each label to its probability, rename it to 'probabilities', or write one column p:LABEL"): Predictions.from_columns(columns)
+        assert "rename it to 'probabilities'" in Predictions.from_columns({**columns, "prediction": ["a", "a"]}).ignored[name]
+
+
+def test_one_is_no_plural():
+    one = Predictions.from_columns({"id": [1], "label": ["incorrect"], "prediction": ["correct"]}, labels=["correct", "incorrect"])
+    said = evaluate(one, **FAST).sentence + compare_predictions(one, one, **FAST).sentence
+    assert "of 1 probe:" in said and "1 of 1 probe that is 'incorrect' was called 'correct'" in said and "1 probes" not in said
+
+
+def test_the_text_of_a_name_is_not_the_name():
+    assert [slice_text(x) for x in (None, "", "(none)", "(empty)", '"(none)"', "past")] == ["(none)", "(empty)", '"(none)"', '"(empty)"', '""(none)""', "past"]
+    right = [i % 4 != 2 or i < 8 for i in range(80)]
+    e = evaluate(Predictions.from_columns({"id": range(80), "label": ["x", "y"] * 40, "prediction": ["xy"[(i + (not ok)) % 2] for i, ok in enumerate(right)], "s": [None, "(none)", "", "(empty)"] * 20}), **FAST)
+    assert "worse than the rest where s = (empty)." in e.sentence
+
+
 def test_what_is_no_table_is_refused():
     for bad in ([GOOD], "id", None):
         with pytest.raises(ContractError, match="columns by name"): Predictions.from_columns(bad)
@@ -508,6 +594,36 @@ def verdicts(n, R, seed):
     return wrong / R, {name: count / R for name, count in low.items()}
 
 
+def calibrated_arms(n, rng):
+    "Both exactly calibrated with equal true accuracy: the baseline sure of 0.75, the candidate of anything from 0.5 to 1; not exchangeable."
+    truth, out = rng.integers(0, 2, n), []
+    for sure in (np.full(n, 0.75), rng.uniform(0.5, 1, n)): out.append((truth, np.where(rng.random(n) < sure, truth, 1 - truth), sure))
+    return out
+
+
+def noisy_arms(n, rng):
+    "Exchangeable on every probe."
+    truth, q = rng.integers(0, 2, n), rng.uniform(0.05, 0.95, n)
+    came, out = rng.random(n) < q, []
+    for _ in range(2):
+        p = 1 / (1 + np.exp(-np.log(q / (1 - q)) * rng.uniform(0.6, 1.8, n) - rng.normal(0, 0.6, n)))
+        out.append((truth, np.where((p >= 0.5) == came, truth, 1 - truth), np.maximum(p, 1 - p)))
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("world", [noisy_arms, calibrated_arms])
+@pytest.mark.parametrize("n", [100, 300])
+def test_equally_calibrated_arms_seldom_regress(world, n):
+    R, rng, wrong, low = 300, np.random.default_rng(n), 0, 0
+    for k in range(R):
+        files = [Predictions.from_columns({"id": range(n), "label": ["ab"[i] for i in truth], "prediction": ["ab"[i] for i in said], "confidence": sure}) for truth, said, sure in world(n, rng)]
+        c = compare_predictions(*files, seed=k, replicates=200)
+        wrong, low = wrong + (c.verdict == "regressed"), low + (c.difference("ece").p_value <= 0.05)
+    bound = 0.05 + 4 * math.sqrt(0.05 * 0.95 / R)
+    assert wrong / R <= bound and low / R <= bound, (wrong / R, low / R, bound)
+
+
 def test_equal_models_are_seldom_told_apart():
     wrong, low = verdicts(30, 40, 1)
     assert max(wrong, *low.values()) <= 0.05 + 4 * math.sqrt(0.05 * 0.95 / 40)
@@ -524,7 +640,7 @@ def test_equal_models_are_told_apart_in_at_most_one_of_twenty(n):
 
 
 def test_excluding_all_probes_is_refused():
-    p = Predictions.from_columns({"id": ["a"], "label": ["ambiguous"], "prediction": ["correct"]})
+    p = Predictions.from_columns({"id": ["a"], "label": ["ambiguous"], "prediction": ["correct"]}, labels=["ambiguous", "correct"])
     with pytest.raises(ContractError, match="a probe must be left"): evaluate(p, ambiguous="excluded")
     for margin in (0, 1, -0.1, "2%", math.nan):
         with pytest.raises(ContractError, match="margin"): compare_predictions(p, p, margin=margin)

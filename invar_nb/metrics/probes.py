@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_LABELS', 'MOST_VALUES', 'ASKED_VALUES', 'LEVELS', 'MARGINS', 'MOST_REPLICATES', 'MOST_BINS',
-           'HEADLINE', 'LOWER_IS_BETTER', 'TITLES', 'Predictions', 'Estimate', 'ClassRow', 'SliceRow', 'Evaluation',
-           'evaluate', 'Difference', 'SliceDifference', 'PredictionsComparison', 'compare_predictions']
+           'HEADLINE', 'LOWER_IS_BETTER', 'TITLES', 'Predictions', 'Estimate', 'ClassRow', 'slice_text', 'SliceRow',
+           'Evaluation', 'evaluate', 'Difference', 'SliceDifference', 'PredictionsComparison', 'compare_predictions']
 
 # %% ../../nbs/metrics/23_probes.ipynb #c003
 import difflib
@@ -13,13 +13,12 @@ import json
 import math
 import numbers
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
-from scipy.special import erfinv
-
 from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_fraction, canonical_json, digest, lock, refuse
 from ..ground.interval import Interval
 from .calibration import (TERMS, BrierDecomposition, ReliabilityBins, brier_decomposition, brier_interval, brier_score,
@@ -50,6 +49,7 @@ def _spelled(value, what, where, place):
     if isinstance(value, numbers.Integral) and not isinstance(value, bool): return str(int(value))
     if not isinstance(value, str) or not value:
         cure = "Write 3, not 3.0" if isinstance(value, float) and value == value else "Fill it in; no row is skipped"
+        if isinstance(value, (bool, list, tuple, Mapping)): cure = f"Write each {what} as one text or whole number"
         refuse(where, f"{what} must be text or a whole number", f"{value!r} at {place}", cure)
     try: value.encode("utf-8")
     except UnicodeEncodeError: refuse(where, f"{what} must be text that UTF-8 can write", f"{value!r} at {place}",
@@ -167,15 +167,36 @@ def _told_labels(labels, where):
     return labels
 
 
-def _check_labels(labels, seen, where):
+def _check_labels(labels, source, where):
     if len(labels) < 2:
-        refuse(where, "there must be at least two labels", _listed(labels) or "none", f"Name all classes with labels=, also those that {seen}")
+        cure = "Give every row the probabilities of all labels, 0 for one that is ruled out" if source == "probabilities" else \
+            "Name all classes with labels=, also those that never occur"
+        refuse(where, "there must be at least two labels", _listed(labels) or "none", cure)
     if len(labels) > MOST_LABELS:
         refuse(where, f"there must be at most {MOST_LABELS} labels", f"{len(labels)}",
                "Is this a column of free text? Group the rare labels on purpose")
     return labels
 
-# %% ../../nbs/metrics/23_probes.ipynb #c038
+# %% ../../nbs/metrics/23_probes.ipynb #c039
+def _folded(label):
+    "A label without case, blanks, and ways to write an accent or a number."
+    text = unicodedata.normalize("NFC", "".join(unicodedata.normalize("NFC", label).casefold().split()))
+    return repr(float(text)) if len(text) <= 15 and _DECIMAL.fullmatch(text) else text
+
+
+def _no_twins(labels, where):
+    "Refuse two labels that differ in spelling only."
+    seen = {}
+    for label in labels:
+        other = seen.setdefault(_folded(label), label)
+        if other != label:
+            refuse(where, "labels must differ by more than case, blanks, accents' spelling or a number's spelling", f"{ascii(other)} and {ascii(label)}",
+                   "Spell them alike; if they are two classes, name all labels with labels=")
+
+
+_DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
+
+# %% ../../nbs/metrics/23_probes.ipynb #c040
 def _dicts(table):
     "The column `probabilities` as columns p:LABEL; every row the same labels."
     cells, where = table.columns["probabilities"], table.where
@@ -213,7 +234,10 @@ def _matrix(found, labels, table):
                "Write six digits or more of each (0.333333, not 0.333), or normalise them on purpose")
     return out
 
-# %% ../../nbs/metrics/23_probes.ipynb #c039
+# %% ../../nbs/metrics/23_probes.ipynb #c041
+_SPREADS = ("probs", "prob", "probability", "proba", "scores", "logits", "logprobs")  # what others call probabilities, or what they are made of
+
+
 def _forecast(table, labels):
     "labels, where they come from, label, prediction, confidence, probability."
     where, columns, places = table.where, table.columns, table.places
@@ -221,15 +245,22 @@ def _forecast(table, labels):
     said = table.names_in("prediction") if "prediction" in columns else None
     if found is None and said is None:
         near = next(filter(None, (_near(name, table.names) for name in ("prediction", "probabilities"))), None)
+        spread = next((name for name in table.names if name.strip().lower() in _SPREADS), None)
         refuse(where, "there must be a prediction", f"columns {_listed(table.names)}",
+               f"If {spread!r} maps each label to its probability, rename it to 'probabilities', or write one column p:LABEL for each label" if spread else
                f"Did you mean {near}? Rename it" if near else "Add 'prediction', or 'probabilities', or one column p:LABEL for each label")
     told = None if labels is None else _told_labels(labels, where)
     if found is not None and told is not None and set(told) != set(found):
-        refuse(where, f"labels must be those of the probabilities, {_listed(found)}", _listed(told), "Name them all, or leave labels out")
+        refuse(where, f"labels must be those of the probabilities, {_listed(found)}", _listed(told),
+               "Give every row a probability for each label, 0 for one that is ruled out" if set(told) > set(found) else "Name them all, or leave labels out")
     source = "told" if told is not None else "probabilities" if found is not None else "seen"
     labels = told if told is not None else tuple(found) if found is not None else tuple(sorted({*label, *said}, key=_natural))
-    _check_labels(labels, "never occur", where)
-    for what, names in (("label", label), ("prediction", said or ())): _known(names, labels, what, table)
+    _check_labels(labels, source, where)
+    if source != "told": _no_twins(labels, where)
+    if source == "seen" and not {*label} & {*said}:
+        refuse(where, "predictions and labels must share a value", f"label {label[0]!r} and prediction {said[0]!r} at {places[0]}, and so throughout",
+               "Spell both alike; if no answer is right on purpose, name all labels with labels=")
+    for what, names in (("label", label), ("prediction", said or ())): _known(names, labels, what, table, source)
     if found is None: return labels, source, label, said, _confidence(table), None
     p = _matrix(found, labels, table)
     if said is None: said = _implied(p, labels)
@@ -239,7 +270,7 @@ def _forecast(table, labels):
     if "confidence" in columns: _same_confidence(_confidence(table), confidence, table)
     return labels, source, label, said, confidence, p
 
-# %% ../../nbs/metrics/23_probes.ipynb #c040
+# %% ../../nbs/metrics/23_probes.ipynb #c042
 def _implied(p, labels):
     "The most probable label of each row; among equally probable ones the first by name, so that no order of columns decides."
     by_name = sorted(range(len(labels)), key=lambda c: _natural(labels[c]))
@@ -250,13 +281,14 @@ def _confidence(table):
     return _numbers(table.columns["confidence"], "confidence", table.where, table.places) if "confidence" in table.columns else None
 
 
-def _known(names, labels, what, table):
+def _known(names, labels, what, table, source):
     known = set(labels)
     bad = next((i for i, name in enumerate(names) if name not in known), None)
     if bad is not None:
         near = _near(names[bad], labels)
         refuse(table.where, f"{what} must be one of {_listed(labels)}", f"{names[bad]!r} at {table.places[bad]}",
-               f"Did you mean {near}?" if near else "Name all labels with labels=, or correct the row")
+               f"Did you mean {near}?" if near else f"Give every row a probability for {names[bad]!r} too, 0 where it is ruled out, or correct the row"
+               if source == "probabilities" else "Name all labels with labels=, or correct the row")
 
 
 def _most_probable(p, labels, said, table):
@@ -276,10 +308,7 @@ def _same_confidence(told, implied, table):
                f"{told[i]:g} where the probability is {implied[i]:g} at {table.places[i]}",
                "Leave the column out: the probabilities tell it")
 
-# %% ../../nbs/metrics/23_probes.ipynb #c042
-_DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?")
-
-
+# %% ../../nbs/metrics/23_probes.ipynb #c044
 def _cell(value):
     "A slice value as text or None; anything else is returned as the reason why not."
     value = _plain(value)
@@ -322,7 +351,7 @@ def _outcome(name, values, label, said):
     if name.strip().lower() == "correct" and wrong: return f"differs from prediction = label on {wrong} of {len(right)} probes, and is not used"
     return "is named like a part of the answer, not of the probe; name it in slices= to use it"
 
-# %% ../../nbs/metrics/23_probes.ipynb #c043
+# %% ../../nbs/metrics/23_probes.ipynb #c045
 def _slices(table, asked, label, said):
     "Slices by name, and the reason for every column that is none."
     where, others = table.where, [name for name in table.columns if name not in COLUMNS and not name.startswith("p:")]
@@ -345,11 +374,13 @@ def _slices(table, asked, label, said):
         values, why, never = _slice(name, table)
         if name == "language" and not never: found[name] = values  # always shown, even where there is one only
         elif asked is not None: ignored[name] = "was not asked for"
+        elif name.strip().lower() in _SPREADS and never:
+            ignored[name] = f"{never}; if it maps each label to its probability, rename it to 'probabilities'"
         elif reason := never or _outcome(name, values, label, said) or why: ignored[name] = reason
         else: found[name] = values
     return found, ignored
 
-# %% ../../nbs/metrics/23_probes.ipynb #c044
+# %% ../../nbs/metrics/23_probes.ipynb #c046
 def _constant(name, told, table, ignored):
     "The one value of a column that names the arm; an argument goes before it, and the column is then listed as not used."
     told = None if told is None or isinstance(told, str) and not told else _spelled(told, name, table.where, "the argument")
@@ -402,12 +433,12 @@ def _samples(table):
     if all(value is None for value in drawn): return None, None
     return tuple(drawn), tuple(right)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c045
+# %% ../../nbs/metrics/23_probes.ipynb #c047
 def _class_numbers(names, labels):
     number = {label: c for c, label in enumerate(labels)}
     return lock([number[name] for name in names])
 
-# %% ../../nbs/metrics/23_probes.ipynb #c047
+# %% ../../nbs/metrics/23_probes.ipynb #c049
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictions:
     "What one model answered on one list of probes; rows in the order of their ids. Built by `from_columns`."
@@ -507,7 +538,7 @@ class Predictions:
         p = None if self.probability is None else self.probability[:, [self.labels.index(name) for name in labels]]
         return replace(self, labels=labels, probability=p)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c049
+# %% ../../nbs/metrics/23_probes.ipynb #c051
 def _danger(danger, labels, where):
     "(true, predicted), or None."
     if danger is None: return ("incorrect", "correct") if {"incorrect", "correct"} <= set(labels) else None
@@ -584,7 +615,7 @@ def _kept(p, settings, where):
     if not keep.size: refuse(where, "a probe must be left", f"{p.n} probes, all of them {label!r}", "Use ambiguous='own_class'")
     return keep
 
-# %% ../../nbs/metrics/23_probes.ipynb #c051
+# %% ../../nbs/metrics/23_probes.ipynb #c053
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
     "A value with its interval, or the reason why one of them is missing; `reading` says in words what the value means."
@@ -606,7 +637,7 @@ class Estimate:
         return {"value": self.value, "interval": None if self.interval is None else self.interval.to_dict(), "reason": self.reason,
                 "reading": self.reading}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c052
+# %% ../../nbs/metrics/23_probes.ipynb #c054
 def _missing(reason, reading=None): return Estimate(value=None, reason=reason, reading=reading)
 
 
@@ -615,6 +646,9 @@ def _found(value, interval, reason=None, reading=None):
     flat = interval is not None and interval.fallback is not None and interval.fallback.code in ("all_equal", "single_pair")
     if flat: interval, reason = None, "no interval: every resample of these probes is the same, which says nothing about other probes"
     return Estimate(value=float(value), interval=interval, reason=reason, reading=reading)
+
+
+def _probes(n): return "1 probe" if n == 1 else f"{n} probes"
 
 
 def _p_text(p): return f"p = {p:.3g}" if p > 1e-12 else "p at most 1e-12"
@@ -645,7 +679,7 @@ class _Arm:
         C = len(self.p.labels)
         return np.bincount(self.true * C + self.said, minlength=C * C).reshape(C, C)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c054
+# %% ../../nbs/metrics/23_probes.ipynb #c056
 _MEANS = {"balanced_accuracy": ("recall", "macro"), "macro_precision": ("precision", "macro"), "macro_f1": ("f1", "macro"),
           "weighted_f1": ("f1", "weighted")}
 _CELLS = 25_000_000  # of all resampled tables together
@@ -681,9 +715,9 @@ def _danger_share(danger, matrix, arm):
     cell = danger_cell(matrix, arm.p.labels, true=true, predicted=said, level=arm.level)
     row = int(matrix[arm.p.labels.index(true)].sum())
     if not row: return _missing(f"no probe is {true!r}")
-    return _found(cell.of_true, cell.of_true_interval, reading=f"{cell.count} of {row} probes that are {true!r} were called {said!r}")
+    return _found(cell.of_true, cell.of_true_interval, reading=f"{cell.count} of {_probes(row)} that {'is' if row == 1 else 'are'} {true!r} {'was' if row == 1 else 'were'} called {said!r}")
 
-# %% ../../nbs/metrics/23_probes.ipynb #c055
+# %% ../../nbs/metrics/23_probes.ipynb #c057
 @dataclass(frozen=True, kw_only=True)
 class ClassRow:
     "One class: how many probes, how often named, and its three rates."
@@ -701,7 +735,7 @@ class ClassRow:
         return {**{name: getattr(self, name) for name in ("label", "support", "predicted", "hits", "averaged")},
                 **{name: getattr(self, name).to_dict() for name in RATES}}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c056
+# %% ../../nbs/metrics/23_probes.ipynb #c058
 def _class_rows(scores):
     why = {"precision": "0/0: it is never predicted", "recall": "0/0: no probe has this label", "f1": "0/0: it occurs nowhere"}
     def rate(name, c):
@@ -711,7 +745,7 @@ def _class_rows(scores):
                           averaged=label in scores.means_over,
                           **{name: rate(name, c) for name in RATES}) for c, label in enumerate(scores.labels))
 
-# %% ../../nbs/metrics/23_probes.ipynb #c058
+# %% ../../nbs/metrics/23_probes.ipynb #c060
 _NO_CONFIDENCE = "the predictions carry no confidence"
 _NO_PROBABILITIES = "the predictions carry no probabilities of all labels"
 
@@ -752,13 +786,21 @@ def _passes(tries, arm):
     rows = [i for i in arm.keep if arm.p.samples[i] is not None]
     if not rows: return {}
     drawn, right = [arm.p.samples[i] for i in rows], [arm.p.correct_samples[i] for i in rows]
-    out, each = {}, f"{min(drawn)} samples" if min(drawn) == max(drawn) else f"{min(drawn)} to {max(drawn)} samples"
+    out, each = {}, f"{min(drawn)} {'sample' if max(drawn) == 1 else 'samples'}" if min(drawn) == max(drawn) else f"{min(drawn)} to {max(drawn)} samples"
     for k in tries:
         value, interval = pass_at_k_interval(drawn, right, k, level=arm.level)
-        out[f"pass@{k}"] = _found(min(1.0, value), interval, reading=f"over {len(rows)} probes with {each} each; a check of sanity, no headline")
+        out[f"pass@{k}"] = _found(min(1.0, value), interval, reading=f"over {_probes(len(rows))} with {each} each; a check of sanity, no headline")
     return out
 
-# %% ../../nbs/metrics/23_probes.ipynb #c060
+# %% ../../nbs/metrics/23_probes.ipynb #c062
+def slice_text(
+    value: str | None,  # of a slice
+) -> str:
+    "A slice value as a reader sees it: (none) where it is missing, (empty) for no text, quotes around text that looks like either."
+    if value is None: return "(none)"
+    return "(empty)" if value == "" else f'"{value}"' if value.strip('"') in ("(none)", "(empty)") else value
+
+# %% ../../nbs/metrics/23_probes.ipynb #c064
 def _cuts(p, keep):
     "(slice, value, members among the rows that count), in the order of the table."
     for name, values in p.slices.items():
@@ -777,7 +819,7 @@ def _adjusted(tests, procedure):
 def _cut_key(member, *, either_side):
     return np.packbits(member ^ bool(either_side and not member[0])).tobytes()
 
-# %% ../../nbs/metrics/23_probes.ipynb #c061
+# %% ../../nbs/metrics/23_probes.ipynb #c065
 @dataclass(frozen=True, kw_only=True)
 class SliceRow:
     "One value of one slice, beside all other probes."
@@ -810,7 +852,7 @@ class SliceRow:
                 "danger": None if self.danger is None else {"count": self.danger[0], "of": self.danger[1]},
                 "reason": "no probe is outside this slice" if self.p_value is None else None}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c062
+# %% ../../nbs/metrics/23_probes.ipynb #c066
 def _slice_row(name, value, member, arm, danger):
     n, right, all_right = int(member.sum()), int(arm.correct[member].sum()), int(arm.correct.sum())
     rest = arm.n - n
@@ -836,7 +878,7 @@ def _slice_rows(arm, danger):
     rows = [replace(row, adjusted_p=None if row.p_value is None else adjusted[key]) for row, key in zip(rows, keys, strict=True)]
     return tuple(rows), len(adjusted)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c064
+# %% ../../nbs/metrics/23_probes.ipynb #c068
 MOST_REPLICATES, MOST_BINS = 1_000_000, 1000
 
 
@@ -888,14 +930,14 @@ class Evaluation:
         "Plain values, ready for strict JSON: what is missing is None, with a reason beside it."
         return _evaluation_dict(self)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c065
-def _slice_name(row): return f"{row.slice} = {'(none)' if row.value is None else row.value}"
+# %% ../../nbs/metrics/23_probes.ipynb #c069
+def _slice_name(row): return f"{row.slice} = {slice_text(row.value)}"
 
 
 def _evaluation_sentence(e):
     accuracy, cell, ece = e.metrics["accuracy"], e.metrics["danger"], e.metrics["ece"]
     low, high = accuracy.interval.low, accuracy.interval.high
-    said = [f"Right on {e.correct} of {e.scored} probes: accuracy {100 * accuracy.value:.1f}% "
+    said = [f"Right on {e.correct} of {_probes(e.scored)}: accuracy {100 * accuracy.value:.1f}% "
             f"({e.settings['level'] * 100:g}% interval {100 * low:.1f}% to {100 * high:.1f}%)"]
     if cell.value is not None: said.append(cell.reading)
     if ece.value is not None: said.append(f"calibration error {ece.value:.3f}, {ece.reading.partition(':')[0]}")
@@ -921,7 +963,7 @@ def _evaluation_dict(e):
             "slices": [row.to_dict() for row in e.slices], "reliability": None if e.reliability is None else e.reliability.to_dict(),
             "decomposition": None if e.decomposition is None else asdict(e.decomposition), "ignored": dict(e.ignored)}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c066
+# %% ../../nbs/metrics/23_probes.ipynb #c070
 def evaluate(
     predictions: Predictions,
     *,
@@ -944,7 +986,7 @@ def evaluate(
     arm = _Arm(predictions, _kept(predictions, settings, where), settings)
     return _evaluate(arm, _danger(danger, predictions.labels, where), _tries(k, predictions, arm.keep, where))
 
-# %% ../../nbs/metrics/23_probes.ipynb #c067
+# %% ../../nbs/metrics/23_probes.ipynb #c071
 def _evaluate(arm, danger, tries):
     p, settings, matrix = arm.p, arm.settings, arm.matrix()
     counted = [label for label in p.labels if settings["ambiguous"] == "own_class" or label != settings["ambiguous_label"]]
@@ -961,7 +1003,7 @@ def _evaluate(arm, danger, tries):
                       classes=_class_rows(scores), matrix=matrix, reliability=bins, decomposition=terms, slices=rows, slice_tests=tests,
                       ignored=p.ignored)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c069
+# %% ../../nbs/metrics/23_probes.ipynb #c073
 def _unpaired(must, got, cure): refuse("compare_predictions", must, got, cure, error=PairingError)
 
 
@@ -1009,14 +1051,18 @@ def _same_labels(a, b):
     "Both arms with one label set in the order of the baseline; a set made of labels seen gives way to one that was told."
     fixed = [p for p in (a, b) if p.labels_from != "seen"]
     labels = fixed[0].labels if fixed else tuple(sorted({*a.labels, *b.labels}, key=_natural))
+    if not fixed: _no_twins(labels, "compare_predictions")
+    cure = "Tell both the whole set with labels="
+    if a.probability is not None or b.probability is not None:
+        cure = "Where there are probabilities, give every row one for each label of both arms, 0 for one that is ruled out; elsewhere tell the same set with labels="
     for p, name in ((a, "baseline"), (b, "candidate")):
         odd = sorted(set(p.labels) - set(labels)) or (p.labels_from != "seen" and sorted(set(labels) - set(p.labels)))
         if odd:
             _unpaired("both arms must choose among the same labels",
-                      f"{odd[0]!r}, which is a label of one arm only (the {name} has {_listed(p.labels)})", "Tell both the whole set with labels=")
+                      f"{odd[0]!r}, which is a label of one arm only (the {name} has {_listed(p.labels)})", cure)
     return tuple(p if p.labels == labels else p.relabelled(labels) for p in (a, b))
 
-# %% ../../nbs/metrics/23_probes.ipynb #c070
+# %% ../../nbs/metrics/23_probes.ipynb #c074
 @dataclass(frozen=True, kw_only=True)
 class Difference:
     "One metric of both arms on the same probes: candidate minus baseline."
@@ -1056,7 +1102,7 @@ class Difference:
         return {**{name: getattr(self, name) for name in names}, "interval": None if self.interval is None else self.interval.to_dict(),
                 "counts": None if self.counts is None else dict(self.counts)}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c071
+# %% ../../nbs/metrics/23_probes.ipynb #c075
 HEADLINE = ("accuracy", "danger", "ece", "brier")  # tested, and adjusted together
 LOWER_IS_BETTER = ("danger", "ece", "mce", "brier", "confidence_brier")
 TITLES = {"accuracy": "accuracy", "danger": "danger cell", "ece": "calibration error (ECE)", "brier": "Brier score",
@@ -1064,7 +1110,7 @@ TITLES = {"accuracy": "accuracy", "danger": "danger cell", "ece": "calibration e
           "balanced_accuracy": "balanced accuracy (macro recall)", "macro_precision": "macro precision", "macro_f1": "macro F1",
           "weighted_f1": "weighted F1"}  # and pass@k
 
-# %% ../../nbs/metrics/23_probes.ipynb #c072
+# %% ../../nbs/metrics/23_probes.ipynb #c076
 def _difference(name, a, b, level, **found):
     "Both estimates side by side; `found` is what a test adds."
     one, two = a.metrics.get(name) or _missing("not computed"), b.metrics.get(name) or _missing("not computed")
@@ -1089,7 +1135,8 @@ def _tested_by(found, interval_by):
     "How the p-value was found, in words, and the interval; one probe has no p-value."
     if found["p_from"] is None: return {"test": f"none; interval by {interval_by}", "p_value": None, "reason": _ONE_PROBE}
     how = "every pattern counted" if found["p_draws"] is None else f"{found['p_draws']} draws, seed {found['p_seed']}"
-    return {"test": f"paired {found['p_from'].replace('_', '-')} test, {how}; interval by {interval_by}", "p_value": found["p_value"], "reason": None}
+    test = f"paired sign-flip test, {how}" if found["p_from"] == "sign_flip" else f"paired swap test, {how}, and bootstrap: the larger p"
+    return {"test": f"{test}; interval by {interval_by}", "p_value": found["p_value"], "reason": None}
 
 
 def _brier_difference(a, b):
@@ -1105,14 +1152,14 @@ _DRAWS = 9999  # of swaps and signs
 
 
 def _ece_difference(a, b):
-    "Interval by resampling probes, p-value by swapping the arms on each probe."
+    "Interval by resampling probes, p-value the larger of that and of swapping the arms on each probe."
     s = a.settings
     found = calibration_difference((a.confidence, a.correct), (b.confidence, b.correct), draws=_DRAWS,
                                    **{name: s[name] for name in ("n_bins", "binning", "level", "replicates", "seed")})
     parts = {name: getattr(found, name) for name in ("p_value", "p_from", "p_draws", "p_seed")}
     return {"delta": found.delta, "interval": found.interval, **_tested_by(parts, f"bootstrap, {s['replicates']} replicates, seed {s['seed']}")}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c073
+# %% ../../nbs/metrics/23_probes.ipynb #c077
 def _headline(a, b, one, two, danger):
     "The tested metrics, then the others side by side."
     level = a.level
@@ -1130,7 +1177,7 @@ def _headline(a, b, one, two, danger):
     adjusted = dict(zip(tested, map(float, holm(list(tested.values()))), strict=True))
     return tuple(replace(row, adjusted_p=adjusted.get(row.metric)) for row in rows)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c074
+# %% ../../nbs/metrics/23_probes.ipynb #c078
 @dataclass(frozen=True, kw_only=True)
 class SliceDifference:
     "One value of one slice under both arms."
@@ -1163,7 +1210,7 @@ class SliceDifference:
         return {**{f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("interval", "level")}, "interval": self.interval.to_dict(),
                 "flag": self.flag, "side": self.side}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c075
+# %% ../../nbs/metrics/23_probes.ipynb #c079
 def _overlap(right_a, right_b, n, level):
     return "within noise" if overlapping_intervals(right_a, n, right_b, n, level=level) else "significant"
 
@@ -1183,25 +1230,42 @@ def _slice_differences(a, b):
     adjusted = _adjusted(zip(keys, (row.p_value for row in rows), strict=True), a.settings["multiplicity"])
     return tuple(replace(row, adjusted_p=adjusted[key]) for row, key in zip(rows, keys, strict=True)), len(adjusted)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c077
+# %% ../../nbs/metrics/23_probes.ipynb #c081
 def _verdict(differences, margin):
     "(verdict, noise kind)."
     moved = [row for row in differences if row.flag == "significant" and abs(row.gain) >= margin]
     if any(row.gain < 0 for row in moved): return "regressed", None
-    if moved: return "improved", None
+    if moved and differences[0].interval.low > -margin: return "improved", None
     inside = differences[0].interval.inside(-margin, margin)
     return "noise", "equivalent" if inside else "inconclusive"
 
 
-def _probes_to_settle(row, margin, level):
-    "About how many probes would settle the accuracy, were the shares to stay what they are; None where that is not more than there are."
-    n, m = row.counts["probes"], row.counts["only_baseline"] + row.counts["only_candidate"]
-    z = math.sqrt(2) * float(erfinv(level))
-    gap = margin - abs(row.delta) if abs(row.delta) < margin else abs(row.delta)
-    wanted = max(z * z * (m / n - row.delta**2) / gap**2, z * z * (1 - margin) / margin)
-    return math.ceil(wanted) if n < wanted < 1e12 else None
+def _settled(row, others, margin, level, held, n):
+    "Whether n probes with these shares would end the doubt about the accuracy; `held`: only whether it fell is open."
+    counts = [round(row.counts[name] * n / row.counts["probes"]) for name in ("only_baseline", "only_candidate")]
+    test = mcnemar(*counts, trials=n, level=level)
+    found = float(holm([test.p_value, *others])[0]) <= 1 - level and abs(test.difference) >= margin
+    return found or test.interval.inside(-margin, margin) or held and test.interval.low > -margin
 
-# %% ../../nbs/metrics/23_probes.ipynb #c078
+
+def _probes_to_settle(differences, margin, level):
+    "The smallest number of probes that would settle the accuracy, were all shares and the other p-values to stay; by doubling and halving, None beyond."
+    row, others = differences[0], [d.p_value for d in differences[1:] if d.p_value is not None]
+    held = any(d.flag == "significant" and d.gain >= margin for d in differences)
+    low = row.counts["probes"]
+    high = 2 * low
+    while not _settled(row, others, margin, level, held, high):
+        low, high = high, 2 * high
+        if high > _FARTHEST: return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if _settled(row, others, margin, level, held, middle) else (middle, high)
+    return high
+
+
+_FARTHEST = 4_000_000  # probes
+
+# %% ../../nbs/metrics/23_probes.ipynb #c082
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PredictionsComparison:
     "Two arms on the same probes, and one verdict that follows from the differences."
@@ -1241,7 +1305,7 @@ class PredictionsComparison:
                 "lost": list(self.lost), "gained": list(self.gained),
                 "differences": [row.to_dict() for row in self.differences], "slices": [row.to_dict() for row in self.slices]}
 
-# %% ../../nbs/metrics/23_probes.ipynb #c079
+# %% ../../nbs/metrics/23_probes.ipynb #c083
 def _change(row):
     "Points where the metric is a share of probes."
     if row.metric in ("accuracy", "danger"): return f"{100 * row.delta:+.1f} points [{100 * row.interval.low:+.1f}, {100 * row.interval.high:+.1f}]"
@@ -1255,22 +1319,24 @@ def _moves(rows):
 
 def _comparison_sentence(c):
     accuracy, a, b = c.differences[0], c.baseline, c.candidate
-    score = f"right on {b.correct} of {b.scored} probes against {a.correct}"
+    score = f"right on {b.correct} of {_probes(b.scored)} against {a.correct}"
     size = f"{score}, {_change(accuracy)}"
+    more = f"about {c.probes_to_settle} probes would tell, were all shares to stay these" if c.probes_to_settle else "more probes may tell"
     moved = [row for row in c.differences if row.flag == "significant" and abs(row.gain) >= c.margin]
     worse, better = ([row for row in moved if row.side == side] for side in ("worse", "better"))
     slices = [_slice_name(row) for row in c.slices if row.flag == "significant" and row.side == "worse"]
     end = f"; beyond noise worse where {_and(slices)}." if slices else "."
     if moved: size = score if accuracy in moved else size
     if worse: return f"Regressed: worse in {_moves(worse)}{f'; better in {_moves(better)}' if better else ''}; {size}{end}"
+    if better and c.verdict == "noise":
+        return f"Undecided: better in {_moves(better)}, but whether the accuracy fell by {100 * c.margin:g} points or more is open; {size}; {more}{end}"
     if better: return f"Improved: better in {_moves(better)}; {size}{end}"
     if c.noise_kind == "equivalent":
         return (f"Equivalent in accuracy: {size}, wholly inside the margin of {100 * c.margin:g} points; "
                 f"no headline metric moved by the margin beyond noise{end}")
-    more = f"about {c.probes_to_settle} probes would tell, were the shares to stay these" if c.probes_to_settle else "more probes may tell"
-    return f"Undecided: {size}; these probes cannot tell whether the accuracy changed by {100 * c.margin:g} points or more; {more}{end}"
+    return f"Undecided: {size}; {'these probes' if b.scored > 1 else 'one probe'} cannot tell whether the accuracy changed by {100 * c.margin:g} points or more; {more}{end}"
 
-# %% ../../nbs/metrics/23_probes.ipynb #c080
+# %% ../../nbs/metrics/23_probes.ipynb #c084
 def compare_predictions(
     baseline: Predictions,
     candidate: Predictions,
@@ -1305,4 +1371,4 @@ def compare_predictions(
     return PredictionsComparison(baseline=one, candidate=two, margin=margin, differences=differences, slices=slices, slice_tests=tests,
                                  lost=tuple(ids[a.correct & ~b.correct]), gained=tuple(ids[b.correct & ~a.correct]),
                                  overlap_rule=_overlap(one.correct, two.correct, a.n, a.level), verdict=verdict, noise_kind=kind,
-                                 probes_to_settle=_probes_to_settle(differences[0], margin, a.level) if kind == "inconclusive" else None)
+                                 probes_to_settle=_probes_to_settle(differences, margin, a.level) if kind == "inconclusive" else None)
