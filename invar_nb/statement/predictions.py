@@ -386,8 +386,9 @@ def _difference_blocks(d):
     head = ("metric", "baseline", "candidate", "difference", f"{level * 100:g}% interval", "p", "adjusted p", "reading")
     rows = [(_title(row["metric"]), _number(row["baseline"]), _number(row["candidate"]), f"{row['delta']:+.4f}", _signed(row["interval"]),
              show_p(row["p_value"]), show_p(row["adjusted_p"]), _reading(row)) for row in tested]
-    more = [(_title(row["metric"]), _number(row["baseline"]), _number(row["candidate"]), "-" if row["delta"] is None else f"{row['delta']:+.4f}",
-             "-" if row["delta"] is not None else row["reason"]) for row in beside]
+    more = [(_title(row["metric"]), _number(row["baseline"]), _number(row["candidate"]), "-" if row["delta"] is None else f"{row['delta']:+.4f}")
+            for row in beside]
+    reasons = [f"{_title(row['metric'])} ({row['reason']})" for row in beside if row["delta"] is None]
     counts = c["differences"][0]["counts"]
     out = [("h2", "Against the baseline"), ("table", head, rows),
            ("p",
@@ -398,9 +399,8 @@ def _difference_blocks(d):
     out.append(("p",
                 f"Overlap rule of the source, for the accuracy: {c['overlap_rule']}. It compares two intervals as if the probes were not the same, "
                      "and decides nothing here."))
-    head = ("beside, not tested", "baseline", "candidate", "difference", "why there is none")
-    if all(row[-1] == "-" for row in more): head, more = head[:-1], [row[:-1] for row in more]
-    return [*out, ("table", head, more)] if more else out
+    out += [("table", ("beside, not tested", "baseline", "candidate", "difference"), more)] if more else []
+    return out + ([("p", f"No difference: {'; '.join(reasons)}.")] if reasons else [])
 
 
 def _reading(row): return row["flag"] if row["flag"] == "within noise" else f"{row['side']}, {row['flag']}"
