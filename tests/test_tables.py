@@ -179,9 +179,9 @@ def test_numbers(text, value):
     assert found == value and type(found) is type(value) and math.copysign(1, found) == math.copysign(1, value)
 
 
-@pytest.mark.parametrize("bad, cure", [("0,75", "0.75"), ("1,234", "thousands"), ("75%", "share"), (" 1", "blanks"), ("1\n", "blanks"), ("nan", "empty"), ("NaN", "empty"), ("inf", "empty"), ("-Infinity", "empty"), ("NA", "empty"), ("", "empty"),
+@pytest.mark.parametrize("bad, cure", [("0,75", "0.75"), ("1,234", "thousands"), ("75%", "share"), (" 1", "blanks"), ("1\n", "blanks"), ("nan", "Measure it again, or take its row out"), ("NaN", "Measure it again, or take its row out"), ("inf", "Measure it again, or take its row out"), ("-Infinity", "Measure it again, or take its row out"), ("NA", "Measure it again, or take its row out"), ("", "Measure it again, or take its row out"),
                                        ("1e999", "float64"), ("-1e999", "float64"), ("1_000", "right column"), ("٣", "right column"), ("0x10", "right column"), ("1e", "right column"), (".", "right column"), ("en", "right column"), ("9" * 5000, "digits"), (10**400, "float64"),
-                                       (True, "1 or 0"), (np.bool_(True), "1 or 0"), (None, "Fill it in"), (float("nan"), "null"), (float("inf"), "null"), (Decimal("NaN"), "null"), (Decimal("sNaN"), "null"), (Decimal("1e999"), "float64"), ("1e-400", "become 0"), ("-0.01e-330", "become 0"), (Decimal("1e-400"), "become 0"),
+                                       (True, "1 or 0"), (np.bool_(True), "1 or 0"), (None, "Fill it in"), (float("nan"), "Measure it again, or take its row out"), (float("inf"), "Measure it again, or take its row out"), (Decimal("NaN"), "Measure it again, or take its row out"), (Decimal("sNaN"), "Measure it again, or take its row out"), (Decimal("1e999"), "float64"), ("1e-400", "become 0"), ("-0.01e-330", "become 0"), (Decimal("1e-400"), "become 0"),
                                        ("1,000", "With a thousands separator it is 1000, with a decimal comma 1.000"), ("-12,345", "-12345, with a decimal comma -12.345"), ("1,234,567", "1234567"), ([1], "right column"), ({}, "right column"), (1j, "right column"), (b"1", "right column")])
 def test_no_numbers(bad, cure):
     with pytest.raises(ContractError) as error: as_number(bad, place="line 17", name="confidence", where="f")
