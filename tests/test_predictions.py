@@ -147,6 +147,29 @@ def test_the_console_script(tmp_path):
     assert bad.returncode == 3 and json.loads(bad.stdout)["exit_code"] == 3 and len(bad.stderr.splitlines()) == 1 and not (tmp_path / "s").exists()
 
 
+def test_worse_in_a_slice_is_worse(tmp_path, capsys):
+    "Spanish falls from 36 to 24 of 40 while English rises from 26 to 40: the whole is not worse, and still nobody should ship this unseen."
+    def table(right):
+        return [{"id": f"{tongue}-{i}", "label": "yes" if i % 2 else "no", "language": tongue, "prediction": ("yes" if i % 2 else "no") if i < n else ("no" if i % 2 else "yes")}
+                for tongue, n in right.items() for i in range(40)]
+    as_jsonl(table({"en": 26, "es": 36}), tmp_path / "a.jsonl")
+    as_jsonl(table({"en": 40, "es": 24}), tmp_path / "b.jsonl")
+    code, said, _ = run(capsys, "predictions", tmp_path / "b.jsonl", "--baseline", tmp_path / "a.jsonl", "--out", tmp_path / "out")
+    assert told(tmp_path / "out")["verdict"]["verdict"] == "noise" and code == 1
+    assert "worse where language = es" in said and "exit 1   worse in a slice" in said
+    code, said, _ = run(capsys, "predictions", tmp_path / "a.jsonl", "--baseline", tmp_path / "a.jsonl", "--out", tmp_path / "same")
+    assert code == 0 and "exit 1" not in said
+
+
+@pytest.mark.parametrize("column", ["{}", "p_{}", "prob_{}"])
+def test_columns_called_like_the_labels_get_their_cure(column, tmp_path, capsys):
+    rows = answers()
+    flat = [{"id": row["id"], "label": row["label"], **{column.format(name): row[f"p:{name}"] for name in LABELS}} for row in rows]
+    as_jsonl(flat, tmp_path / "flat.jsonl")
+    code, _, said = run(capsys, "predictions", tmp_path / "flat.jsonl", "--out", tmp_path / "out")
+    assert code == 3 and f"If '{column.format(LABELS[0])}' holds the probability of '{LABELS[0]}', rename it to 'p:{LABELS[0]}'" in said and not (tmp_path / "out").exists()
+
+
 def test_equal_inputs_equal_bytes(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
     a, b = as_jsonl(answers(seed=1), tmp_path / "a.jsonl"), as_jsonl(answers(seed=2), tmp_path / "b.jsonl")

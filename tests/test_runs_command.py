@@ -322,3 +322,12 @@ def test_an_interrupt_promises_nothing(run, arms, monkeypatch):
     monkeypatch.setattr(room, "compare_runs", stopped)
     code, out, err = run(arms / "old.jsonl", arms / "worse.jsonl", *LOSS)
     assert code == 5 and "interrupted" in err and "score" not in err and "goes on" not in err, err
+
+
+@pytest.mark.parametrize("column", ["status", "State"])
+def test_a_column_that_may_tell_the_end_is_not_overlooked(tmp_path, capsys, column):
+    "A timed-out run with half a loss must not become an ordinary seed because nobody read its status."
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.csv").write_text(f"seed,{column},loss\n0,completed,2.0\n1,timeout,1.5\n")
+    code = cli.main(["runs", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--metric", "loss:lower_is_better", "--assume-ok"])
+    assert code == 3 and f"Rename '{column}' to 'terminal'" in capsys.readouterr().err

@@ -238,6 +238,14 @@ def _matrix(found, labels, table):
 _SPREADS = ("probs", "prob", "probability", "proba", "scores", "logits", "logprobs")  # what others call probabilities, or what they are made of
 
 
+def _rename_labels(table, label):
+    "The cure where columns are called like the labels, or p_ and a label."
+    for name in table.names:
+        for seen in sorted(set(label)):
+            if name in (seen, f"p_{seen}", f"prob_{seen}"): return f"If {name!r} holds the probability of {seen!r}, rename it to 'p:{seen}', and so for every label"
+    return None
+
+
 def _forecast(table, labels):
     "labels, where they come from, label, prediction, confidence, probability."
     where, columns, places = table.where, table.columns, table.places
@@ -246,9 +254,10 @@ def _forecast(table, labels):
     if found is None and said is None:
         near = next(filter(None, (_near(name, table.names) for name in ("prediction", "probabilities"))), None)
         spread = next((name for name in table.names if name.strip().lower() in _SPREADS), None)
-        refuse(where, "there must be a prediction", f"columns {_listed(table.names)}",
-               f"If {spread!r} maps each label to its probability, rename it to 'probabilities', or write one column p:LABEL for each label" if spread else
-               f"Did you mean {near}? Rename it" if near else "Add 'prediction', or 'probabilities', or one column p:LABEL for each label")
+        cure = "Add 'prediction', or 'probabilities', or one column p:LABEL for each label"
+        if near: cure = f"Did you mean {near}? Rename it"
+        if spread: cure = f"If {spread!r} maps each label to its probability, rename it to 'probabilities', or write one column p:LABEL for each label"
+        refuse(where, "there must be a prediction", f"columns {_listed(table.names)}", _rename_labels(table, label) or cure)
     told = None if labels is None else _told_labels(labels, where)
     if found is not None and told is not None and set(told) != set(found):
         refuse(where, f"labels must be those of the probabilities, {_listed(found)}", _listed(told),
@@ -1321,7 +1330,7 @@ def _comparison_sentence(c):
     accuracy, a, b = c.differences[0], c.baseline, c.candidate
     score = f"right on {b.correct} of {_probes(b.scored)} against {a.correct}"
     size = f"{score}, {_change(accuracy)}"
-    more = f"about {c.probes_to_settle} probes would tell, were all shares to stay these" if c.probes_to_settle else "more probes may tell"
+    more = f"about {c.probes_to_settle} probes would tell, were all shares to stay as they are" if c.probes_to_settle else "more probes may tell"
     moved = [row for row in c.differences if row.flag == "significant" and abs(row.gain) >= c.margin]
     worse, better = ([row for row in moved if row.side == side] for side in ("worse", "better"))
     slices = [_slice_name(row) for row in c.slices if row.flag == "significant" and row.side == "worse"]

@@ -662,11 +662,17 @@ def _in_words_of_the_shell():
 def _arms_of_runs(files: tuple[str, str], names: list[str], assume_ok: bool) -> list[list]:
     "The runs of both files; a metric that neither of them has is a slip of the pen."
     from invar_nb.evidence.runs import ExperimentResult
+    from invar_nb.ground.contract import refuse
     from invar_nb.machine.tables import read_table
     for file in files:
         if not Path(file).is_file():
             raise _UsageError(f"{file!r} is not a file. Name a table of runs: .jsonl, .json, .csv, .tsv or .parquet.")
     tables = [read_table(file) for file in files]
+    for table in tables:
+        told = next((name for name in table.names if name.lower() in ("status", "state", "exit_status", "outcome")), None)
+        if told and "terminal" not in table.names:
+            refuse("runs", "a row must say under 'terminal' how its run ended", f"a column {told!r} in {table.path}",
+                   f"Rename {told!r} to 'terminal', and call a run that ended well 'ok'")
     if not any("metrics" in table.names for table in tables):  # nested metrics are looked for run by run
         for name in names:
             if all(name not in table.names for table in tables):
@@ -707,7 +713,7 @@ def runs_summary(comparisons: list) -> str:
 # %% ../../nbs/statement/53_cli.ipynb #c035
 @app.command()
 def runs(
-    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Table with one row a run: .jsonl, .json, .csv, .tsv, .parquet.")],
+    baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Table with one row a run: columns seed, terminal (ok, timeout, oom, crash) and the metrics; .jsonl, .json, .csv, .tsv, .parquet.")],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The other arm, in the same form, for the same seeds.")],
     metric: Annotated[Optional[list[str]], typer.Option("--metric", metavar="NAME", help="NAME[:DIRECTION][:SCALE]; a column of both tables. Repeatable.")] = None,
     direction: Annotated[Optional[list[str]], typer.Option("--direction", help="lower_is_better or higher_is_better; once, or once a metric.")] = None,
@@ -816,11 +822,15 @@ def _check_predictions(files: list[str], settings: dict, o) -> None:
 
 # %% ../../nbs/statement/53_cli.ipynb #c039
 def predictions_code(document: dict, *, fail_inconclusive: bool = False) -> int:
-    "1 regressed, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
+    "1 regressed, as a whole or in a slice beyond noise, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
     verdict = document["verdict"]
-    if verdict["verdict"] == "regressed":
+    if verdict["verdict"] == "regressed" or _worse_slices(document):
         return REGRESSED
     return INCONCLUSIVE if fail_inconclusive and verdict["noise_kind"] == "inconclusive" else OK
+
+
+def _worse_slices(document: dict) -> list[dict]:
+    return [row for row in (document["comparison"] or {}).get("slices", ()) if row["flag"] == "significant" and row["side"] == "worse"]
 
 
 def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
@@ -842,6 +852,8 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
     rows.append(("slices", f"{len(e['slices'])}, {len(flagged)} of them not like the rest ({tests(e['slice_tests'])})"))
     if c is not None:
         rows.append(("", f"{sum(row['flag'] == 'significant' for row in c['slices'])} of them not like the baseline ({tests(c['slice_tests'])})"))
+    if kind != "regressed" and _worse_slices(document):
+        rows.append(("exit 1", "worse in a slice beyond noise, whatever the verdict on the whole"))
     if e["ignored"]:
         rows.append(("ignored", ", ".join(sorted(e["ignored"]))))
     rows += [("warning", line) for line in document["warnings"]]
@@ -853,7 +865,7 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
 # %% ../../nbs/statement/53_cli.ipynb #c040
 @app.command()
 def predictions(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="One row a probe: id, label, and probabilities or prediction; .jsonl, .json, .csv, .tsv, .parquet.")],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="One row a probe: id, label, and probabilities (in a CSV one column p:LABEL for each label) or prediction and confidence; .jsonl, .json, .csv, .tsv, .parquet.")],
     baseline: Annotated[Optional[str], typer.Option("--baseline", metavar="FILE", help="Another model's answers to the same probes.")] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for predictions and report.", parser=_folder)] = Path("invar-nb-predictions"),
     slices: Annotated[Optional[list[str]], typer.Option("--slice", metavar="NAME", help="Column to slice by. Repeatable. [those that qualify]")] = None,
@@ -879,7 +891,7 @@ def predictions(
     quiet: _Quiet = False,
     debug: _Debug = False,
 ) -> None:
-    "Metrics, calibration and slices of a classifier's answers, alone or against a baseline; writes report and evidence to DIR."
+    "Metrics, calibration and slices of a classifier's answers, alone or against a baseline; writes report and evidence to DIR. Exit 1: worse, as a whole or in a slice."
     files = [file] if baseline is None else [file, baseline]
     o = types.SimpleNamespace(with_baseline={"--margin": margin is not None, "--baseline-checkpoint": baseline_checkpoint, "--baseline-model": baseline_model,
                                              "--fail-inconclusive": fail_inconclusive})

@@ -20,7 +20,7 @@ import invar_nb
 from ..ground.contract import ContractError, canonical_json, digest, refuse, strict_json
 from ..machine.store import file_digest, write_bytes
 from ..machine.tables import as_number, parse_table, read_table
-from ..metrics.probes import TITLES, Evaluation, Predictions, PredictionsComparison, compare_predictions, evaluate
+from ..metrics.probes import TITLES, Evaluation, Predictions, PredictionsComparison, compare_predictions, evaluate, slice_text
 from .document import (ASIDE, body_digest, canonical_text, check_pages, environment_digest, find_evidence, first_difference,
                                          load_schema, read_canonical, save_folder, sealed, structure_errors)
 from .page import (BETTER, INK, SOFT, WORSE, draw_dot, draw_label, draw_line, draw_rect, draw_side_label, render_page,
@@ -196,8 +196,8 @@ def _warnings(d, same):
         if e["excluded"]:
             said.append(f"{e['excluded']} of {e['n']} probes do not count{name}, since their truth is {e['settings']['ambiguous_label']!r}.")
         if e["checkpoint"] is None: said.append(f"No checkpoint is named{name}: nothing ties these answers to weights.")
-        lost = [f"{row['slice']} = {_value(row['value'])}" for row in e["slices"] if row["n"] < 10]
-        if lost: said.append(f"{len(lost)} slices hold fewer than ten probes{name}; only the grossest difference could be seen there.")
+        lost = [f"{row['slice']} = {slice_text(row['value'])}" for row in e["slices"] if row["n"] < 10]
+        if lost: said.append(f"{'1 slice holds' if len(lost) == 1 else f'{len(lost)} slices hold'} fewer than ten probes{name}; only the grossest difference could be seen there.")
         for name_ in ("ece", "brier"):
             fallback = (e["metrics"][name_]["interval"] or {}).get("fallback")
             if fallback: said.append(f"The interval of {TITLES[name_]}{name} is a fallback, {fallback['code']}: {fallback['reason']}.")
@@ -205,9 +205,11 @@ def _warnings(d, same):
     return said
 
 
-def _value(value): return "(none)" if value is None else "(empty)" if value == "" else value
 
 # %% ../../nbs/statement/51_predictions.ipynb #c023
+def _probes(n): return "1 probe" if n == 1 else f"{n} probes"
+
+
 def _header(p, e, seed):
     "What stands above the numbers: whose answers, to what, in which languages."
     spoken = p.slices.get("language")
@@ -354,7 +356,7 @@ def _header_blocks(d):
     rows = [("model", both("model")), ("checkpoint", both("checkpoint")), ("test set", header["test_set"]),
             ("probes", f"{header['probes']}" + ("" if header["scored"] == header["probes"] else f", {header['scored']} of them count")),
             ("languages",
-             "not told" if header["languages"] is None else ", ".join(f"{_value(row['language'])} {row['probes']}" for row in header["languages"])),
+             "not told" if header["languages"] is None else ", ".join(f"{slice_text(row['language'])} {row['probes']}" for row in header["languages"])),
             ("labels", ", ".join(header["labels"])), ("seed", f"{header['seed']}"), ("date", d["environment"].get("created", "-"))]
     return [("table", ("", "what was measured"), rows)]
 
@@ -392,7 +394,7 @@ def _difference_blocks(d):
     counts = c["differences"][0]["counts"]
     out = [("h2", "Against the baseline"), ("table", head, rows),
            ("p",
-            f"Of {counts['probes']} probes, {counts['only_baseline']} were right under the baseline only and {counts['only_candidate']} under the "
+            f"Of {_probes(counts['probes'])}, {counts['only_baseline']} were right under the baseline only and {counts['only_candidate']} under the "
                  "candidate only; nothing else decides about the accuracy.")]
     for what, ids in (("Lost", c["lost"]), ("Gained", c["gained"])):
         if ids: out.append(("p", f"{what}: {', '.join(ids[:20])}" + (f" and {len(ids) - 20} more, listed in report.json." if len(ids) > 20 else ".")))
@@ -409,7 +411,7 @@ def _reading(row): return row["flag"] if row["flag"] == "within noise" else f"{r
 def _signed(ends): return show_span((ends["low"], ends["high"]), "+.4f")
 
 # %% ../../nbs/statement/51_predictions.ipynb #c031
-def _slice_label(row): return f"{row['slice']} = {_value(row['value'])}"
+def _slice_label(row): return f"{row['slice']} = {slice_text(row['value'])}"
 
 
 def _slice_blocks(d):
@@ -595,7 +597,7 @@ def _blocks(d):
     who = _who(e, "The candidate")
     against = "" if base is None else f" against {_who(base, 'the baseline')}"
     if base is not None and who == _who(base, "the baseline"): who, against = f"Candidate {who}", f" against baseline {who}"
-    title = f"{who}{against} on {e['scored']} probes"
+    title = f"{who}{against} on {_probes(e['scored'])}"
     warned = [("h2", "Warnings"), ("list", d["warnings"])] if d["warnings"] else []
     verdict = d["verdict"]["verdict"] + (f" ({d['verdict']['noise_kind']})" if d["verdict"]["noise_kind"] else "")
     own = [] if base is None else [*_headline_blocks(base, "The baseline by itself"), *_reliability_blocks(base, "Calibration of the baseline"),
