@@ -206,7 +206,9 @@ def test_helpers_that_leave_by_themselves_are_not_counted(tmp_path):
 
 
 @linux
-def test_no_process_thread_or_descriptor_is_kept(tmp_path):
+def test_no_process_thread_or_descriptor_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(runner.tempfile, "tempdir", str(tmp_path / "scratch"))        # other tests put folders where all do
     run(spec(seed=999), tmp_path)
     before = (threading.active_count(), len(os.listdir("/proc/self/fd")), set(os.listdir(runner.tempfile.gettempdir())))
     results = run_all(over_seeds(spec(SPAWN + "    " + GOOD), range(4)) + over_seeds(spec("1/0"), range(4)), results_file=tmp_path / "results.jsonl", workers=4)
