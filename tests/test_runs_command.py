@@ -331,3 +331,10 @@ def test_a_column_that_may_tell_the_end_is_not_overlooked(tmp_path, capsys, colu
         (tmp_path / f"{name}.csv").write_text(f"seed,{column},loss\n0,completed,2.0\n1,timeout,1.5\n")
     code = cli.main(["runs", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--metric", "loss:lower_is_better", "--assume-ok"])
     assert code == 3 and f"Rename '{column}' to 'terminal'" in capsys.readouterr().err
+
+
+def test_a_column_that_tells_something_else_is_left_alone(tmp_path, capsys):
+    for name, shift in (("a", 0.0), ("b", 0.001)):
+        (tmp_path / f"{name}.csv").write_text("seed,state,loss\n" + "".join(f"{seed},Ohio,{2 + seed / 10 + shift * seed}\n" for seed in range(4)))
+    code = cli.main(["runs", str(tmp_path / "a.csv"), str(tmp_path / "b.csv"), "--metric", "loss:lower_is_better", "--assume-ok"])
+    assert code == 0 and "loss went from" in capsys.readouterr().out

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['NORMALIZATIONS', 'TERMS', 'expected_calibration_error', 'maximum_calibration_error', 'NullBand', 'ReliabilityBins',
            'reliability_bins', 'null_mean', 'brier_score', 'calibration_interval', 'BrierDecomposition',
-           'brier_decomposition', 'brier_interval', 'MetricDifference', 'calibration_difference', 'brier_difference',
-           'score_flips', 'top_label']
+           'brier_decomposition', 'brier_interval', 'MetricDifference', 'name_test', 'calibration_difference',
+           'brier_difference', 'score_flips', 'top_label']
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c002
 import math
@@ -22,7 +22,7 @@ from ..statistics.bca import interval_from, p_value_from, point_interval
 from ..statistics.bootstrap import BootstrapPlan, MonteCarlo
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.proportion import wilson_interval
-from ..statistics.ttest import sign_flip_test
+from ..statistics.ttest import EXACT_PAIRS, sign_flip_test
 from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
@@ -882,9 +882,17 @@ class MetricDifference:
     @property
     def test(self) -> str | None:
         "The test in words."
-        if self.p_from is None: return None
-        how = "every pattern counted" if self.p_draws is None else f"{self.p_draws} draws, seed {self.p_seed}"
-        return f"paired sign-flip test, {how}" if self.p_from == "sign_flip" else f"paired swap test, {how}, and bootstrap: the larger p"
+        return None if self.p_from is None else name_test(self.p_from, self.p_draws, self.p_seed)
+
+
+def name_test(
+    p_from: str,  # as in MetricDifference
+    draws: int | None,
+    seed: int | None,
+) -> str:
+    "How a p-value of a difference was found, in words."
+    how = "every pattern counted" if draws is None else f"{draws} draws, seed {seed}"
+    return f"paired sign-flip test, {how}" if p_from == "sign_flip" else f"paired swap test, {how}, and bootstrap: the larger p"
 
 
 def calibration_difference(
@@ -978,12 +986,10 @@ def score_flips(
     gap = candidate - baseline
     gap = gap[gap != 0]
     if gap.size == 0: return {"p_value": 1.0, "p_from": "sign_flip", "p_draws": None, "p_seed": None}
-    drawn = {} if gap.size <= _FEW else {"replicates": draws, "seed": seed}
+    drawn = {} if gap.size <= EXACT_PAIRS else {"replicates": draws, "seed": seed}
     found = sign_flip_test(gap, scale=scale, **drawn)
     return {"p_value": found.p_value, "p_from": "sign_flip", "p_draws": None if found.seed is None else found.patterns, "p_seed": found.seed}
 
-
-_FEW = 40  # differences of which the sign-flip test counts every pattern
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c084
 def top_label(

@@ -22,7 +22,7 @@ import numpy as np
 from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_fraction, canonical_json, digest, lock, refuse
 from ..ground.interval import Interval
 from .calibration import (TERMS, BrierDecomposition, ReliabilityBins, brier_decomposition, brier_interval, brier_score,
-                                          calibration_difference, calibration_interval, expected_calibration_error, null_mean, reliability_bins,
+                                          calibration_difference, calibration_interval, expected_calibration_error, name_test, null_mean, reliability_bins,
                                           score_flips)
 from .confusion import AMBIGUOUS, RATES, danger_cell, precision_recall_f1, score_interval
 from ..statistics.bootstrap import BootstrapPlan
@@ -1143,8 +1143,7 @@ _ONE_PROBE = "one probe has no spread to test with"
 def _tested_by(found, interval_by):
     "How the p-value was found, in words, and the interval; one probe has no p-value."
     if found["p_from"] is None: return {"test": f"none; interval by {interval_by}", "p_value": None, "reason": _ONE_PROBE}
-    how = "every pattern counted" if found["p_draws"] is None else f"{found['p_draws']} draws, seed {found['p_seed']}"
-    test = f"paired sign-flip test, {how}" if found["p_from"] == "sign_flip" else f"paired swap test, {how}, and bootstrap: the larger p"
+    test = name_test(*(found[name] for name in ("p_from", "p_draws", "p_seed")))
     return {"test": f"{test}; interval by {interval_by}", "p_value": found["p_value"], "reason": None}
 
 
@@ -1153,17 +1152,14 @@ def _brier_difference(a, b):
     values = b.squares - a.squares
     if np.abs(values).max() <= 16 * np.finfo(float).eps: values = np.zeros(a.n)  # two equal models
     interval = bootstrap_analysis(values, np.ones(a.n, dtype=np.int64), BootstrapPlan(level=a.level), scale=2.0)[0]
-    found = score_flips(a.squares, a.squares + values, draws=_DRAWS, seed=a.settings["seed"])
+    found = score_flips(a.squares, a.squares + values, seed=a.settings["seed"])
     return {"delta": float(values.mean()), "interval": interval, **_tested_by(found, "the exact bootstrap")}
-
-
-_DRAWS = 9999  # of swaps and signs
 
 
 def _ece_difference(a, b):
     "Interval by resampling probes, p-value the larger of that and of swapping the arms on each probe."
     s = a.settings
-    found = calibration_difference((a.confidence, a.correct), (b.confidence, b.correct), draws=_DRAWS,
+    found = calibration_difference((a.confidence, a.correct), (b.confidence, b.correct),
                                    **{name: s[name] for name in ("n_bins", "binning", "level", "replicates", "seed")})
     parts = {name: getattr(found, name) for name in ("p_value", "p_from", "p_draws", "p_seed")}
     return {"delta": found.delta, "interval": found.interval, **_tested_by(parts, f"bootstrap, {s['replicates']} replicates, seed {s['seed']}")}

@@ -646,17 +646,22 @@ _SHELL_WORDS = {"pass intersect=True": "give --intersect", 'Judge it with scale=
 
 
 @contextlib.contextmanager
-def _in_words_of_the_shell():
-    "A cure that is an argument of a function, as the option that it is here."
+def _in_words_of_the_shell(words: dict, options: tuple = ()):
+    "A cure that is an argument of a function, as the option that it is here; what one of the options asks in vain is a matter of usage."
     from invar_nb.ground.contract import ContractError
     try:
         yield
     except ContractError as error:
         text = str(error)
-        for library, shell in _SHELL_WORDS.items():
+        for library, shell in words.items():
             text = text.replace(library, shell)
         text = re.sub(r"If it is text that spells one, read it with numbers=\[.*\]", "Write the number itself", text)
+        if any(phrase in text.partition("; got")[0] for phrase in options):
+            raise _UsageError(text) from error
         raise type(error)(text) from error
+
+
+_BAD_ENDS = ("timeout", "timed out", "oom", "crash", "crashed", "failed", "error", "killed", "running")  # in a column of any name but terminal
 
 
 def _arms_of_runs(files: tuple[str, str], names: list[str], assume_ok: bool) -> list[list]:
@@ -669,7 +674,7 @@ def _arms_of_runs(files: tuple[str, str], names: list[str], assume_ok: bool) -> 
             raise _UsageError(f"{file!r} is not a file. Name a table of runs: .jsonl, .json, .csv, .tsv or .parquet.")
     tables = [read_table(file) for file in files]
     for table in tables:
-        told = next((name for name in table.names if name.lower() in ("status", "state", "exit_status", "outcome")), None)
+        told = next((name for name in table.names if any(str(cell).strip().lower() in _BAD_ENDS for cell in table.columns[name])), None)
         if told and "terminal" not in table.names:
             refuse("runs", "a row must say under 'terminal' how its run ended", f"a column {told!r} in {table.path}",
                    f"Rename {told!r} to 'terminal', and call a run that ended well 'ok'")
@@ -737,7 +742,7 @@ def runs(
     if multiplicity is not None:
         with _as_usage():
             as_choice(multiplicity, PROCEDURES, where="options", name="--multiplicity")
-    with _in_words_of_the_shell():
+    with _in_words_of_the_shell(_SHELL_WORDS):
         first, second = _arms_of_runs((baseline, candidate), [spec.metric for spec in specs], assume_ok)
         comparisons = [compare_runs(spec, second, first, intersect=intersect) for spec in specs]
         if multiplicity is not None or len(specs) > 1:
@@ -781,21 +786,6 @@ _OF_OPTIONS = ("a slice must", "the danger cell must", "pass@k needs samples", "
 _OPTION_WORDS = {"with labels=": "with --labels", "with slices=": "with --slice", "Name it with ambiguous_label=, or use ambiguous='own_class'":
                  "Name it with --ambiguous-label, or leave --ambiguous out", "Use ambiguous='own_class'": "Leave --ambiguous out"}
 
-
-@contextlib.contextmanager
-def _options_and_evidence():
-    "What an option asks of a file that cannot give it is a matter of usage; the rest is evidence. Cures are told as options."
-    from invar_nb.ground.contract import ContractError
-    try:
-        yield
-    except ContractError as error:
-        text = str(error)
-        for library, shell in _OPTION_WORDS.items():
-            text = text.replace(library, shell)
-        if any(phrase in text.partition("; got")[0] for phrase in _OF_OPTIONS):
-            raise _UsageError(text) from error
-        raise type(error)(text) from error
-
 # %% ../../nbs/statement/53_cli.ipynb #c038
 def _check_predictions(files: list[str], settings: dict, o) -> None:
     "Refuse options that make no sense before a row is read."
@@ -820,7 +810,7 @@ def _check_predictions(files: list[str], settings: dict, o) -> None:
                                      ("--multiplicity", settings["multiplicity"], PROCEDURES)):
             as_choice(value, options, where="options", name=name)
 
-# %% ../../nbs/statement/53_cli.ipynb #c039
+# %% ../../nbs/statement/53_cli.ipynb #c040
 def predictions_code(document: dict, *, fail_inconclusive: bool = False) -> int:
     "1 regressed, as a whole or in a slice beyond noise, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
     verdict = document["verdict"]
@@ -862,7 +852,7 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
     colour = {"regressed": "red", "noise": "yellow" if document["verdict"]["noise_kind"] == "inconclusive" else "green"}.get(kind, "green")
     return "\n".join([_bold(visible(word), colour) + mark + visible(rest), *(f"  {name:<8} {visible(value)}" for name, value in rows)])
 
-# %% ../../nbs/statement/53_cli.ipynb #c040
+# %% ../../nbs/statement/53_cli.ipynb #c041
 @app.command()
 def predictions(
     file: Annotated[str, typer.Argument(metavar="FILE", help="One row a probe: id, label, and probabilities (in a CSV one column p:LABEL for each label) or prediction and confidence; .jsonl, .json, .csv, .tsv, .parquet.")],
@@ -908,7 +898,7 @@ def predictions(
             refuse_to_overwrite(out, PREDICTIONS_FILES, where="--out")
         refuse_to_lose(out, PREDICTIONS_FILES, inputs=files, where="--out")
     arms = []
-    with _options_and_evidence():
+    with _in_words_of_the_shell(_OPTION_WORDS, _OF_OPTIONS):
         for name, called, weights in zip(files, (model, baseline_model)[:len(files)], (checkpoint, baseline_checkpoint)[:len(files)], strict=True):
             arms.append(read_predictions(name, labels=told, slices=slices or None, model=called, checkpoint=weights and name_checkpoint(weights)))
         settings["danger"] = _told_danger(danger, arms[0].labels)
@@ -922,7 +912,7 @@ def predictions(
             predictions_summary(document, out))
     raise typer.Exit(code)
 
-# %% ../../nbs/statement/53_cli.ipynb #c042
+# %% ../../nbs/statement/53_cli.ipynb #c043
 @app.command()
 def demo(
     out: Annotated[Optional[Path], typer.Option("--out", metavar="DIR", help="A folder that does not exist yet. [invar-demo]")] = None,
