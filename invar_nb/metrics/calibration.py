@@ -26,7 +26,7 @@ from ..statistics.ttest import EXACT_PAIRS, sign_flip_test
 from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
-_BLOCK = 1 << 17  # predictions looked at together: their arrays stay in the processor's cache
+_BLOCK = 1 << 16  # predictions looked at together: their arrays stay in the processor's cache
 _BITS = {np.dtype(kind): np.dtype(f"u{np.dtype(kind).itemsize}") for kind in (np.float16, np.float32, np.float64)}  # of this machine's byte order
 
 
@@ -71,7 +71,7 @@ def _as_flags(values, where, name, length):
     all_bool = isinstance(values, (list, tuple)) and all(isinstance(v, (bool, np.bool_)) for v in values)
     if (kind.endswith("bool") or all_bool) and not isinstance(values, np.ma.MaskedArray) and (array := np.asarray(values)).ndim == 1:
         pass
-    elif type(values) is np.ndarray and values.ndim == 1 and values.dtype.kind in "iu" and values.dtype.isnative:
+    elif type(values) is np.ndarray and values.ndim == 1 and (values.dtype == float or values.dtype.kind in "iu" and values.dtype.isnative):
         array = values
     else:
         array = as_vector(values, where=where, name=name)
@@ -80,14 +80,15 @@ def _as_flags(values, where, name, length):
 
 
 def _is_zero_or_one(array):
-    "Whether all are; a negative integer, read as unsigned, is a large one."
-    if array.dtype.kind in "iu": return bool(np.maximum.reduce(array.view(f"u{array.itemsize}")) <= 1)
+    "Whether all are; integers, if all their bits together are."
+    if array.dtype.kind in "iu": return bool(np.bitwise_or.reduce(array) in (0, 1))
     return array.dtype.kind == "b" or bool(((array == 0) | (array == 1)).all())
 
 
 def _zero_or_one(array, where, name):
     "Refuse what is neither 0 nor 1, with the index of the culprit."
     if not _is_zero_or_one(array):
+        array = as_vector(array, where=where, name=name) if array.dtype == float else array  # NaN and infinity are refused by the contract
         bad = int(np.flatnonzero((array != 0) & (array != 1))[0])
         refuse(where, f"{name} must be 0 or 1", f"{array[bad].item()!r} at index {bad}", "Pass whether each prediction came true")
 
@@ -107,12 +108,11 @@ def _gap_blocks(p, y, where, names, size=_BLOCK):
     for start in range(0, p.size, size):
         part, hit = p[start:start + size], y[start:start + size]
         gap = room[:part.size]
-        if hit.dtype == np.int64:
-            np.multiply(hit, _ONE, out=gap.view(np.int64))
         if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
-        np.subtract(gap if hit.dtype == np.int64 else hit, part, out=gap, dtype=float)
+        if hit.dtype == np.int64: hit = np.multiply(hit, _ONE, out=gap.view(np.int64)).view(float)
+        elif hit.dtype != float: np.copyto(gap, hit); hit = gap
         if not _is_in_unit(part): _in_unit(p, where, names[0])
-        yield part, gap
+        yield part, np.subtract(hit, part, out=gap)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c053
 _MOST_BINS = 1 << 20
@@ -176,7 +176,8 @@ class _Width:
 # %% ../../nbs/metrics/20_calibration.ipynb #c055
 def _mass_index(p, n_bins):
     "Equal-mass bins: floor(M b / N) with b the number of smaller probabilities, so equal ones share a bin in every order of the rows."
-    return np.searchsorted(np.sort(p), p, side="left") * n_bins // p.size
+    last = -(-np.arange(1, n_bins) * p.size // n_bins) - 1  # b reaches k N / M above the probability in this place
+    return np.searchsorted(np.sort(p)[last], p, side="left")
 
 
 def _index(p, n_bins, binning, precision):
@@ -486,7 +487,8 @@ def brier_score(
         _divisor(normalization, 1, where)
         p = _as_numbers(probability, where, "probability")
         y = _as_flags(label, where, "label", p.size)
-        return sum(_square(gap) for _, gap in _gap_blocks(p, y, where, ("probability", "label"))) / p.size
+        blocks = _gap_blocks(p, y, where, ("probability", "label"), size=2 * _BLOCK)  # fewer arrays share the cache here
+        return sum(_square(gap) for _, gap in blocks) / p.size
     p = _as_rows(probability, where, "probability")
     y = _as_labels(label, p.shape[1], where, len(p))
     return float(_row_scores(p, y).sum() / len(p) / _divisor(normalization, p.shape[1], where))
