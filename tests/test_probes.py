@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.ground.interval import Interval
-from invar_nb.metrics.probes import (HEADLINE, Difference, Estimate, Predictions, PredictionsComparison, compare_predictions, evaluate, slice_text)
+from invar_nb.metrics.evaluation import Estimate, evaluate, slice_text
+from invar_nb.metrics.paired_probes import HEADLINE, Difference, PredictionsComparison, compare_predictions
+from invar_nb.metrics.probes import Predictions
 from invar_nb.statistics.proportion import mcnemar
 
 FAST = {"replicates": 100}

@@ -790,7 +790,10 @@ _OPTION_WORDS = {"with labels=": "with --labels", "with slices=": "with --slice"
 def _check_predictions(files: list[str], settings: dict, o) -> None:
     "Refuse options that make no sense before a row is read."
     from invar_nb.ground.contract import as_choice
-    from invar_nb.metrics.probes import AMBIGUOUS, LEVELS, MARGINS, MOST_BINS, MOST_REPLICATES, PROCEDURES
+    from invar_nb.metrics.confusion import AMBIGUOUS
+    from invar_nb.metrics.evaluation import LEVELS, MOST_BINS, MOST_REPLICATES
+    from invar_nb.metrics.paired_probes import MARGINS
+    from invar_nb.statistics.multiplicity import PROCEDURES
     for file in files:
         if not Path(file).is_file():
             raise _UsageError(f"{file!r} is not a file. Name a table of predictions: .jsonl, .json, .csv, .tsv or .parquet.")
