@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from invar_nb import ContractError
 from invar_nb.evidence.runs import TERMINALS, ExperimentResult
 from invar_nb.machine import runner
-from invar_nb.machine.runner import ExperimentSpec, ResultsFile, ablate, over_seeds, read_metrics, read_results, run_all, terminal_state, write_runs
+from invar_nb.machine.runner import ExperimentSpec, ResultsFile, ablate, over_seeds, read_results, run_all, terminal_state, write_runs
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="the runner needs POSIX processes")
 linux = pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux's /proc")

@@ -79,7 +79,7 @@ def test_what_the_csv_module_writes_comes_back(table, quoting, end):
 @given(texts(), st.sampled_from(["\n", "\r\n"]))
 def test_places_are_the_lines_where_records_begin(table, end):
     names, rows = table
-    text, line, wanted = by_hand(names, [], ",", end), 1, []
+    text, wanted = by_hand(names, [], ",", end), []
     for row in rows:
         wanted.append(f"line {text.count(chr(10)) + 1}")
         text += by_hand(row, [], ",", end) if None not in row else ",".join("" if c is None else '"' + c.replace('"', '""') + '"' for c in row) + end

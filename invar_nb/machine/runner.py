@@ -8,7 +8,7 @@ __all__ = ['MEGABYTE', 'KEPT_LINES', 'LONGEST_LINE', 'KEPT_STDERR', 'TICK', 'RES
 
 # %% ../../nbs/machine/45_runner.ipynb #c003
 import collections, contextlib, ctypes, functools, inspect, json, math, numbers, os, re, secrets, select, selectors, shutil, signal, subprocess, sys, tempfile, time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType

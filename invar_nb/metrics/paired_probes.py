@@ -7,7 +7,6 @@ __all__ = ['HEADLINE', 'LOWER_IS_BETTER', 'MARGINS', 'Difference', 'SliceDiffere
            'compare_predictions']
 
 # %% ../../nbs/metrics/25_paired_probes.ipynb #c003
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
