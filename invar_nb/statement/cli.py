@@ -826,6 +826,14 @@ def _worse_slices(document: dict) -> list[dict]:
     return [row for row in (document["comparison"] or {}).get("slices", ()) if row["flag"] == "significant" and row["side"] == "worse"]
 
 
+def _where_beyond_noise(flagged, tests):
+    "Slices with their sides, named; how many tests the p-values pay for."
+    from invar_nb.metrics.evaluation import enumerate_names, slice_text
+    named = {side: [f"{row['slice']} = {slice_text(row['value'])}" for found, row in flagged if found == side] for side in ("worse", "better")}
+    told = "; ".join(f"{side} where {enumerate_names(names)}" for side, names in named.items() if names) or "none differs beyond noise"
+    return f"{told} (adjusted for {tests} {'test' if tests == 1 else 'tests'})"
+
+
 def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
     "What a person reads after predictions were evaluated: the sentence, the headline, the slices that differ, where the report is."
     e, c, kind = document["candidate"], document["comparison"], document["verdict"]["verdict"]
@@ -840,11 +848,12 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
         against = "" if found is None or found["delta"] is None else f"   baseline {found['baseline']:.4f}, {found['delta']:+.4f}"
         tested = "" if found is None or found["adjusted_p"] is None else f", adjusted p {show_p(found['adjusted_p'])}, {found['flag']}"
         rows.append((name, f"{estimate['value']:.4f}{ends}{against}{tested}"))
-    flagged = [row for row in e["slices"] if row["flag"] == "differs from the rest"]
-    tests = lambda n: f"{n} different {'question' if n == 1 else 'questions'}, adjusted"
-    rows.append(("slices", f"{len(e['slices'])}, {len(flagged)} of them not like the rest ({tests(e['slice_tests'])})"))
+    side = lambda row: "worse" if row["correct"] * row["rest_n"] < row["rest_correct"] * row["n"] else "better"
+    flagged = [(side(row), row) for row in e["slices"] if row["flag"] == "differs from the rest"]
+    rows.append(("slices", f"{len(e['slices'])}, each against the rest: {_where_beyond_noise(flagged, e['slice_tests'])}"))
     if c is not None:
-        rows.append(("", f"{sum(row['flag'] == 'significant' for row in c['slices'])} of them not like the baseline ({tests(c['slice_tests'])})"))
+        flagged = [(row["side"], row) for row in c["slices"] if row["flag"] == "significant"]
+        rows.append(("", f"each against the baseline: {_where_beyond_noise(flagged, c['slice_tests'])}"))
     if kind != "regressed" and _worse_slices(document):
         rows.append(("exit 1", "worse in a slice beyond noise, whatever the verdict on the whole"))
     if e["ignored"]:
