@@ -94,6 +94,60 @@ def test_kept_evidence_is_a_file_like_any_other(tmp_path, capsys):
     assert (tmp_path / "again.jsonl").read_bytes() == (tmp_path / "second" / "baseline.jsonl").read_bytes()
 
 
+def few_digits(rows, digits=3):
+    return [{k: round(v, digits) if k.startswith("p:") else v for k, v in row.items()} for row in rows]
+
+
+def test_few_digits_are_normalised_only_where_that_is_asked_for(tmp_path, capsys):
+    pair = [few_digits(answers(60, seed)) for seed in (0, 1)]
+    files = [as_csv(rows, tmp_path / f"{i}.csv") for i, rows in enumerate(pair)]
+    code, out, err = run(capsys, "predictions", files[0], "--out", tmp_path / "none")
+    assert code == 3 and "give --normalize" in err and not (tmp_path / "none").exists()
+    code, out, err = run(capsys, "predictions", files[1], "--baseline", files[0], "--normalize", "--out", tmp_path / "out", "--json")
+    assert code in (0, 1), err
+    document, wanted = json.loads(out), []
+    for rows in pair:
+        p = np.array([[row[f"p:{label}"] for label in LABELS] for row in rows])
+        off = np.abs(p.sum(axis=1) - 1) > 1.5e-6
+        p[off] /= p[off].sum(axis=1, keepdims=True)
+        true = np.array([LABELS.index(row["label"]) for row in rows])
+        wanted.append((int(off.sum()), float(((p - np.eye(3)[true]) ** 2).sum(axis=1).mean())))
+    found = [(document[arm]["normalized"], document[arm]["metrics"]["brier"]["value"]) for arm in ("baseline", "candidate")]
+    assert [n for n, _ in found] == [n for n, _ in wanted] and min(n for n, _ in found) > 0
+    np.testing.assert_allclose([b for _, b in found], [b for _, b in wanted], rtol=1e-12)
+    said = " ".join(document["conventions"])
+    assert all(f"those of {n} probes of the {arm} were divided by their sum" in said for (n, _), arm in zip(wanted, ("baseline", "candidate"), strict=True))
+    assert run(capsys, "verify", tmp_path / "out" / "report.json")[0] == 0
+    kept = next((tmp_path / "out").glob("candidate*.jsonl"))
+    again = read_predictions(kept)
+    assert again.normalized == wanted[1][0]
+    kept.write_bytes(kept.read_bytes().replace(f'"normalized":{wanted[1][0]}'.encode(), b'"normalized":0', 1))
+    assert run(capsys, "verify", tmp_path / "out" / "report.json")[0] == 3
+
+
+def test_six_digits_are_left_as_they_are_when_asked(tmp_path, capsys):
+    file = as_csv(answers(), tmp_path / "a.csv")
+    for name, more in (("one", []), ("two", ["--normalize"])):
+        assert run(capsys, "predictions", file, "--out", tmp_path / name, *more)[0] == 0
+    assert told(tmp_path / "one") == told(tmp_path / "two") and told(tmp_path / "one")["candidate"]["normalized"] == 0
+
+
+@pytest.mark.parametrize("change", [{"p:correct": 0.4, "p:incorrect": 0.4, "p:ambiguous": 0.1}, {"p:correct": 1.0, "p:incorrect": 1.0, "p:ambiguous": 1.0}])
+def test_what_is_no_rounding_is_refused_even_so(change, tmp_path, capsys):
+    rows = answers()
+    rows[4] |= change
+    for more in ([], ["--normalize"]):
+        code, out, err = run(capsys, "predictions", as_csv(rows, tmp_path / "a.csv"), "--out", tmp_path / "out", *more)
+        assert code == 3 and "line 10" in err and "A label is missing, or these are no probabilities" in err and "--normalize" not in err
+
+
+def test_a_confidence_is_compared_as_it_was_told():
+    columns = {"id": ["a", "b"], "label": ["x", "y"], "p:x": [0.67, 0.33], "p:y": [0.32, 0.68], "confidence": [0.67, 0.68]}
+    found = Predictions.from_columns(columns, normalize=True)
+    np.testing.assert_allclose(found.confidence, [0.67 / 0.99, 0.68 / 1.01], rtol=1e-15)
+    assert found.normalized == 2 and (found.confidence == found.probability.max(axis=1)).all()
+
+
 @pytest.mark.parametrize("labels", [("0", "1", "2"), ("🙂", "🙁"), tuple(f"class {i}" for i in range(40)), ("a,b", "c:d", 'e"f'), ("a:b", "a", "b:a"), ("x" * 200, "y|z", "<b>")],
                          ids=["integers", "emoji", "forty", "commas and colons", "colons only", "long and marked up"])
 def test_odd_label_sets(labels, tmp_path, capsys):

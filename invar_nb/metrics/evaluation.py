@@ -433,6 +433,7 @@ class Evaluation:
     tokenizer: str | None
     test_set: str
     ties: int
+    normalized: int  # probes whose probabilities were divided by their sum
     settings: Mapping  # what was asked, as understood
     danger: tuple[str, str] | None
     metrics: Mapping[str, Estimate]  # by name, headline first
@@ -484,7 +485,7 @@ def _evaluation_sentence(e):
 
 
 def _evaluation_dict(e):
-    plain = ("n", "scored", "correct", "labels_from", "model", "checkpoint", "tokenizer", "test_set", "ties", "slice_tests", "sentence")
+    plain = ("n", "scored", "correct", "labels_from", "model", "checkpoint", "tokenizer", "test_set", "ties", "normalized", "slice_tests", "sentence")
     matrix = e.matrix.tolist()
     confusion = {"rows": "true", "columns": "predicted", "matrix": matrix, "row_sums": [sum(row) for row in matrix],
                  "column_sums": [sum(column) for column in zip(*matrix, strict=True)]}
@@ -512,7 +513,7 @@ def evaluate_arm(
                "mce": calibration["mce"],
                "confidence_brier": calibration["confidence_brier"], **means, **_passes(tries, arm)}
     return Evaluation(n=p.n, scored=arm.n, labels=p.labels, labels_from=p.labels_from, model=p.model, checkpoint=p.checkpoint, tokenizer=p.tokenizer,
-                      test_set=p.test_set, ties=p.ties, settings=settings | {"k": list(tries)}, danger=danger, metrics=metrics,
+                      test_set=p.test_set, ties=p.ties, normalized=p.normalized, settings=settings | {"k": list(tries)}, danger=danger, metrics=metrics,
                       classes=_class_rows(scores), matrix=matrix, reliability=bins, decomposition=terms, slices=rows, slice_tests=tests,
                       ignored=p.ignored)
 

@@ -224,17 +224,22 @@ def _probabilities(table):
     return _dicts(table)
 
 
-def _matrix(found, labels, table):
-    "Shape (n, C), rows that add up to 1; used as they are."
+def _matrix(found, labels, table, normalize):
+    "Shape (n, C) as told, and the rows that add up to 1 only once they are normalised."
     where = table.where
     out = np.column_stack([_numbers(found[label], f"the probability of {label!r}", where, table.places) for label in labels])
-    slack = 0.5e-6 * len(labels) + 1e-12  # six digits of each may be rounded up, or all down
-    off = np.flatnonzero(np.abs(out.sum(axis=1) - 1) > slack)
-    if off.size:
-        got = f"{float(out[off[0]].sum())!r} at {table.places[off[0]]} ({off.size} of {len(out)} probes)"
-        refuse(where, "the probabilities of a probe must add up to 1 within the rounding of six digits", got,
-               "Write six digits or more of each (0.333333, not 0.333), or normalise them on purpose")
-    return out
+    away = np.abs(out.sum(axis=1) - 1)
+    slack, limit = 0.5e-6 * len(labels) + 1e-12, min(0.5e-2 * len(labels), _FARTHEST) + 1e-12
+    off, bad = np.flatnonzero(away > slack), np.flatnonzero(away > (limit if normalize else slack))
+    if bad.size:
+        got = f"{float(out[bad[0]].sum())!r} at {table.places[bad[0]]} ({bad.size} of {len(out)} probes)"
+        cure = "A label is missing, or these are no probabilities" if away[bad[0]] > limit else \
+            "Write six digits or more of each (0.333333, not 0.333), or pass normalize=True"
+        refuse(where, f"the probabilities of a probe must add up to 1 within the rounding of {'two digits to be normalised' if normalize else 'six digits'}", got, cure)
+    return out, off
+
+
+_FARTHEST = 0.05  # from 1, whatever the number of labels: more is no rounding
 
 # %% ../../nbs/metrics/23_probes.ipynb #c032
 _SPREADS = ("probs", "prob", "probability", "proba", "scores", "logits", "logprobs")  # what others call probabilities, or what they are made of
@@ -248,8 +253,8 @@ def _rename_labels(table, label):
     return None
 
 
-def _forecast(table, labels):
-    "labels, where they come from, label, prediction, confidence, probability."
+def _forecast(table, labels, normalize):
+    "labels, where they come from, label, prediction, confidence, probability, and how many rows of it were normalised."
     where, columns, places = table.where, table.columns, table.places
     label, found = table.names_in("label"), _probabilities(table)
     said = table.names_in("prediction") if "prediction" in columns else None
@@ -272,14 +277,15 @@ def _forecast(table, labels):
         refuse(where, "predictions and labels must share a value", f"label {label[0]!r} and prediction {said[0]!r} at {places[0]}, and so throughout",
                "Spell both alike; if no answer is right on purpose, name all labels with labels=")
     for what, names in (("label", label), ("prediction", said or ())): _known(names, labels, what, table, source)
-    if found is None: return labels, source, label, said, _confidence(table), None
-    p = _matrix(found, labels, table)
+    if found is None: return labels, source, label, said, _confidence(table), None, 0
+    p, off = _matrix(found, labels, table, normalize)
     if said is None: said = _implied(p, labels)
     _most_probable(p, labels, said, table)
     number = {name: c for c, name in enumerate(labels)}
-    confidence = p[np.arange(len(p)), [number[name] for name in said]]
-    if "confidence" in columns: _same_confidence(_confidence(table), confidence, table)
-    return labels, source, label, said, confidence, p
+    answer = np.arange(len(p)), [number[name] for name in said]
+    if "confidence" in columns: _same_confidence(_confidence(table), p[answer], table)  # both as they were told
+    if off.size: p[off] /= p[off].sum(axis=1, keepdims=True)
+    return labels, source, label, said, p[answer], p, off.size
 
 # %% ../../nbs/metrics/23_probes.ipynb #c034
 def _implied(p, labels):
@@ -469,6 +475,7 @@ class Predictions:
     checkpoint: str | None
     tokenizer: str | None
     places: tuple[str, ...]  # where each row stood, for messages
+    normalized: int = 0  # probes whose probabilities were divided by their sum
 
     @classmethod
     def from_columns(
@@ -482,16 +489,17 @@ class Predictions:
         model: str = "",
         checkpoint: str | None = None,
         tokenizer: str | None = None,
+        normalize: bool = False,  # divide probabilities of few digits by their sum; False: such a row is refused
     ) -> "Predictions":
         "Columns as predictions, or a `ContractError` that names the row."
         table = _Table(columns, places, where)
-        labels, source, label, said, confidence, p = _forecast(table, labels)
+        labels, source, label, said, confidence, p, normalized = _forecast(table, labels, normalize)
         found, ignored = _slices(table, slices, label, said)
         arm = {name: _constant(name, told, table, ignored) for name, told in (("model", model), ("checkpoint", checkpoint), ("tokenizer", tokenizer))}
         arm["model"] = arm["model"] or ""
         drawn, right = _samples(table)
         return cls(ids=table.ids, labels=labels, labels_from=source, label=tuple(label), prediction=tuple(said), confidence=confidence, probability=p,
-                   slices=found,
+                   slices=found, normalized=normalized,
                    samples=drawn, correct_samples=right, prompts=_prompts(table), ignored=ignored, places=table.places, **arm)
 
     def __post_init__(self):

@@ -783,7 +783,7 @@ _OF_OPTIONS = ("a slice must", "the danger cell must", "pass@k needs samples", "
                "a checkpoint that is a path", "a folder that is a checkpoint")
 
 
-_OPTION_WORDS = {"with labels=": "with --labels", "with slices=": "with --slice", "Name it with ambiguous_label=, or use ambiguous='own_class'":
+_OPTION_WORDS = {"pass normalize=True": "give --normalize", "with labels=": "with --labels", "with slices=": "with --slice", "Name it with ambiguous_label=, or use ambiguous='own_class'":
                  "Name it with --ambiguous-label, or leave --ambiguous out", "Use ambiguous='own_class'": "Leave --ambiguous out"}
 
 # %% ../../nbs/statement/53_cli.ipynb #c038
@@ -887,6 +887,7 @@ def predictions(
     baseline_checkpoint: Annotated[Optional[str], typer.Option("--baseline-checkpoint", metavar="TEXT", help="The same for the baseline.")] = None,
     model: Annotated[str, typer.Option("--model", help="What the model is called. [column model]")] = "",
     baseline_model: Annotated[str, typer.Option("--baseline-model", help="The same for the baseline.")] = "",
+    normalize: Annotated[bool, typer.Option("--normalize", help="Divide probabilities written with few digits by their sum; the report says so.")] = False,
     fail_inconclusive: Annotated[bool, typer.Option("--fail-inconclusive", help="Exit 4 where the probes cannot tell.")] = False,
     force: _Force = False,
     as_json: _Json = False,
@@ -912,7 +913,7 @@ def predictions(
     arms = []
     with _in_words_of_the_shell(_OPTION_WORDS, _OF_OPTIONS):
         for name, called, weights in zip(files, (model, baseline_model)[:len(files)], (checkpoint, baseline_checkpoint)[:len(files)], strict=True):
-            arms.append(read_predictions(name, labels=told, slices=slices or None, model=called, checkpoint=weights and name_checkpoint(weights)))
+            arms.append(read_predictions(name, labels=told, slices=slices or None, model=called, checkpoint=weights and name_checkpoint(weights), normalize=normalize))
         settings["danger"] = _told_danger(danger, arms[0].labels)
         if not quiet:
             for name, arm in zip(files, arms, strict=True):

@@ -75,6 +75,7 @@ def read_predictions(
     model: str = "",
     checkpoint: str | None = None,
     tokenizer: str | None = None,
+    normalize: bool = False,  # divide probabilities of few digits by their sum
 ) -> Predictions:
     "Predictions from a file; raises ContractError with the line and the cure."
     path = Path(path)
@@ -84,7 +85,7 @@ def read_predictions(
     with _cures_of_a_probe():
         table = read_table(path)
         columns = _converted(table, str(path))
-    return Predictions.from_columns(columns, places=table.places, where=str(path), **told)
+    return Predictions.from_columns(columns, places=table.places, where=str(path), normalize=normalize, **told)
 
 # %% ../../nbs/statement/51_predictions.ipynb #c015
 WEIGHTS = ("*.safetensors", "pytorch_model*.bin", "*.bin", "*.gguf", "*.pt", "*.pth", "*.ckpt", "*.onnx", "*.joblib", "*.pkl")  # the first kind that a folder holds
@@ -125,13 +126,13 @@ def _kept_rows(p):
 
 def _kept_bytes(p):
     header = {"schema": KEPT, "probes": p.n, "labels": list(p.labels), "labels_from": p.labels_from, "slices": list(p.slices), "model": p.model,
-              "checkpoint": p.checkpoint, "tokenizer": p.tokenizer, "ignored": p.ignored}
+              "checkpoint": p.checkpoint, "tokenizer": p.tokenizer, "normalized": p.normalized, "ignored": p.ignored}
     plain = lambda row: json.dumps(row, sort_keys=True, ensure_ascii=False, allow_nan=False, separators=(",", ":"))  # text, null and floats only
     return ("\n".join([canonical_json(header), *map(plain, _kept_rows(p))]) + "\n").encode("utf-8")
 
 # %% ../../nbs/statement/51_predictions.ipynb #c019
 _HEADER = {"probes": int, "labels": list, "labels_from": str, "slices": list, "model": str, "checkpoint": (str, type(None)),
-           "tokenizer": (str, type(None)), "ignored": dict}
+           "tokenizer": (str, type(None)), "normalized": int, "ignored": dict}
 
 
 def _from_kept(data, header, name, *, labels=None, slices=None, model="", checkpoint=None, tokenizer=None):
@@ -146,7 +147,7 @@ def _from_kept(data, header, name, *, labels=None, slices=None, model="", checkp
     known = {"model": model or header["model"], "checkpoint": checkpoint or header["checkpoint"], "tokenizer": tokenizer or header["tokenizer"]}
     p = Predictions.from_columns(table.columns, places=places, where=where, labels=header["labels"] if labels is None else labels,
                                  slices=header["slices"] if slices is None else slices, **known)
-    return replace(p, labels_from=header["labels_from"] if labels is None else "told", ignored={**header["ignored"], **p.ignored})
+    return replace(p, labels_from=header["labels_from"] if labels is None else "told", normalized=header["normalized"], ignored={**header["ignored"], **p.ignored})
 
 # %% ../../nbs/statement/51_predictions.ipynb #c021
 def _conventions(inputs, d):
@@ -167,6 +168,9 @@ def _conventions(inputs, d):
             (f"Intervals of calibration errors and of means over classes: bootstrap over probes, {inputs['replicates']} replicates, seed {inputs['seed']}; "
              "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error."),
             "A metric that cannot be computed has no value, and its reason stands in its place. 0/0 is never 0."]
+    for arm in ("candidate", "baseline"):
+        if d[arm] is not None and d[arm]["normalized"]:
+            said.append(f"Probabilities written with few digits: those of {d[arm]['normalized']} probes of the {arm} were divided by their sum, as asked.")
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
                     f"where its adjusted p-value is at most {1 - inputs['level']:.3g} and it is at least {inputs['margin']:g} in its own unit. "
