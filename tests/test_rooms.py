@@ -90,6 +90,13 @@ def test_a_stale_output_is_caught(scratch):
     assert not pages.differences(same, fresh)
 
 
+@pytest.mark.parametrize("stored, fresh, alike", [("got 1.0013921727347321. Let", "got 1.001392172734732. Let", True), ("got 1.00139217273. Let", "got 1.00139217274. Let", False),
+                                                  ("numpy 2.13.0", "numpy 2.13.1", False), ("1.2.0000000000001", "1.2.0000000000002", False)])
+def test_what_counts_as_the_last_bit_of_a_number(stored, fresh, alike):
+    page = lambda text: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("", outputs=[nbformat.v4.new_output("stream", text=text)])])
+    assert bool(pages.differences(page(stored), page(fresh))) is not alike
+
+
 def test_a_broken_library_is_caught_even_where_the_page_is_whole(scratch, tmp_path, monkeypatch):
     "The page's own cell is right; the installed module has been edited by hand: only the second kind of run can see it."
     page = scratch("#| default_exp broken", "#| exports\ndef double(x): return 2 * x", "assert double(2) == 4")

@@ -110,7 +110,7 @@ def run(path, installed=False, slow=False, timeout=900):
 
 
 _ADDRESS = re.compile(r"0x[0-9a-fA-F]{6,}")
-_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?![\w.])")
+_NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?(?!\w|\.\d)")  # also before the stop of a sentence, not in 2.13.0
 
 
 def _settle(match):
