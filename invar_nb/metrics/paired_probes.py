@@ -15,8 +15,8 @@ import numpy as np
 from ..ground.contract import as_choice, refuse
 from ..ground.interval import Interval
 from .calibration import calibration_difference, name_test, score_flips
-from .evaluation import (TITLES, Arm, Estimate, Evaluation, adjusted_by_cut, as_danger, as_settings, as_tries, count_probes, enumerate_names,
-                                         evaluate_arm, p_text, slice_text, within)
+from .evaluation import (TITLES, Arm, Estimate, Evaluation, adjusted_by_cut, as_danger, as_fraction_between, as_settings, as_tries,
+                                         count_probes, enumerate_names, evaluate_arm, p_text, slice_text)
 from .probes import Predictions, pair_predictions
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
@@ -321,7 +321,7 @@ def compare_predictions(
     where = "compare_predictions"
     settings = as_settings(where, level=level, n_bins=n_bins, binning=binning, ambiguous=ambiguous, ambiguous_label=ambiguous_label,
                            multiplicity=multiplicity, seed=seed, replicates=replicates)
-    margin = within(margin, MARGINS, where, "margin", "0.02 is two points of a share")
+    margin = as_fraction_between(margin, MARGINS, where, "margin", "0.02 is two points of a share")
     a, b = (Arm(p, settings, where) for p in pair_predictions(baseline, candidate))
     danger, tries = as_danger(danger, a.p.labels, where), [as_tries(k, arm, where) for arm in (a, b)]
     one, two = (evaluate_arm(arm, danger, own) for arm, own in zip((a, b), tries, strict=True))
