@@ -115,8 +115,8 @@ def test_few_digits_are_normalised_only_where_that_is_asked_for(tmp_path, capsys
     found = [(document[arm]["normalized"], document[arm]["metrics"]["brier"]["value"]) for arm in ("baseline", "candidate")]
     assert [n for n, _ in found] == [n for n, _ in wanted] and min(n for n, _ in found) > 0
     np.testing.assert_allclose([b for _, b in found], [b for _, b in wanted], rtol=1e-12)
-    said = " ".join(document["conventions"])
-    assert all(f"those of {n} probes of the {arm} were divided by their sum" in said for (n, _), arm in zip(wanted, ("baseline", "candidate"), strict=True))
+    said = " ".join(document["warnings"])
+    assert all(f"of {n} of 60 probes in the {arm} had few digits" in said for (n, _), arm in zip(wanted, ("baseline", "candidate"), strict=True))
     assert run(capsys, "verify", tmp_path / "out" / "report.json")[0] == 0
     kept = next((tmp_path / "out").glob("candidate*.jsonl"))
     again = read_predictions(kept)

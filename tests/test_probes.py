@@ -1,6 +1,7 @@
 """Predictions: what generated columns, renamed labels, shuffled rows and odd files may and may not change."""
 import datetime
 import functools
+import itertools
 import json
 import math
 import re
@@ -96,7 +97,7 @@ def test_labels_are_only_names(columns, seed):
         if key in columns: renamed[key] = [name[x] for x in columns[key]]
     if "probabilities" in columns: renamed["probabilities"] = [{name[k]: v for k, v in row.items()} for row in columns["probabilities"]]
     a = evaluate(Predictions.from_columns(columns, labels=old if told else None), **FAST)
-    b = evaluate(Predictions.from_columns(renamed, labels=new if told else None), **FAST)
+    b = evaluate(Predictions.from_columns(renamed, labels=[name[x] for x in a.labels]), **FAST)
     assert [name[x] for x in a.labels] == list(b.labels)
     np.testing.assert_array_equal(a.matrix, b.matrix)
     assert [x.value for x in a.metrics.values()] == [x.value for x in b.metrics.values()]
@@ -329,15 +330,15 @@ def test_labels_told_seen_and_read_off():
     c = compare_predictions(Predictions.from_columns(bare), third)
     assert c.baseline.labels == c.candidate.labels == ("x", "y", "z")  # the union of what was seen: one set for both
     full = {"id": range(4), "label": list("xyxy"), **{f"p:{label}": [0.5, 0.25, 0.0, 1.0] if label == "x" else [0.25, 0.375, 0.5, 0.0] for label in "yxz"}}
-    assert Predictions.from_columns(full).labels == ("y", "x", "z")
-    assert compare_predictions(Predictions.from_columns(full), third).candidate.labels == ("y", "x", "z")
+    assert Predictions.from_columns(full).labels == ("x", "y", "z")  # whatever the order of columns
+    assert compare_predictions(Predictions.from_columns(full), third).candidate.labels == ("x", "y", "z")
     with pytest.raises(PairingError, match="choose among the same labels"): compare_predictions(Predictions.from_columns(full), Predictions.from_columns({**bare, "prediction": list("xwyy")}))
 
 
 def test_ties_go_to_the_first_name_and_are_counted():
     columns = {"id": ["a", "b", "c"], "label": ["x", "y", "z"], "p:z": [0.4, 0.5, 1 / 3], "p:y": [0.4, 0.5, 1 / 3], "p:x": [0.2, 0.0, 1 / 3]}
     p = Predictions.from_columns(columns)
-    assert p.labels == ("z", "y", "x") and p.prediction == ("y", "y", "x") and p.ties == 3 and evaluate(p).to_dict()["ties"] == 3
+    assert p.labels == ("x", "y", "z") and p.prediction == ("y", "y", "x") and p.ties == 3 and evaluate(p).to_dict()["ties"] == 3
     told = Predictions.from_columns({**columns, "prediction": ["z", "y", "x"]})
     assert told.prediction == ("z", "y", "x") and told.ties == 3  # a tie broken by the file stays as the file has it
     numbers_ = Predictions.from_columns({"id": ["a"], "label": ["10"], "p:10": [0.5], "p:9": [0.5]})
@@ -425,7 +426,7 @@ GOOD = {"id": ["a", "b", "c"], "label": ["x", "y", "x"], "prediction": ["x", "y"
     ({"confidence": [0.5, 1.0000001, 0.5]}, "1.0000001 at line 2"), ({"confidence": [0.5, -0.0001, 0.5]}, "must lie in"), ({"confidence": [0.5, "0.5", 0.5]}, "'0.5' at line 2"),
     ({"confidence": [0.5, True, 0.5]}, "True at line 2"), ({"confidence": [0.5, None, 0.5]}, "None at line 2"), ({"confidence": [0.5, float("inf"), 0.5]}, "inf at line 2"),
     ({"probabilities": [{"x": 1}, {"x": 1}, {"x": 1}]}, "at least two labels"), ({"probabilities": ["x", "x", "x"]}, "must map each label"), ({"probabilities": [{"x": 0.9, "y": 0.2}] * 3}, "1.1 at line 1"),
-    ({"probabilities": [{"x": 0.9, "y": 0.099998}, {"x": 0.2, "y": 0.8}, {"x": 0.2, "y": 0.8}]}, "within the rounding of six digits"),
+    ({"probabilities": [{"x": 0.9, "y": 0.099998}, {"x": 0.2, "y": 0.8}, {"x": 0.2, "y": 0.8}]}, "within the rounding of the digits they have; got 0.999998"),
     ({"probabilities": [{"x": 0.9, "y": 0.1}] * 3}, "'y' with 0.1 where 'x' has 0.9 at line 2"), ({"p:x": [1, 0, 0], "p:y": [0, 1, 1], "confidence": [1, 1, 0.9]}, "0.9 where the probability is 1 at line 3"),
     ({"p:x": [1, 0, 0], "p:y": [0, 1, 1], "probabilities": [{"x": 1}] * 3}, "told once"), ({"p:x": [1, 0, 0], "p:z": [0, 1, 1]}, "must be one of 'x', 'z'; got 'y' at line 2"),
     ({"samples": [1, 1, 1], "correct_samples": [1, 2, 1]}, "correct_samples 2 at line 2"), ({"samples": [1, 1, 1], "correct_samples": [1, None, 1]}, "correct_samples None at line 2"),
@@ -567,8 +568,60 @@ def test_six_digits_are_enough_for_any_number_of_labels():
     for C in (3, 4, 10, 40):
         p = np.round(np.random.default_rng(C).dirichlet(np.ones(C), 3000), 6)
         columns = {"id": range(3000), "label": ["l0"] * 3000, **{f"p:l{c}": p[:, c] for c in range(C)}}
-        np.testing.assert_array_equal(Predictions.from_columns(columns).probability[:9], p[[int(i) for i in sorted(map(str, range(3000)))[:9]]])  # as they are
-        with pytest.raises(ContractError, match="six digits"): Predictions.from_columns({**columns, "p:l0": np.minimum(1, p[:, 0] + 2e-5)})
+        np.testing.assert_array_equal(Predictions.from_columns(columns, labels=[f"l{c}" for c in range(C)]).probability[:9], p[[int(i) for i in sorted(map(str, range(3000)))[:9]]])  # as they are
+        with pytest.raises(ContractError, match="the digits they have"): Predictions.from_columns({**columns, "p:l0": np.minimum(1, p[:, 0] + 2.1e-5)})
+
+
+def brain(p): return (np.asarray(p, dtype=np.float32).view(np.uint32) + 0x7FFF + ((np.asarray(p, dtype=np.float32).view(np.uint32) >> 16) & 1) & 0xFFFF0000).astype(np.uint32).view(np.float32)
+
+
+@pytest.mark.parametrize("C", [2, 3, 10, 60])
+@pytest.mark.parametrize("shorten", [lambda p: p.round(2), lambda p: p.round(3), lambda p: p.round(5), lambda p: p.round(3).astype(np.float32), lambda p: p.astype(np.float16), brain],
+                         ids=["two", "three", "five", "three of float32", "float16", "bfloat16"])
+def test_rounding_is_normalised_and_nothing_else(C, shorten):
+    "Every row of few digits is taken when asked, in any order of columns with equal bytes; a label of 2 per cent left out of full digits never is."
+    p = shorten(np.random.default_rng(C).dirichlet(np.full(C, 2.0), 150))
+    read = lambda order, **how: Predictions.from_columns({"id": range(150), "label": ["l0"] * 150, **{f"p:l{c}": p[:, c].astype(float) for c in order}}, **how)
+    if C == 60 and p.dtype == float and (np.abs(p.sum(axis=1) - 1) > 0.05).any(): return  # two digits of sixty labels may be anything
+    one, two = read(range(C), normalize=True), read(np.random.default_rng(1).permutation(C), normalize=True)
+    assert one.probability.tobytes() == two.probability.tobytes() and one.labels == two.labels and one.normalized == two.normalized
+    told = read(range(C), normalize=True, labels=[f"l{c}" for c in reversed(range(C))])
+    assert told.relabelled(one.labels).probability.tobytes() == one.probability.tobytes()
+    np.testing.assert_allclose(one.probability.sum(axis=1), 1, atol=0.51e-6 * C)
+    if one.normalized:
+        with pytest.raises(ContractError, match="pass normalize=True"): read(range(C))
+    whole = np.random.default_rng(C).dirichlet(np.full(C, 2.0), 20) * 0.98
+    for how in ({}, {"normalize": True}):
+        with pytest.raises(ContractError, match="A label is missing"):
+            Predictions.from_columns({"id": range(20), "label": ["l0"] * 20, **{f"p:l{c}": whole[:, c] for c in range(C)}}, **how)
+
+
+def test_a_sum_is_the_sum_that_was_written():
+    "0.499 of 0.998 is one half: in the bin it belongs to, in every order of the labels."
+    for order in itertools.permutations("abcd"):
+        row = {"a": 0.499, "b": 0.031, "c": 0.4, "d": 0.068}
+        found = Predictions.from_columns({"id": ["1"], "label": ["a"], **{f"p:{c}": [row[c]] for c in order}}, normalize=True)
+        assert found.confidence[0] == 0.5 and found.labels == ("a", "b", "c", "d")
+    with pytest.raises(ContractError, match="normalize must be True or False"): Predictions.from_columns({"id": ["1"], "label": ["a"], "prediction": ["a"]}, normalize="no")
+
+
+def test_no_order_of_keys_columns_or_rows_changes_a_byte():
+    rng = np.random.default_rng(7)
+    p, truth = rng.dirichlet(np.ones(4), 120).round(9), rng.integers(0, 4, 120)
+    names = ["d", "b", "10", "9"]
+    found = []
+    for order in ((0, 1, 2, 3), (3, 1, 0, 2)):
+        rows = [dict(zip([names[c] for c in order], p[i, list(order)].tolist(), strict=True)) for i in range(120)]
+        found.append(evaluate(Predictions.from_columns({"id": range(120), "label": [names[c] for c in truth], "probabilities": rows}), replicates=60))
+    assert canonical_json(found[0].to_dict()) == canonical_json(found[1].to_dict()) and found[0].labels == ("9", "10", "b", "d")
+
+
+def test_tries_of_different_probes_are_not_subtracted():
+    columns = lambda drawn: {"id": range(4), "label": list("xyxy"), "prediction": list("xyxy"), "samples": drawn, "correct_samples": [None if d is None else 2 for d in drawn]}
+    arms = [Predictions.from_columns(columns(drawn)) for drawn in ([5, 5, None, 5], [5, None, 5, 5])]
+    row = compare_predictions(*arms).difference("pass@1")
+    assert row.delta is None and "different probes" in row.reason and row.baseline == row.candidate == pytest.approx(0.4)
+    assert compare_predictions(arms[0], arms[0]).difference("pass@1").delta == 0
 
 
 # --- what a verdict promises ----------------------------------------------------------------------------------------------------------

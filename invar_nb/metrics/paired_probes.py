@@ -16,7 +16,7 @@ from ..ground.contract import as_choice, refuse
 from ..ground.interval import Interval
 from .calibration import calibration_difference, name_test, score_flips
 from .evaluation import (TITLES, Arm, Estimate, Evaluation, adjusted_by_cut, as_danger, as_fraction_between, as_settings, as_tries,
-                                         count_probes, enumerate_names, evaluate_arm, p_text, slice_text)
+                                         count_probes, enumerate_names, evaluate_arm, name_slices, p_text, slice_text)
 from .probes import Predictions, pair_predictions
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
@@ -68,12 +68,14 @@ HEADLINE = ("accuracy", "danger", "ece", "brier")  # tested, and adjusted togeth
 LOWER_IS_BETTER = ("danger", "ece", "mce", "brier", "confidence_brier")
 
 # %% ../../nbs/metrics/25_paired_probes.ipynb #c021
-def _difference(name, a, b, level, **found):
-    "Both estimates side by side; `found` is what a test adds."
+def _difference(name, a, b, level, apart=None, **found):
+    "Both estimates side by side; `found` is what a test adds, `apart` why they cannot be subtracted."
     one, two = a.metrics.get(name) or _NOT_COMPUTED, b.metrics.get(name) or _NOT_COMPUTED
     lost = [f"{arm}: {x.reason}" for arm, x in (("baseline", one), ("candidate", two)) if x.value is None]
+    if apart and not lost: lost = [apart]
+    untested = "not tested here: a check of sanity" if name.startswith("pass@") else "not tested here: it moves with the same answers as the metrics above"
     base = {"delta": None if lost else two.value - one.value, "interval": None, "test": None, "p_value": None, "adjusted_p": None,
-            "reason": "; ".join(lost) if lost else None if found else "not tested here: it moves with the same answers as the metrics above"}
+            "reason": "; ".join(lost) if lost else None if found else untested}
     return Difference(metric=name, direction="lower_is_better" if name in LOWER_IS_BETTER else "higher_is_better", baseline=one.value,
                       candidate=two.value, level=level, **base | ({} if lost else found))
 
@@ -128,7 +130,9 @@ def _headline(a, b, one, two, danger):
     if a.probability is not None and b.probability is not None:
         found["brier"] = _brier_difference(a, b)
     names = (*HEADLINE, *(name for name in one.metrics if name not in HEADLINE))
-    rows = [_difference(name, one, two, level, **found.get(name, {})) for name in names]
+    drawn = [[i for i in arm.keep.tolist() if arm.p.samples is not None and arm.p.samples[i] is not None] for arm in (a, b)]
+    apart = "the arms have samples of different probes" if drawn[0] != drawn[1] else None
+    rows = [_difference(name, one, two, level, apart=apart if name.startswith("pass@") else None, **found.get(name, {})) for name in names]
     tested = {row.metric: row.p_value for row in rows if row.p_value is not None}
     adjusted = dict(zip(tested, map(float, holm(list(tested.values()))), strict=True))
     return tuple(replace(row, adjusted_p=adjusted.get(row.metric)) for row in rows)
@@ -288,8 +292,8 @@ def _comparison_sentence(c):
     more = f"about {c.probes_to_settle} probes would tell, were all shares to stay as they are" if c.probes_to_settle else "more probes may tell"
     moved = [row for row in c.differences if row.flag == "significant" and abs(row.gain) >= c.margin]
     worse, better = ([row for row in moved if row.side == side] for side in ("worse", "better"))
-    slices = [row.name for row in c.slices if row.flag == "significant" and row.side == "worse"]
-    end = f"; beyond noise worse where {enumerate_names(slices)}." if slices else "."
+    slices = [row.name for row in sorted(c.slices, key=lambda row: row.adjusted_p) if row.flag == "significant" and row.side == "worse"]
+    end = f"; beyond noise worse {name_slices(slices)}." if slices else "."
     if moved: size = score if accuracy in moved else size
     if worse: return f"Regressed: worse in {_moves(worse)}{f'; better in {_moves(better)}' if better else ''}; {size}{end}"
     if better and c.verdict == "noise":

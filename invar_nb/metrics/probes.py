@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from decimal import Decimal
 from functools import cached_property
 
 import numpy as np
@@ -225,23 +226,40 @@ def _probabilities(table):
 
 
 def _matrix(found, labels, table, normalize):
-    "Shape (n, C) as told, and the rows that add up to 1 only once they are normalised."
+    "(shape (n, C) as told, the same normalised where that is asked for, how many rows were)."
     where = table.where
     out = np.column_stack([_numbers(found[label], f"the probability of {label!r}", where, table.places) for label in labels])
     away = np.abs(out.sum(axis=1) - 1)
-    slack, limit = 0.5e-6 * len(labels) + 1e-12, min(0.5e-2 * len(labels), _FARTHEST) + 1e-12
-    off, bad = np.flatnonzero(away > slack), np.flatnonzero(away > (limit if normalize else slack))
-    if bad.size:
-        got = f"{float(out[bad[0]].sum())!r} at {table.places[bad[0]]} ({bad.size} of {len(out)} probes)"
-        cure = "A label is missing, or these are no probabilities" if away[bad[0]] > limit else \
-            "Write six digits or more of each (0.333333, not 0.333), or pass normalize=True"
-        refuse(where, f"the probabilities of a probe must add up to 1 within the rounding of {'two digits to be normalised' if normalize else 'six digits'}", got, cure)
-    return out, off
+    off = np.flatnonzero(away > 0.5e-6 * len(labels) + 1e-12).tolist()
+    digits = {i: _digits(out[i].tolist(), away[i]) for i in off}
+    far = next((i for i in off if digits[i] is None), None)
+    if far is not None or off and not normalize:
+        bad = off[0] if far is None else far
+        cure = "A label is missing, or these are no probabilities: give every row one for each label" if far is not None else \
+            "Write six digits or more of each (0.333333, not 0.333), or pass normalize=True to divide such rows by their sum"
+        refuse(where, f"the probabilities of a probe must add up to 1 within the rounding of {'the digits they have' if far is not None else 'six digits'}",
+               f"{float(out[bad].sum())!r} at {table.places[bad]} ({len(off)} of {len(out)} probes)", cure)
+    parts = out.copy()
+    for i, d in digits.items():
+        row = [round(value, d) for value in out[i].tolist()]
+        parts[i] = np.array(row) / round(math.fsum(row), d)  # the sum as it was written: no order of labels can change it
+    return out, parts, len(off)
+
+# %% ../../nbs/metrics/23_probes.ipynb #c033
+def _digits(row, away):
+    "Decimals that were written, where their rounding explains how far the sum is from 1; 17 for half precision; None where nothing does."
+    short = np.array(row, dtype=np.float32)
+    same = (short == row).all()  # what went through float32 has its digits, not those of float64
+    d = max(2, *(-Decimal(str(value)).as_tuple().exponent for value in (short if same else row)))
+    if away <= min(0.5 * len(row) * 10.0**-d, _FARTHEST) + 1e-12: return d
+    brain = same and not (short.view(np.uint32) & 0xFFFF).any()
+    half = same and (short.astype(np.float16) == short).all()
+    return 17 if away <= (2.0**-8 if brain else 2.0**-11 if half else 0) * (1 + 2.0**-8) else None
 
 
 _FARTHEST = 0.05  # from 1, whatever the number of labels: more is no rounding
 
-# %% ../../nbs/metrics/23_probes.ipynb #c032
+# %% ../../nbs/metrics/23_probes.ipynb #c034
 _SPREADS = ("probs", "prob", "probability", "proba", "scores", "logits", "logprobs")  # what others call probabilities, or what they are made of
 
 
@@ -270,7 +288,7 @@ def _forecast(table, labels, normalize):
         refuse(where, f"labels must be those of the probabilities, {listed(found)}", listed(told),
                "Give every row a probability for each label, 0 for one that is ruled out" if set(told) > set(found) else "Name them all, or leave labels out")
     source = "told" if told is not None else "probabilities" if found is not None else "seen"
-    labels = told if told is not None else tuple(found) if found is not None else tuple(sorted({*label, *said}, key=natural_order))
+    labels = told if told is not None else tuple(sorted({*label, *said} if found is None else found, key=natural_order))
     _check_labels(labels, source, where)
     if source != "told": _no_twins(labels, where)
     if source == "seen" and not {*label} & {*said}:
@@ -278,16 +296,15 @@ def _forecast(table, labels, normalize):
                "Spell both alike; if no answer is right on purpose, name all labels with labels=")
     for what, names in (("label", label), ("prediction", said or ())): _known(names, labels, what, table, source)
     if found is None: return labels, source, label, said, _confidence(table), None, 0
-    p, off = _matrix(found, labels, table, normalize)
+    p, parts, normalized = _matrix(found, labels, table, normalize)
     if said is None: said = _implied(p, labels)
     _most_probable(p, labels, said, table)
     number = {name: c for c, name in enumerate(labels)}
     answer = np.arange(len(p)), [number[name] for name in said]
     if "confidence" in columns: _same_confidence(_confidence(table), p[answer], table)  # both as they were told
-    if off.size: p[off] /= p[off].sum(axis=1, keepdims=True)
-    return labels, source, label, said, p[answer], p, off.size
+    return labels, source, label, said, parts[answer], parts, normalized
 
-# %% ../../nbs/metrics/23_probes.ipynb #c034
+# %% ../../nbs/metrics/23_probes.ipynb #c036
 def _implied(p, labels):
     "The most probable label of each row; among equally probable ones the first by name, so that no order of columns decides."
     by_name = sorted(range(len(labels)), key=lambda c: natural_order(labels[c]))
@@ -325,7 +342,7 @@ def _same_confidence(told, implied, table):
                f"{told[i]:g} where the probability is {implied[i]:g} at {table.places[i]}",
                "Leave the column out: the probabilities tell it")
 
-# %% ../../nbs/metrics/23_probes.ipynb #c036
+# %% ../../nbs/metrics/23_probes.ipynb #c038
 def _cell(value):
     "A slice value as text or None; anything else is returned as the reason why not."
     value = _plain(value)
@@ -368,7 +385,7 @@ def _outcome(name, values, label, said):
     if name.strip().lower() == "correct" and wrong: return f"differs from prediction = label on {wrong} of {len(right)} probes, and is not used"
     return "is named like a part of the answer, not of the probe; name it in slices= to use it"
 
-# %% ../../nbs/metrics/23_probes.ipynb #c037
+# %% ../../nbs/metrics/23_probes.ipynb #c039
 def _slices(table, asked, label, said):
     "Slices by name, and the reason for every column that is none."
     where, others = table.where, [name for name in table.columns if name not in COLUMNS and not name.startswith("p:")]
@@ -397,7 +414,7 @@ def _slices(table, asked, label, said):
         else: found[name] = values
     return found, ignored
 
-# %% ../../nbs/metrics/23_probes.ipynb #c039
+# %% ../../nbs/metrics/23_probes.ipynb #c041
 def _constant(name, told, table, ignored):
     "The one value of a column that names the arm; an argument goes before it, and the column is then listed as not used."
     told = None if told is None or isinstance(told, str) and not told else as_name(told, name, table.where, "the argument")
@@ -450,12 +467,12 @@ def _samples(table):
     if all(value is None for value in drawn): return None, None
     return tuple(drawn), tuple(right)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c040
+# %% ../../nbs/metrics/23_probes.ipynb #c042
 def _class_numbers(names, labels):
     number = {label: c for c, label in enumerate(labels)}
     return lock([number[name] for name in names])
 
-# %% ../../nbs/metrics/23_probes.ipynb #c042
+# %% ../../nbs/metrics/23_probes.ipynb #c044
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Predictions:
     "What one model answered on one list of probes; rows in the order of their ids. Built by `from_columns`."
@@ -492,6 +509,7 @@ class Predictions:
         normalize: bool = False,  # divide probabilities of few digits by their sum; False: such a row is refused
     ) -> "Predictions":
         "Columns as predictions, or a `ContractError` that names the row."
+        if not isinstance(normalize, (bool, np.bool_)): refuse(where, "normalize must be True or False", repr(normalize), "Leave it out to refuse such rows")
         table = _Table(columns, places, where)
         labels, source, label, said, confidence, p, normalized = _forecast(table, labels, normalize)
         found, ignored = _slices(table, slices, label, said)
@@ -557,7 +575,7 @@ class Predictions:
         p = None if self.probability is None else self.probability[:, [self.labels.index(name) for name in labels]]
         return replace(self, labels=labels, probability=p)
 
-# %% ../../nbs/metrics/23_probes.ipynb #c044
+# %% ../../nbs/metrics/23_probes.ipynb #c046
 def _unpaired(must, got, cure): refuse("pair_predictions", must, got, cure, error=PairingError)
 
 
@@ -616,7 +634,7 @@ def _same_labels(a, b):
                       f"{odd[0]!r}, which is a label of one arm only (the {name} has {listed(p.labels)})", cure)
     return tuple(p if p.labels == labels else p.relabelled(labels) for p in (a, b))
 
-# %% ../../nbs/metrics/23_probes.ipynb #c045
+# %% ../../nbs/metrics/23_probes.ipynb #c047
 def pair_predictions(
     baseline: Predictions,
     candidate: Predictions,

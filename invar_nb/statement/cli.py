@@ -828,10 +828,12 @@ def _worse_slices(document: dict) -> list[dict]:
 
 def _where_beyond_noise(flagged, tests):
     "Slices with their sides, named; how many tests the p-values pay for."
-    from invar_nb.metrics.evaluation import enumerate_names, slice_text
+    from invar_nb.metrics.evaluation import name_slices, slice_text
+    if not tests: return "none to compare"
+    flagged = sorted(flagged, key=lambda pair: pair[1]["adjusted_p"])
     named = {side: [f"{row['slice']} = {slice_text(row['value'])}" for found, row in flagged if found == side] for side in ("worse", "better")}
-    told = "; ".join(f"{side} where {enumerate_names(names)}" for side, names in named.items() if names) or "none differs beyond noise"
-    return f"{told} (adjusted for {tests} {'test' if tests == 1 else 'tests'})"
+    told = "; ".join(f"{side} {name_slices(names)}" for side, names in named.items() if names) or "none differs beyond noise"
+    return f"{told} (adjusted for {tests} {'test' if tests == 1 else 'different tests'})"
 
 
 def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
@@ -871,7 +873,7 @@ def predictions(
     baseline: Annotated[Optional[str], typer.Option("--baseline", metavar="FILE", help="Another model's answers to the same probes.")] = None,
     out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Folder for predictions and report.", parser=_folder)] = Path("invar-nb-predictions"),
     slices: Annotated[Optional[list[str]], typer.Option("--slice", metavar="NAME", help="Column to slice by. Repeatable. [those that qualify]")] = None,
-    labels: Annotated[Optional[str], typer.Option("--labels", metavar="A,B,C", help="All classes, in order. [those of the probabilities, else those seen]")] = None,
+    labels: Annotated[Optional[str], typer.Option("--labels", metavar="A,B,C", help="All classes, in order. [those of the probabilities, else those seen; by name]")] = None,
     danger: Annotated[Optional[str], typer.Option("--danger", metavar="TRUE:PREDICTED", help="The worst mistake. [incorrect:correct where both are labels]")] = None,
     ambiguous: Annotated[str, typer.Option("--ambiguous", help="own_class, or excluded: such probes do not count.")] = "own_class",
     ambiguous_label: Annotated[str, typer.Option("--ambiguous-label", help="Which label that is.")] = "ambiguous",
@@ -904,6 +906,7 @@ def predictions(
     _check_predictions(files, settings, o)
     told = _told_labels(labels)
     from invar_nb.statement.document import refuse_to_lose, refuse_to_overwrite, refuse_what_cannot_be_replaced
+    from invar_nb.metrics.evaluation import count_probes
     from invar_nb.statement.predictions import PREDICTIONS_FILES, name_checkpoint, read_predictions, save_predictions
     with _as_usage():
         refuse_what_cannot_be_replaced(out, PREDICTIONS_FILES, where="--out")
@@ -917,7 +920,7 @@ def predictions(
         settings["danger"] = _told_danger(danger, arms[0].labels)
         if not quiet:
             for name, arm in zip(files, arms, strict=True):
-                _say(f"{name}: {arm.n} probes, {len(arm.labels)} labels, sliced by {', '.join(arm.slices) or 'nothing'}")
+                _say(f"{name}: {count_probes(arm.n)}, {len(arm.labels)} labels, sliced by {', '.join(arm.slices) or 'nothing'}")
         report = save_predictions(out, *arms, force=force, **settings)
     document = report.document()
     code = predictions_code(document, fail_inconclusive=fail_inconclusive)

@@ -81,7 +81,7 @@ def read_predictions(
     path = Path(path)
     told = {"labels": labels, "slices": slices, "model": model, "checkpoint": checkpoint, "tokenizer": tokenizer}
     if path.suffix.lower() == ".jsonl" and path.is_file() and (header := _kept_header(path.read_bytes())) is not None:
-        return _from_kept(path.read_bytes(), header, path.name, **told)
+        return _from_kept(path.read_bytes(), header, path.name, normalize=normalize, **told)
     with _cures_of_a_probe():
         table = read_table(path)
         columns = _converted(table, str(path))
@@ -135,19 +135,21 @@ _HEADER = {"probes": int, "labels": list, "labels_from": str, "slices": list, "m
            "tokenizer": (str, type(None)), "normalized": int, "ignored": dict}
 
 
-def _from_kept(data, header, name, *, labels=None, slices=None, model="", checkpoint=None, tokenizer=None):
+def _from_kept(data, header, name, *, normalize=False, labels=None, slices=None, model="", checkpoint=None, tokenizer=None):
     "Predictions as they were kept, unless something else is told."
     where = f"read_predictions: {name}"
     bad = next((key for key, kind in _HEADER.items() if not isinstance(header.get(key), kind)), None)
     if bad: refuse(where, f"the first line must tell {bad!r}", repr(header.get(bad)), "It was not written by save_predictions")
     table = parse_table(data.partition(b"\n")[2], name=name)
+    if not 0 <= header["normalized"] <= header["probes"] or isinstance(header["normalized"], bool):
+        refuse(where, "the first line must tell under 'normalized' how many of its probes were", repr(header["normalized"]), "It was not written by save_predictions")
     if len(table) != header["probes"]: refuse(where, f"there must be {header['probes']} probes, as the first line says", f"{len(table)}",
                                               "The file was cut")
     places = [f"line {int(place.split()[1]) + 1}" for place in table.places]  # below the header
     known = {"model": model or header["model"], "checkpoint": checkpoint or header["checkpoint"], "tokenizer": tokenizer or header["tokenizer"]}
     p = Predictions.from_columns(table.columns, places=places, where=where, labels=header["labels"] if labels is None else labels,
-                                 slices=header["slices"] if slices is None else slices, **known)
-    return replace(p, labels_from=header["labels_from"] if labels is None else "told", normalized=header["normalized"], ignored={**header["ignored"], **p.ignored})
+                                 slices=header["slices"] if slices is None else slices, normalize=normalize, **known)
+    return replace(p, labels_from=header["labels_from"] if labels is None else "told", normalized=header["normalized"] + p.normalized, ignored={**header["ignored"], **p.ignored})
 
 # %% ../../nbs/statement/51_predictions.ipynb #c021
 def _conventions(inputs, d):
@@ -168,9 +170,6 @@ def _conventions(inputs, d):
             (f"Intervals of calibration errors and of means over classes: bootstrap over probes, {inputs['replicates']} replicates, seed {inputs['seed']}; "
              "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error."),
             "A metric that cannot be computed has no value, and its reason stands in its place. 0/0 is never 0."]
-    for arm in ("candidate", "baseline"):
-        if d[arm] is not None and d[arm]["normalized"]:
-            said.append(f"Probabilities written with few digits: those of {d[arm]['normalized']} probes of the {arm} were divided by their sum, as asked.")
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
                     f"where its adjusted p-value is at most {1 - inputs['level']:.3g} and it is at least {inputs['margin']:g} in its own unit. "
@@ -184,6 +183,7 @@ _PROCEDURES = {"holm": "Holm", "benjamini_hochberg": "Benjamini and Hochberg (fa
 # %% ../../nbs/statement/51_predictions.ipynb #c022
 def _same_answers(a, b):
     "Whether two arms answered every probe with the same label and the same probabilities."
+    if set(a.labels) == set(b.labels): b = b.relabelled(a.labels)
     same = lambda x, y: (x is None) == (y is None) and (x is None or x.tolist() == y.tolist())
     return a.ids == b.ids and a.prediction == b.prediction and same(a.confidence, b.confidence) and same(a.probability, b.probability)
 
@@ -194,6 +194,8 @@ def _warnings(d, same):
         e = d[arm]
         if e is None: continue
         name = "" if d["baseline"] is None else f" in the {arm}"
+        if e["normalized"]:
+            said.append(f"The probabilities of {e['normalized']} of {e['n']} probes{name} had few digits and did not add up to 1; they were divided by their sum, as asked.")
         if e["ties"]:
             said.append(f"{e['ties']} of {e['n']} probes have two equally probable labels{name}; where no prediction was told, "
                         "the first by name is it.")
@@ -478,7 +480,7 @@ def _reliability_blocks(e, title):
     bins, null = e["reliability"], e["reliability"]["null"]
     ends = e["metrics"]["ece"]["interval"]
     p = null["p_value"]
-    share = f"{100 * p:.3g}%" if p >= 0.001 else f"one in {1 / p:,.0f}" if p > 1e-12 else "fewer than one in 10^12"
+    share = f"{100 * p:.3g}%" if p >= 0.001 else f"a share of {p:.2g}" if p > 1e-12 else "a share below 1e-12"
     found = f"ECE {bins['ece']:.4f}" + ("" if ends is None else f" {show_span((ends['low'], ends['high']))}")
     caption = (f"{found}. Null band: a calibrated model with these confidences scores {null['low']:.4f} to {null['high']:.4f}, "
                f"on average {null['mean']:.4f}; {share} of such models score this or more. "
