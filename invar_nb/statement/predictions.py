@@ -413,6 +413,11 @@ def _difference_blocks(d):
     return out + ([("p", f"No difference: {'; '.join(reasons)}.")] if reasons else [])
 
 
+def _against_the_rest(row):
+    if row["flag"] != "differs from the rest": return row["flag"] or row["reason"]
+    return "worse" if row["correct"] * row["rest_n"] < row["rest_correct"] * row["n"] else "better"
+
+
 def _reading(row): return row["flag"] if row["flag"] == "within noise" else f"{row['side']}, {row['flag']}"
 
 
@@ -427,7 +432,7 @@ def _slice_blocks(d):
     if not e["slices"]: return [("h2", "By slice"), ("p", "The file has no column to slice by.")]
     level = f"{d['inputs']['level'] * 100:g}% interval"
     rows = [(_slice_label(row), f"{row['correct']} of {row['n']}", _number(row["accuracy"]), _with_interval(row), show_p(row["p_value"]),
-             show_p(row["adjusted_p"]), row["flag"] or row["reason"]) for row in e["slices"]]
+             show_p(row["adjusted_p"]), _against_the_rest(row)) for row in e["slices"]]
     out = [("h2", "By slice"), ("table", ("slice", "right", "accuracy", level, "p", "adjusted p", "against the rest"), rows)]
     if c is not None:
         rows = [(_slice_label(row), f"{row['baseline']}, {row['candidate']} of {row['n']}", f"{row['delta']:+.4f}", _signed(row["interval"]),
