@@ -5,8 +5,8 @@ sacreBLEU, on the same data and with equal values. Every side has one thread. Li
 are known already; and the least that a checked Brier score does, block by block, before it sums a square. Peers that are not installed have
 no row.
 
-Why the first two goals are near a wall: 20 times torchmetrics is about the first two limits together, and 50 times scikit-learn about the third
-one for outcomes of 64-bit integers. Each call follows a peer's, so the data come from memory, not from the cache; every further step of NumPy
+Why the first two goals are near a wall: 20 times torchmetrics leaves little beside the first two limits, and 50 times scikit-learn little beside
+the third one for outcomes of 64-bit integers. Each call follows a peer's, so the data come from memory, not from the cache; every further step of NumPy
 is one more pass over a block in the cache. The peers' own times move by half with the state of the process's memory, and on a busy machine long
 calls are interrupted more often than short ones: compare on a quiet one, and more than once."""
 import argparse

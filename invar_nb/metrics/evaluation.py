@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LEVELS', 'MOST_REPLICATES', 'MOST_BINS', 'TITLES', 'as_fraction_between', 'as_settings', 'Arm', 'as_danger',
            'as_tries', 'Estimate', 'count_probes', 'p_text', 'enumerate_names', 'name_slices', 'ClassRow', 'slice_text',
-           'adjusted_by_cut', 'SliceRow', 'Evaluation', 'evaluate_arm', 'evaluate']
+           'slice_name', 'adjusted_by_cut', 'SliceRow', 'Evaluation', 'evaluate_arm', 'evaluate']
 
 # %% ../../nbs/metrics/24_evaluation.ipynb #c003
 import math
@@ -355,6 +355,14 @@ def slice_text(
     odd = value.strip('"') in ("(none)", "(empty)") or value != value.strip() or ";" in value or " = " in value
     return "(empty)" if value == "" else f'"{value}"' if odd else value
 
+
+def slice_name(
+    slice: str,
+    value: str | None,
+) -> str:
+    "Slice and value as a reader sees them."
+    return f"{slice} = {slice_text(value)}"
+
 # %% ../../nbs/metrics/24_evaluation.ipynb #c041
 def adjusted_by_cut(
     members: Sequence[np.ndarray],  # of each row of the table, shape (n,), bool
@@ -392,7 +400,14 @@ class SliceRow:
     @property
     def name(self) -> str:
         "Slice and value as a reader sees them."
-        return f"{self.slice} = {slice_text(self.value)}"
+        return slice_name(self.slice, self.value)
+
+    @property
+    def side(self) -> str | None:
+        "better, worse or same: beside the rest, whatever the p-value; None without a rest."
+        if not self.rest_n: return None
+        here, rest = self.correct * self.rest_n, self.rest_correct * self.n
+        return "better" if here > rest else "worse" if here < rest else "same"
 
     @property
     def flag(self) -> str | None:
@@ -403,7 +418,7 @@ class SliceRow:
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
         return {**{f.name: getattr(self, f.name) for f in fields(self) if f.name not in ("interval", "danger", "level")},
-                "interval": self.interval.to_dict(), "flag": self.flag,
+                "interval": self.interval.to_dict(), "flag": self.flag, "side": self.side,
                 "danger": None if self.danger is None else {"count": self.danger[0], "of": self.danger[1]},
                 "reason": "no probe is outside this slice" if self.p_value is None else None}
 
@@ -489,7 +504,7 @@ def _evaluation_sentence(e):
             f"({e.settings['level'] * 100:g}% interval {100 * low:.1f}% to {100 * high:.1f}%)"]
     if cell.value is not None: said.append(cell.reading)
     if ece.value is not None: said.append(f"calibration error {ece.value:.3f}, {ece.reading.partition(':')[0]}")
-    worse = [row.name for row in sorted(e.flagged, key=lambda row: row.adjusted_p) if row.correct * row.rest_n < row.rest_correct * row.n]
+    worse = [row.name for row in sorted(e.flagged, key=lambda row: row.adjusted_p) if row.side == "worse"]
     if worse: said.append(f"worse than the rest {name_slices(worse)}")
     elif e.slice_tests: said.append(f"no slice is worse than the rest beyond noise ({e.slice_tests} {'test' if e.slice_tests == 1 else 'tests'})")
     return "; ".join(said) + "."

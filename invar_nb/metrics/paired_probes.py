@@ -16,7 +16,7 @@ from ..ground.contract import as_choice, refuse
 from ..ground.interval import Interval
 from .calibration import calibration_difference, name_test, score_flips
 from .evaluation import (TITLES, Arm, Estimate, Evaluation, adjusted_by_cut, as_danger, as_fraction_between, as_settings, as_tries,
-                                         count_probes, enumerate_names, evaluate_arm, name_slices, p_text, slice_text)
+                                         count_probes, enumerate_names, evaluate_arm, name_slices, p_text, slice_name)
 from .probes import Predictions, pair_predictions
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
@@ -158,7 +158,7 @@ class SliceDifference:
     @property
     def name(self) -> str:
         "Slice and value as a reader sees them."
-        return f"{self.slice} = {slice_text(self.value)}"
+        return slice_name(self.slice, self.value)
 
     @property
     def flag(self) -> str:

@@ -826,12 +826,12 @@ def _worse_slices(document: dict) -> list[dict]:
     return [row for row in (document["comparison"] or {}).get("slices", ()) if row["flag"] == "significant" and row["side"] == "worse"]
 
 
-def _where_beyond_noise(flagged, tests):
-    "Slices with their sides, named; how many tests the p-values pay for."
-    from invar_nb.metrics.evaluation import name_slices, slice_text
+def _where_beyond_noise(rows, tests):
+    "Slices beyond noise by their sides, the surest first; how many tests the p-values pay for."
+    from invar_nb.metrics.evaluation import name_slices, slice_name
     if not tests: return "none to compare"
-    flagged = sorted(flagged, key=lambda pair: pair[1]["adjusted_p"])
-    named = {side: [f"{row['slice']} = {slice_text(row['value'])}" for found, row in flagged if found == side] for side in ("worse", "better")}
+    flagged = sorted((row for row in rows if row["flag"] not in (None, "within noise")), key=lambda row: row["adjusted_p"])
+    named = {side: [slice_name(row["slice"], row["value"]) for row in flagged if row["side"] == side] for side in ("worse", "better")}
     told = "; ".join(f"{side} {name_slices(names)}" for side, names in named.items() if names) or "none differs beyond noise"
     return f"{told} (adjusted for {tests} {'test' if tests == 1 else 'different tests'})"
 
@@ -850,12 +850,8 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
         against = "" if found is None or found["delta"] is None else f"   baseline {found['baseline']:.4f}, {found['delta']:+.4f}"
         tested = "" if found is None or found["adjusted_p"] is None else f", adjusted p {show_p(found['adjusted_p'])}, {found['flag']}"
         rows.append((name, f"{estimate['value']:.4f}{ends}{against}{tested}"))
-    side = lambda row: "worse" if row["correct"] * row["rest_n"] < row["rest_correct"] * row["n"] else "better"
-    flagged = [(side(row), row) for row in e["slices"] if row["flag"] == "differs from the rest"]
-    rows.append(("slices", f"{len(e['slices'])}, each against the rest: {_where_beyond_noise(flagged, e['slice_tests'])}"))
-    if c is not None:
-        flagged = [(row["side"], row) for row in c["slices"] if row["flag"] == "significant"]
-        rows.append(("", f"each against the baseline: {_where_beyond_noise(flagged, c['slice_tests'])}"))
+    rows.append(("slices", f"{len(e['slices'])}, each against the rest: {_where_beyond_noise(e['slices'], e['slice_tests'])}"))
+    if c is not None: rows.append(("", f"each against the baseline: {_where_beyond_noise(c['slices'], c['slice_tests'])}"))
     if kind != "regressed" and _worse_slices(document):
         rows.append(("exit 1", "worse in a slice beyond noise, whatever the verdict on the whole"))
     if e["ignored"]:

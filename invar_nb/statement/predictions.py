@@ -20,7 +20,7 @@ import invar_nb
 from ..ground.contract import ContractError, canonical_json, digest, refuse, strict_json
 from ..machine.store import file_digest, write_bytes
 from ..machine.tables import as_number, parse_table, read_table
-from ..metrics.evaluation import TITLES, Evaluation, evaluate, slice_text
+from ..metrics.evaluation import TITLES, Evaluation, evaluate, slice_name, slice_text
 from ..metrics.paired_probes import PredictionsComparison, compare_predictions
 from ..metrics.probes import Predictions
 from .document import (ASIDE, body_digest, canonical_text, check_pages, environment_digest, find_evidence, first_difference,
@@ -204,8 +204,8 @@ def _warnings(d, same):
         if e["excluded"]:
             said.append(f"{e['excluded']} of {e['n']} probes do not count{name}, since their truth is {e['settings']['ambiguous_label']!r}.")
         if e["checkpoint"] is None: said.append(f"No checkpoint is named{name}: nothing ties these answers to weights.")
-        lost = [f"{row['slice']} = {slice_text(row['value'])}" for row in e["slices"] if row["n"] < 10]
-        if lost: said.append(f"{'1 slice holds' if len(lost) == 1 else f'{len(lost)} slices hold'} fewer than ten probes{name}; only the grossest difference could be seen there.")
+        small = sum(row["n"] < 10 for row in e["slices"])
+        if small: said.append(f"{'1 slice holds' if small == 1 else f'{small} slices hold'} fewer than ten probes{name}; only the grossest difference could be seen there.")
         for name_ in ("ece", "brier"):
             fallback = (e["metrics"][name_]["interval"] or {}).get("fallback")
             if fallback: said.append(f"The interval of {TITLES[name_]}{name} is a fallback, {fallback['code']}: {fallback['reason']}.")
@@ -413,9 +413,7 @@ def _difference_blocks(d):
     return out + ([("p", f"No difference: {'; '.join(reasons)}.")] if reasons else [])
 
 
-def _against_the_rest(row):
-    if row["flag"] != "differs from the rest": return row["flag"] or row["reason"]
-    return "worse" if row["correct"] * row["rest_n"] < row["rest_correct"] * row["n"] else "better"
+def _against_the_rest(row): return row["side"] if row["flag"] == "differs from the rest" else row["flag"] or row["reason"]
 
 
 def _reading(row): return row["flag"] if row["flag"] == "within noise" else f"{row['side']}, {row['flag']}"
@@ -424,7 +422,7 @@ def _reading(row): return row["flag"] if row["flag"] == "within noise" else f"{r
 def _signed(ends): return show_span((ends["low"], ends["high"]), "+.4f")
 
 # %% ../../nbs/statement/51_predictions.ipynb #c031
-def _slice_label(row): return f"{row['slice']} = {slice_text(row['value'])}"
+def _slice_label(row): return slice_name(row["slice"], row["value"])
 
 
 def _slice_blocks(d):
