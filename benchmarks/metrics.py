@@ -1,17 +1,18 @@
 """What do the metrics cost? `python benchmarks/metrics.py`
 
 Calibration error of a million predictions against torchmetrics, Brier score against scikit-learn, BLEU of ten thousand segments against
-sacreBLEU, on the same data and with equal values. Every side has one thread. Limits: one read of the data; one bincount into bins that
-are known already; and the least that a checked Brier score does, block by block, before it sums a square. Peers that are not installed have
-no row.
+sacreBLEU, on the same data and with equal values. Every side has one thread. Limits: one read of the data, and one bincount into bins that
+are known already. Peers that are not installed have no row.
 
-Why the first two goals are near a wall: 20 times torchmetrics leaves little beside the first two limits, and 50 times scikit-learn little beside
-the third one for outcomes of 64-bit integers. Each call follows a peer's, so the data come from memory, not from the cache; every further step of NumPy
-is one more pass over a block in the cache. The peers' own times move by half with the state of the process's memory, and on a busy machine long
-calls are interrupted more often than short ones: compare on a quiet one, and more than once."""
+Why the first two goals stand at a wall: each call follows a peer's, so the data come from memory and not from the cache, and every step of NumPy
+is one more pass over a block in the cache, no faster than a copy. The last two tables take those passes one by one: their sum, with Python and the
+memory for nothing, is what no arrangement of them can beat, and it says what the goals would ask of the peers. The peers' own times move by half
+with the state of the process's memory, and on a busy machine long calls are interrupted more often than short ones: compare on a quiet one, and
+more than once."""
 import argparse
 import importlib.util
 import os
+import statistics
 from functools import partial
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy and torch are imported
@@ -54,31 +55,43 @@ def calibration_runs(n, peers):
     return out, ours, {"torchmetrics": ">= 20"}
 
 
-def least(p, y):
-    "Check both arrays, make the outcomes floats, subtract: no check can be left out, and no square is summed."
-    room, one = np.empty(1 << 17), np.float64(1).view(np.uint64)
-    for start in range(0, p.size, room.size):
-        part, hit = p[start:start + room.size], y[start:start + room.size]
-        gap = room[:part.size]
-        if hit.dtype == bool: np.copyto(gap, hit)
-        elif np.bitwise_or.reduce(hit) in (0, 1): np.multiply(hit, one.view(np.int64), out=gap.view(np.int64))
-        else: raise ValueError("outcomes")
-        if np.maximum.reduce(part.view(np.uint64)) > one: raise ValueError("probabilities")
-        np.subtract(gap, part, out=gap)
-
-
 def brier_runs(n, peers, dtype):
     p, y = data(n)
     y = y.astype(dtype)
     ours = "Brier score (this package)"
     out = {ours: lambda: brier_score(p, y), "five terms, ten bins (this package)": lambda: brier_decomposition(p, y, n_bins=10),
-           "numpy, not validated": lambda: np.mean((p - y) ** 2), "limit: one read of the data": lambda: (p.sum(), y.sum()),
-           "limit: checks and differences, no sum": lambda: least(p, y)}
+           "numpy, not validated": lambda: np.mean((p - y) ** 2), "limit: one read of the data": lambda: (p.sum(), y.sum())}
     if peers and installed("sklearn"):
         from sklearn.metrics import brier_score_loss
         out["scikit-learn"] = lambda: brier_score_loss(y, p)
         np.testing.assert_allclose(out[ours](), out["scikit-learn"](), rtol=1e-12)
     return out, ours, {"scikit-learn": ">= 50"}
+
+
+def passes(n, block=1 << 16):
+    "{metric: {pass: milliseconds for n predictions, each pass by itself over one block that lies in the cache}}."
+    p, y = data(block)
+    gap, scaled, whole, both = np.empty(block), np.empty(block), np.empty(block, dtype=np.int32), np.empty(block // 2, dtype=np.int64)
+    one, sums, bins = np.float64(1).view(np.int64), np.zeros(31**2, dtype=complex), np.int64(2**32 + 31)
+    shared = {"outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y), "outcomes as floats": lambda: np.multiply(y, one, out=gap.view(np.int64)),
+              "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)), "differences": lambda: np.subtract(gap, p, out=gap)}
+    found = {"Brier score": {**shared, "sum of the squares": lambda: np.dot(gap, gap)},
+             "calibration error": {**shared, "times the number of bins": lambda: np.multiply(p, 30.0, out=scaled),
+                                   "the whole parts": lambda: np.copyto(whole, scaled, casting="unsafe"),
+                                   "bins of two neighbours": lambda: np.right_shift(np.multiply(whole.view(np.int64), bins, out=both), 32, out=both),
+                                   "sums by bins": lambda: np.add.at(sums, both, gap.view(complex))}}
+    copy = {"(a bare copy, for comparison)": lambda: np.copyto(scaled, p)}
+    return {metric: {name: 1000 * statistics.median(times) * n / block for name, times in alternate({**steps, **copy}, 300).items()}
+            for metric, steps in found.items()}
+
+
+def passes_table(n):
+    for metric, found in passes(n).items():
+        print(f"\npasses of the {metric} of {n} predictions, outcomes int64, in the cache")
+        for name, ms in found.items(): print(f"  {name:44s} {ms:11.2f}")
+        total = sum(list(found.values())[:-1])
+        goal, peer = {"Brier score": (50, "scikit-learn"), "calibration error": (20, "torchmetrics")}[metric]
+        print(f"  {'all passes, Python and memory for nothing':44s} {total:11.2f}  {goal} times as fast as {peer}, where that takes {goal * total:.0f} ms")
 
 
 def sentences(n):
@@ -118,6 +131,7 @@ def main():
                            ("Brier score, outcomes int64,", partial(brier_runs, dtype=np.int64))):
             out, ours, goals = runs(n, not a.no_peers)
             table(f"{what} of {n} predictions", alternate(out, a.rounds), ours, goals)
+        passes_table(n)
     for tokenize in ("none", "13a", "char", "intl"):
         out, ours, goals = bleu_runs(a.segments, tokenize, not a.no_peers)
         table(f"BLEU of {a.segments} segments, tokenize={tokenize}", alternate(out, max(1, a.rounds // 5)), ours, goals)
