@@ -642,6 +642,16 @@ def test_rows_of_six_digits_are_admitted_and_rows_of_three_are_not(classes):
     with pytest.raises(ContractError, match="six digits"): brier_score(np.round(p, 3), label)
 
 
+def test_outcomes_may_be_booleans_of_every_kind():
+    pandas = pytest.importorskip("pandas")
+    p, wanted = [0.2, 0.7, 0.9], (0.8**2 + 0.7**2 + 0.1**2) / 3
+    flags = [True, False, True]
+    kinds = [flags, tuple(map(np.bool_, flags)), np.array(flags), np.array(flags, dtype=object), np.array(flags, dtype=np.uint8), [1, 0, 1],
+             pandas.Series(flags), pandas.Series(flags, dtype="boolean", index=[7, 8, 9]), pandas.Series(flags, dtype=object)]
+    for kind in kinds: assert brier_score(p, kind) == pytest.approx(wanted, rel=1e-15), type(kind)
+    with pytest.raises(ContractError, match="got <NA> at index 1"): brier_score(p, pandas.Series([True, None, True], dtype="boolean"))
+
+
 # --- refusals -------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("call, message", [
     (lambda: expected_calibration_error([0.5, 1.5], [1, 0]), r"confidence must lie in \[0, 1\]; got 1.5 at index 1"),
@@ -650,6 +660,9 @@ def test_rows_of_six_digits_are_admitted_and_rows_of_three_are_not(classes):
     (lambda: expected_calibration_error([0.5], [0.5]), "correct must be 0 or 1; got 0.5 at index 0"),
     (lambda: expected_calibration_error(np.ma.array([0.5, 0.6], mask=[0, 1]), [1, 0]), "must not be masked"),
     (lambda: expected_calibration_error([0.5, 0.6], np.ma.array([True, False], mask=[0, 1])), "must not be masked"),
+    (lambda: expected_calibration_error([0.5, 0.6], [True, None]), "correct must be booleans throughout, or 0 and 1 throughout; got None at index 1"),
+    (lambda: expected_calibration_error([0.5, 0.6], np.array([2, True], dtype=object)), "throughout; got 2 at index 0"),
+    (lambda: expected_calibration_error([0.5, 0.6], np.array(True, dtype=object)), r"one dimension; got shape \(\)|one dimension; got a"),
     (lambda: expected_calibration_error([0.5], [1], n_bins=2**21), "n_bins must be at most"),
     (lambda: expected_calibration_error([0.5], [1], binning="quantile"), "binning must be one of 'width', 'mass'"),
     (lambda: reliability_bins([], []), "at least one prediction"),

@@ -98,6 +98,7 @@ def unclean(nb):
         if c.metadata: found.append(f"cell {i}: metadata {dict(c.metadata)}")
         if c.cell_type != "code": continue
         if c.execution_count is not None: found.append(f"cell {i}: execution count")
+        if sum(o.output_type == "stream" for o in c.outputs) > 1: found.append(f"cell {i}: printed text in several pieces")
         for o in c.outputs:
             if o.get("execution_count") is not None or o.get("metadata"): found.append(f"cell {i}: output metadata")
             if o.output_type == "error": found.append(f"cell {i}: an error is stored as output")

@@ -708,12 +708,20 @@ def test_excluding_all_probes_is_refused():
 @pytest.mark.parametrize("change, said", [
     ({"id": ["a", "b", "d"]}, r"'c' \(baseline index 2\) missing from the candidate \(1 of 3 are\)"), ({"label": ["x", "x", "x"]}, "same true label; got 'y'"),
     ({"prompt": ["p", "q", "R"]}, "another prompt for probe 'c'"), ({"prompt": None}, "prompts in the baseline only"), ({"tense": ["1", "1", "2"]}, "same value of 'tense'; got '2'"),
-    ({"tense": None}, "'tense' in the baseline only"), ({"tokenizer": ["t2"] * 3}, "'t1' and 't2'"), ({"prediction": ["x", "y", "z"], "labels": None}, "choose among the same labels; got 'z'")])
+    ({"tense": None}, "'tense' in the baseline only. Add the column"),
+    ({"tense": ["1", "1", "1"]}, "'tense' in the baseline only: the other file's column has one value only. Name the slices"), ({"tokenizer": ["t2"] * 3}, "'t1' and 't2'"), ({"prediction": ["x", "y", "z"], "labels": None}, "choose among the same labels; got 'z'")])
 def test_arms_that_answered_different_tests_are_refused(change, said):
     base = {**GOOD, "tense": ["1", "2", "2"], "prompt": ["p", "q", "r"], "tokenizer": ["t1"] * 3}
     labels = change.pop("labels", ["x", "y"])
     candidate = {name: column for name, column in {**base, **change}.items() if column is not None}
     with pytest.raises(PairingError, match=said): compare_predictions(Predictions.from_columns(base, labels=["x", "y"]), Predictions.from_columns(candidate, labels=labels))
+
+
+def test_too_many_tries_name_the_arm_that_lacks_samples():
+    few, many = ({**GOOD, "samples": [n] * 3, "correct_samples": [1, 2, 0]} for n in (4, 8))
+    for pair, name in (((few, many), "baseline"), ((many, few), "candidate")):
+        with pytest.raises(ContractError, match=f"compare_predictions, {name}: k must not exceed .*; got k = 5, 4 samples of 'a'"):
+            compare_predictions(*map(Predictions.from_columns, pair), k=5)
 
 
 def test_one_more_probe_in_the_candidate_is_named():

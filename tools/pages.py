@@ -100,7 +100,8 @@ def run(path, installed=False, slow=False, timeout=900):
     began = time.perf_counter()
     with tempfile.TemporaryDirectory(prefix="page-") as sockets:      # the kernel is talked to over sockets in here: no port is opened
         ipc = Config() if os.name == "nt" else Config(KernelManager=dict(transport="ipc", ip=f"{sockets}/k"))
-        client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc)
+        client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc,
+                                coalesce_streams=True)  # else the pipe's moods decide into how many pieces a text is stored
         try: client.execute(env=environment())
         except CellExecutionError as e:
             text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))

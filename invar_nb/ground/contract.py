@@ -92,7 +92,7 @@ def _no_bools(array: np.ndarray, values: object, where: str, name: str) -> None:
     items = values if isinstance(values, (list, tuple)) else array if array.dtype.kind in "bO" else ()
     bad = next((i for i, v in enumerate(items) if _is_bool(v)), None)
     if bad is not None:
-        refuse(where, f"{name} must be numbers, not booleans", _at(bad, items[bad]), "Convert with .astype(int) if you mean 0 and 1")
+        refuse(where, f"{name} must be numbers, not booleans", _at(bad, items[bad]), "Write 1 and 0 if you mean numbers")
 
 
 def _unboxed(array: np.ndarray, where: str, name: str) -> np.ndarray:

@@ -65,16 +65,25 @@ def _same_length(array, length, where, name):
         refuse(where, f"{name} must have {length} entries, one a prediction", f"{len(array)}", "Give one entry per probe; nothing is cut or repeated")
 
 
+def _booleans(values, where, name):
+    "Booleans of a list, a tensor or a column of a data frame, shape (n,), or None where there are none; a gap among them is refused."
+    kind = str(getattr(values, "dtype", "")).lower()
+    if isinstance(values, np.ma.MaskedArray) or getattr(values, "ndim", 1) != 1: return None
+    if not (isinstance(values, (list, tuple)) or "bool" in kind or kind == "object"): return None
+    if "bool" in kind and (array := np.asarray(values)).dtype == bool: return array
+    items = list(values)
+    if not any(isinstance(v, (bool, np.bool_)) for v in items): return None
+    bad = next((i for i, v in enumerate(items) if not isinstance(v, (bool, np.bool_))), None)
+    if bad is not None:
+        refuse(where, f"{name} must be booleans throughout, or 0 and 1 throughout", f"{items[bad]!r} at index {bad}", "Fill what is missing; nothing is skipped")
+    return np.array(items, dtype=bool)
+
+
 def _as_flags(values, where, name, length):
     "Booleans or numbers, shape (n,); that they are 0 or 1 is looked at later."
-    kind = str(getattr(values, "dtype", ""))
-    all_bool = isinstance(values, (list, tuple)) and all(isinstance(v, (bool, np.bool_)) for v in values)
-    if (kind.endswith("bool") or all_bool) and not isinstance(values, np.ma.MaskedArray) and (array := np.asarray(values)).ndim == 1:
-        pass
-    elif type(values) is np.ndarray and values.ndim == 1 and (values.dtype == float or values.dtype.kind in "iu" and values.dtype.isnative):
-        array = values
-    else:
-        array = as_vector(values, where=where, name=name)
+    plain = type(values) is np.ndarray and values.ndim == 1 and (values.dtype == float or values.dtype.kind in "iu" and values.dtype.isnative)
+    array = values if plain else _booleans(values, where, name)
+    array = as_vector(values, where=where, name=name) if array is None else array
     _same_length(array, length, where, name)
     return array
 

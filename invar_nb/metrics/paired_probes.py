@@ -327,7 +327,7 @@ def compare_predictions(
                            multiplicity=multiplicity, seed=seed, replicates=replicates)
     margin = as_fraction_between(margin, MARGINS, where, "margin", "0.02 is two points of a share")
     a, b = (Arm(p, settings, where) for p in pair_predictions(baseline, candidate))
-    danger, tries = as_danger(danger, a.p.labels, where), [as_tries(k, arm, where) for arm in (a, b)]
+    danger, tries = as_danger(danger, a.p.labels, where), [as_tries(k, arm, f"{where}, {name}") for arm, name in ((a, "baseline"), (b, "candidate"))]
     one, two = (evaluate_arm(arm, danger, own) for arm, own in zip((a, b), tries, strict=True))
     differences = _headline(a, b, one, two, danger)
     slices, tests = _slice_differences(a, b)

@@ -611,8 +611,11 @@ def _same_test(a, b):
                   "The probes were rewritten in between; score both arms on one version")
     cure = "Correct the column; if it belongs to the model and not to the probe, name the slices with slices= and leave it out"
     odd = sorted(set(a.slices) ^ set(b.slices))
-    if odd: _unpaired("both arms must have the same slices", f"{odd[0]!r} in the {'baseline' if odd[0] in a.slices else 'candidate'} only",
-                      "Name the slices of both with slices=, or add the column to the other file")
+    if odd:
+        name, lacking = ("baseline", b) if odd[0] in a.slices else ("candidate", a)
+        why = lacking.ignored.get(odd[0])  # the column may be there, and be no slice
+        _unpaired("both arms must have the same slices", f"{odd[0]!r} in the {name} only" + (f": the other file's column {why}" if why else ""),
+                  "Name the slices of both with slices=" if why else "Add the column to the other file, or name the slices of both with slices=")
     for name in a.slices: _same_column(a, b, a.slices[name], b.slices[name], f"value of {name!r}", cure)
     if a.tokenizer and b.tokenizer and a.tokenizer != b.tokenizer:
         _unpaired("arms that name their tokenizers must have the same one", f"{a.tokenizer!r} and {b.tokenizer!r}",

@@ -578,11 +578,13 @@ def verify(
     if not path.is_file():
         raise _UsageError(f"{str(path)!r} is not a file. Name a report.json, or the folder that holds one.")
     found, evidence, unsaid = _rebuilt(path)
-    pages = [name for name in ("report.md", "report.html") if (path.parent / name).exists()]
-    told = {"verified": True, "digest": found.digest, "sentence": found.sentence, "pages": pages, "exit_code": OK}
+    there = {name: (path.parent / name).exists() for name in ("report.md", "report.html")}
+    pages, absent = ([name for name, seen in there.items() if seen is wanted] for wanted in (True, False))
+    told = {"verified": True, "digest": found.digest, "sentence": found.sentence, "pages": pages, "absent": absent, "exit_code": OK}
     checked = ", ".join(["every number", evidence, *pages])
-    _answer(json.dumps(told, sort_keys=True) if as_json else
-            f"{_bold('Verified', 'green')}: {checked}.\n  says     {visible(found.sentence)}\n  digest   {found.digest}\n  not said {unsaid}")
+    lines = [f"{_bold('Verified', 'green')}: {checked}.", f"  says     {visible(found.sentence)}", f"  digest   {found.digest}", f"  not said {unsaid}"]
+    if absent: lines.append(f"  absent   {' and '.join(absent)}")
+    _answer(json.dumps(told, sort_keys=True) if as_json else "\n".join(lines))
 
 # %% ../../nbs/statement/53_cli.ipynb #c031
 def _metric_words(text: str) -> tuple[str, Optional[str], Optional[str]]:
