@@ -27,6 +27,14 @@ from invar_nb.metrics.calibration import brier_decomposition, brier_score, expec
 def installed(name): return importlib.util.find_spec(name) is not None
 
 
+GOALS = {"calibration error": ("torchmetrics", 20), "Brier score": ("scikit-learn", 50)}
+
+
+def goal_of(metric):
+    peer, times = GOALS[metric]
+    return {peer: f">= {times}"}
+
+
 def data(n):
     rng = np.random.default_rng(n)
     p = rng.random(n)
@@ -52,7 +60,7 @@ def calibration_runs(n, peers):
     if peers and installed("sklearn"):
         from sklearn.calibration import calibration_curve
         out["scikit-learn calibration_curve (no error)"] = lambda: calibration_curve(y, p, n_bins=10)
-    return out, ours, {"torchmetrics": ">= 20"}
+    return out, ours, goal_of("calibration error")
 
 
 def brier_runs(n, peers, dtype):
@@ -65,33 +73,34 @@ def brier_runs(n, peers, dtype):
         from sklearn.metrics import brier_score_loss
         out["scikit-learn"] = lambda: brier_score_loss(y, p)
         np.testing.assert_allclose(out[ours](), out["scikit-learn"](), rtol=1e-12)
-    return out, ours, {"scikit-learn": ">= 50"}
+    return out, ours, goal_of("Brier score")
 
 
-def passes(n, block=1 << 16):
-    "{metric: {pass: milliseconds for n predictions, each pass by itself over one block that lies in the cache}}."
+def passes(block):
+    "{metric: {pass: callable}}: what a call does to each block of outcomes in 64-bit integers, each pass by itself on a block in the cache."
     p, y = data(block)
     gap, scaled, whole, both = np.empty(block), np.empty(block), np.empty(block, dtype=np.int32), np.empty(block // 2, dtype=np.int64)
     one, sums, bins = np.float64(1).view(np.int64), np.zeros(31**2, dtype=complex), np.int64(2**32 + 31)
-    shared = {"outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y), "outcomes as floats": lambda: np.multiply(y, one, out=gap.view(np.int64)),
-              "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)), "differences": lambda: np.subtract(gap, p, out=gap)}
-    found = {"Brier score": {**shared, "sum of the squares": lambda: np.dot(gap, gap)},
-             "calibration error": {**shared, "times the number of bins": lambda: np.multiply(p, 30.0, out=scaled),
-                                   "the whole parts": lambda: np.copyto(whole, scaled, casting="unsafe"),
-                                   "bins of two neighbours": lambda: np.right_shift(np.multiply(whole.view(np.int64), bins, out=both), 32, out=both),
-                                   "sums by bins": lambda: np.add.at(sums, both, gap.view(complex))}}
-    copy = {"(a bare copy, for comparison)": lambda: np.copyto(scaled, p)}
-    return {metric: {name: 1000 * statistics.median(times) * n / block for name, times in alternate({**steps, **copy}, 300).items()}
-            for metric, steps in found.items()}
+    shared = {COPY: lambda: np.copyto(scaled, p), "outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y),
+              "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)),
+              "outcomes as floats": lambda: np.multiply(y, one, out=gap.view(np.int64)), "differences": lambda: np.subtract(gap, p, out=gap)}
+    return {"Brier score": {**shared, "sum of the squares": lambda: np.dot(gap, gap)},
+            "calibration error": {**shared, "times the number of bins": lambda: np.multiply(p, 30.0, out=scaled),
+                                  "the whole parts": lambda: np.copyto(whole, scaled, casting="unsafe"),
+                                  "bins of two neighbours": lambda: np.right_shift(np.multiply(whole.view(np.int64), bins, out=both), 32, out=both),
+                                  "sums by bins": lambda: np.add.at(sums, both, gap.view(complex))}}
 
 
-def passes_table(n):
-    for metric, found in passes(n).items():
-        print(f"\npasses of the {metric} of {n} predictions, outcomes int64, in the cache")
-        for name, ms in found.items(): print(f"  {name:44s} {ms:11.2f}")
-        total = sum(list(found.values())[:-1])
-        goal, peer = {"Brier score": (50, "scikit-learn"), "calibration error": (20, "torchmetrics")}[metric]
-        print(f"  {'all passes, Python and memory for nothing':44s} {total:11.2f}  {goal} times as fast as {peer}, where that takes {goal * total:.0f} ms")
+COPY = "a bare copy, for comparison"
+
+
+def passes_table(n, block=1 << 16):
+    for metric, steps in passes(block).items():
+        seconds = {name: [t * n / block for t in times] for name, times in alternate(steps, 300).items()}
+        table(f"passes of the {metric} of {n} predictions, outcomes int64, in the cache", seconds, COPY)
+        total = 1000 * sum(statistics.median(times) for name, times in seconds.items() if name != COPY)
+        peer, goal = GOALS[metric]
+        print(f"  all passes, Python and memory for nothing    {total:11.2f}            {goal} times as fast as {peer}, where that takes {goal * total:.0f} ms")
 
 
 def sentences(n):

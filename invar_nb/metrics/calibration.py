@@ -16,7 +16,7 @@ from functools import lru_cache
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 
-from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, lock, refuse
+from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, lock, refuse
 from ..ground.interval import Interval
 from ..statistics.bca import interval_from, p_value_from, point_interval
 from ..statistics.bootstrap import BootstrapPlan, MonteCarlo
@@ -27,12 +27,12 @@ from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
 _BLOCK = 1 << 16  # predictions looked at together: their arrays stay in the processor's cache
-_BITS = {np.dtype(kind): np.dtype(f"u{np.dtype(kind).itemsize}") for kind in (np.float16, np.float32, np.float64)}  # of this machine's byte order
+_UNIT = {np.dtype(f"f{size}"): (np.dtype(f"u{size}"), int(np.ones(1, f"f{size}").view(f"u{size}")[0])) for size in (2, 4, 8)}  # bits of a float, and of 1
 
 
 def _as_numbers(values, where, name, length=None):
     "Shape (n,), n >= 1, without a copy where they are a float array already; their values are looked at later."
-    plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype in _BITS
+    plain = type(values) is np.ndarray and values.ndim == 1 and values.dtype in _UNIT
     array = values if plain else as_vector(values, where=where, name=name)
     if array.size == 0:
         refuse(where, "there must be at least one prediction", "none", "Score at least one probe")
@@ -42,8 +42,8 @@ def _as_numbers(values, where, name, length=None):
 
 def _is_in_unit(array):
     "Whether all lie in [0, 1]."
-    bits = _BITS[array.dtype]
-    return bool(np.maximum.reduce(array.view(bits)) <= array.dtype.type(1).view(bits) or array.min() >= 0 and array.max() <= 1)
+    bits, one = _UNIT[array.dtype]
+    return int(np.maximum.reduce(array.view(bits))) <= one or bool(array.min() >= 0 and array.max() <= 1)
 
 
 def _in_unit(array, where, name):
@@ -65,24 +65,10 @@ def _same_length(array, length, where, name):
         refuse(where, f"{name} must have {length} entries, one a prediction", f"{len(array)}", "Give one entry per probe; nothing is cut or repeated")
 
 
-def _booleans(values, where, name):
-    "Booleans of a list, a tensor or a column of a data frame, shape (n,), or None where there are none; a gap among them is refused."
-    kind = str(getattr(values, "dtype", "")).lower()
-    if isinstance(values, np.ma.MaskedArray) or getattr(values, "ndim", 1) != 1: return None
-    if not (isinstance(values, (list, tuple)) or "bool" in kind or kind == "object"): return None
-    if "bool" in kind and (array := np.asarray(values)).dtype == bool: return array
-    items = list(values)
-    if not any(isinstance(v, (bool, np.bool_)) for v in items): return None
-    bad = next((i for i, v in enumerate(items) if not isinstance(v, (bool, np.bool_))), None)
-    if bad is not None:
-        refuse(where, f"{name} must be booleans throughout, or 0 and 1 throughout", f"{items[bad]!r} at index {bad}", "Fill what is missing; nothing is skipped")
-    return np.array(items, dtype=bool)
-
-
 def _as_flags(values, where, name, length):
     "Booleans or numbers, shape (n,); that they are 0 or 1 is looked at later."
     plain = type(values) is np.ndarray and values.ndim == 1 and (values.dtype == float or values.dtype.kind in "iu" and values.dtype.isnative)
-    array = values if plain else _booleans(values, where, name)
+    array = values if plain else find_booleans(values, where=where, name=name)
     array = as_vector(values, where=where, name=name) if array is None else array
     _same_length(array, length, where, name)
     return array
@@ -90,7 +76,7 @@ def _as_flags(values, where, name, length):
 
 def _is_zero_or_one(array):
     "Whether all are; integers, if all their bits together are."
-    if array.dtype.kind in "iu": return bool(np.bitwise_or.reduce(array) in (0, 1))
+    if array.dtype.kind in "iu": return int(np.bitwise_or.reduce(array)) in (0, 1)
     return array.dtype.kind == "b" or bool(((array == 0) | (array == 1)).all())
 
 
@@ -137,17 +123,18 @@ def _as_bins(n_bins, binning, where):
 
 def _precision(values):
     "The float type the probabilities were rounded to: edges are rounded to the same one."
-    kind = str(getattr(values, "dtype", "")).removeprefix("torch.")
-    return np.dtype(kind) if kind in ("float16", "float32") else np.dtype(float)
+    kind = getattr(values, "dtype", None)
+    if isinstance(kind, np.dtype): return np.dtype(f"f{kind.itemsize}") if kind.kind == "f" and kind.itemsize < 8 else _DOUBLE
+    kind = str(kind).removeprefix("torch.")
+    return np.dtype(kind) if kind in ("float16", "float32") else _DOUBLE
 
 
-_FINE = 1 << 12  # finer bins at most: their sums stay in the cache
+_DOUBLE, _FINE = np.dtype(float), 1 << 12  # finer bins at most: their sums stay in the cache
 
 
 def _edges(n_bins, precision): return (np.arange(1, n_bins) / n_bins).astype(precision)
 
 
-@lru_cache(maxsize=256)
 def _multiplier(n_bins, precision):
     "(c, F): the whole part of c p, divided by F, is the bin of every p of that float type. None where none is found."
     if n_bins > _FINE: return None
@@ -182,6 +169,9 @@ class _Width:
         index = self.fine(p, np.empty(p.size), np.empty(p.size, dtype=np.int32)).astype(np.intp)
         return np.minimum(index // self.cut, self.n_bins - 1)
 
+
+_width = lru_cache(maxsize=8)(_Width)  # its numbers depend on nothing else
+
 # %% ../../nbs/metrics/20_calibration.ipynb #c055
 def _mass_index(p, n_bins):
     "Equal-mass bins: floor(M b / N) with b the number of smaller probabilities, so equal ones share a bin in every order of the rows."
@@ -190,7 +180,7 @@ def _mass_index(p, n_bins):
 
 
 def _index(p, n_bins, binning, precision):
-    return _Width(n_bins, precision)(p) if binning == "width" else _mass_index(p, n_bins)
+    return _width(n_bins, precision)(p) if binning == "width" else _mass_index(p, n_bins)
 
 
 def _gaps(p, y, n_bins, binning, precision, where):
@@ -199,7 +189,7 @@ def _gaps(p, y, n_bins, binning, precision, where):
     if binning == "mass":
         _in_unit(p, where, names[0]); _zero_or_one(y, where, names[1])
         return np.bincount(_mass_index(p, n_bins), weights=np.subtract(y, p, dtype=float), minlength=n_bins)
-    width, size = _Width(n_bins, precision), min(_BLOCK, p.size)
+    width, size = _width(n_bins, precision), min(_BLOCK, p.size)
     bins = n_bins * width.cut + 1
     scaled, index, total = np.empty(size), np.empty(size, dtype=np.int32), np.zeros(bins)
     pairs = np.zeros(bins**2, dtype=complex) if bins <= _PAIRED else None
@@ -439,12 +429,13 @@ def _as_rows(probability, where, name):
     if isinstance(probability, np.ma.MaskedArray):
         refuse(where, f"{name} must not be masked", "a masked array", "Leave out the same rows everywhere on purpose")
     kind = _precision(probability)
+    array = None
     if hasattr(probability, "__array__"):
         try: array = np.asarray(probability)
         except (TypeError, ValueError, RuntimeError) as error:
-            refuse(where, f"{name} must be an array of numbers", f"{type(probability).__name__} ({error})", "Pass an array on the CPU")
-    else:
-        rows = [as_vector(row, where=where, name=f"{name}[{i}]") for i, row in enumerate(probability)]
+            refuse(where, f"{name} must be an array of numbers", f"{type(probability).__name__} ({error})", "Pass an array of float32 or float64 on the CPU")
+    if array is None or array.ndim == 2 and array.dtype == object:  # a list, or a data frame of nullable numbers
+        rows = [as_vector(row, where=where, name=f"{name}[{i}]") for i, row in enumerate(probability if array is None else array)]
         ragged = next((i for i, row in enumerate(rows) if row.size != rows[0].size), None)
         if ragged is not None:
             refuse(where, f"every row of {name} must have {rows[0].size} entries", f"{rows[ragged].size} in row {ragged}", "Give one probability per class")
@@ -454,7 +445,8 @@ def _as_rows(probability, where, name):
     array = array.astype(float, copy=False)
     if not (array.min() >= 0 and array.max() <= 1):
         row, column = (int(k) for k in np.argwhere(~((array >= 0) & (array <= 1)))[0])
-        refuse(where, f"{name} must lie in [0, 1]", f"{float(array[row, column])!r} in row {row}, column {column}", "Pass probabilities, not logits or per cent")
+        cure = "Pass probabilities, not logits or per cent" if np.isfinite(array[row, column]) else "Find where it came from; no row is skipped"
+        refuse(where, f"{name} must lie in [0, 1]", f"{float(array[row, column])!r} in row {row}, column {column}", cure)
     off, classes = np.abs(array.sum(axis=1) - 1), array.shape[1]
     slack = max(1e-6, 5e-7 * classes + 1e-12, 4 * math.sqrt(classes) * float(np.finfo(kind).eps))  # six digits each, all rounded the same way
     if off.max() > slack:
@@ -465,7 +457,8 @@ def _as_rows(probability, where, name):
 
 
 def _as_labels(label, classes, where, length):
-    array = as_vector(label, where=where, name="label")
+    flags = find_booleans(label, where=where, name="label") if classes == 2 else None
+    array = as_vector(label, where=where, name="label") if flags is None else flags.astype(float)
     _same_length(array, length, where, "label")
     bad = np.flatnonzero((array != np.floor(array)) | (array < 0) | (array >= classes))
     if bad.size:
@@ -476,7 +469,7 @@ def _as_labels(label, classes, where, length):
 def _is_table(probability):
     "Whether there is one column per class, rather than one probability per prediction."
     if hasattr(probability, "ndim"): return probability.ndim > 1
-    return isinstance(probability, (list, tuple)) and len(probability) > 0 and isinstance(probability[0], (list, tuple, np.ndarray))
+    return isinstance(probability, (list, tuple)) and len(probability) > 0 and (isinstance(probability[0], (list, tuple)) or getattr(probability[0], "ndim", 0) == 1)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c066
 def _divisor(normalization, classes, where):
@@ -732,7 +725,7 @@ def _forecast_columns(probability, label, n_bins, normalization, where, name="pr
     factors = [1 / _divisor(normalization, len(pairs), where) if len(pairs) > 1 else 1.0 + 0 * _divisor(normalization, 1, where)] * len(pairs)
     columns = []
     for p, y in pairs:
-        distinct, index = (None, _Width(n_bins, kind)(p)) if n_bins else np.unique(p, return_inverse=True)
+        distinct, index = (None, _width(n_bins, kind)(p)) if n_bins else np.unique(p, return_inverse=True)
         columns.append(_Column(p, y, n_bins or distinct.size, index, "width" if n_bins else "distinct"))
     return columns, factors
 

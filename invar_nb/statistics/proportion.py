@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfinv
 
-from ..ground.contract import PairingError, as_count, as_fraction, as_vector, refuse
+from ..ground.contract import PairingError, as_count, as_fraction, as_vector, find_booleans, refuse
 from ..ground.interval import Interval
 from .exact import bootstrap_interval
 from .weighted import weighted_mean
@@ -134,10 +134,8 @@ def discordant_pairs(
     "Count the probes on which two models differ; raises PairingError when there is none or the lengths differ."
     where, arms = "discordant_pairs", []
     for name, values in (("correct_a", correct_a), ("correct_b", correct_b)):
-        if isinstance(values, np.ndarray) and values.dtype == object: values = values.tolist()
-        if isinstance(values, (list, tuple)): values = [int(v) if isinstance(v, (bool, np.bool_)) else v for v in values]
-        elif getattr(getattr(values, "dtype", None), "kind", "") == "b": values = values.astype(np.int64)
-        arm = as_vector(values, where=where, name=name)
+        arm = find_booleans(values, where=where, name=name)
+        arm = as_vector(values, where=where, name=name) if arm is None else arm
         if (bad := np.flatnonzero((arm != 0) & (arm != 1))).size:
             refuse(where, f"{name} must be 0 or 1", f"{arm[bad[0]]:g} at index {bad[0]}", "Pass right or wrong, not a probability")
         arms.append(arm == 1)
@@ -210,6 +208,8 @@ def _paired_numbers(a: int, b: int, trials: int | None, level: float) -> dict:
 # %% ../../nbs/statistics/16_proportion.ipynb #c070
 def _paired_counts(only_a: object, only_b: object, level: object, trials: object, where: str) -> tuple[int, int, float, int | None]:
     "The arguments of `mcnemar` as plain numbers, or a refusal."
+    if np.ndim(only_a) or np.ndim(only_b):
+        refuse(where, "only_a and only_b must be two counts", "one entry a probe", "Count them: discordant_pairs(correct_a, correct_b)")
     a, b = as_count(only_a, where=where, name="only_a", minimum=0), as_count(only_b, where=where, name="only_b", minimum=0)
     level = as_fraction(level, where=where, name="level")
     if a + b > _MOST:
@@ -270,8 +270,8 @@ class McNemar:
 def mcnemar(
     only_a: int,  # probes right under A (baseline) only
     only_b: int,  # probes right under B (candidate) only
-    *,
     trials: int | None = None,  # probes in all; with it the result has the difference and its interval
+    *,
     level: float = 0.95,
 ) -> McNemar:
     "McNemar's test of two models on the same probes, exact and mid-p (@eq-proportion-mcnemar), with Tango's interval where `trials` is given."
@@ -286,6 +286,7 @@ def pass_at_k(
 ) -> float:
     "The unbiased estimate of P(one of k tries is right), 1 - C(n-c, k)/C(n, k) (@eq-proportion-pass; Chen et al. 2021), correctly rounded."
     where = "pass_at_k"
+    if np.ndim(n) or np.ndim(c): refuse(where, "n and c must be two counts of one problem", "one entry a problem", "For many problems use pass_at_k_interval(n, c, k)")
     n, c, k = as_count(n, where=where, name="n"), as_count(c, where=where, name="c", minimum=0), as_count(k, where=where, name="k")
     if c > n: refuse(where, "c must not exceed n", f"c = {c}, n = {n}", "c counts the correct ones among the n samples")
     if k > n: refuse(where, "k must not exceed n, since no unbiased estimate exists beyond", f"k = {k}, n = {n}", f"Draw at least {k} samples of each problem, or ask for a smaller k")
