@@ -180,7 +180,7 @@ def test_integer_labels_and_ids_may_be_numbers(tmp_path, capsys):
     typed = [{**row, "id": int(row["id"][1:]), "label": int(row["label"])} for row in rows]
     as_text = [{**row, "id": str(int(row["id"][1:]))} for row in rows]
     for i, some in enumerate((typed, as_text)):
-        assert run(capsys, "predictions", as_jsonl(some, tmp_path / f"{i}.jsonl"), "--out", tmp_path / str(i))[0] == 0
+        assert run(capsys, "predictions", as_jsonl(some, tmp_path / f"{i}.jsonl"), "--out", tmp_path / str(i), "--model", "m")[0] == 0
     assert told(tmp_path / "0") == told(tmp_path / "1")
 
 
@@ -550,7 +550,7 @@ def test_mistakes_of_many_labels(C):
 def test_a_page_without_calibration_slices_or_danger():
     p = Predictions.from_columns({"id": ["a", "b"], "label": ["x", "y"], "prediction": ["x", "x"]})
     text = render_predictions_markdown(build_predictions_report(p, p))
-    for line in ("No reliability diagram: the predictions carry no confidence.", "The file has no column to slice by.", "Danger cell: no danger cell was named.", "undefined (0/0)", "No checkpoint is named"):
+    for line in ("No reliability diagram: the predictions carry no confidence.", "The file has no column to slice by.", "Danger cell: no danger cell was named: the mistake that matters most", "undefined (0/0)", "No checkpoint is named"):
         assert line in text, line
 
 
@@ -664,7 +664,7 @@ def test_one_file_twice_is_warned_of(tmp_path, capsys):
 
 
 def test_a_title_begins_with_a_capital_and_tells_two_arms_of_one_name_apart(tmp_path, capsys):
-    for i, (more, title) in enumerate([((), "# The candidate against the baseline on 30 probes"), (("--model", "M", "--baseline-model", "M"), "# Candidate M against baseline M on 30 probes"),
+    for i, (more, title) in enumerate([((), "# a against b on 30 probes"), (("--model", "M", "--baseline-model", "M"), "# Candidate M against baseline M on 30 probes"),
                                        (("--model", "gpt", "--baseline-model", "N"), "# gpt against N on 30 probes")]):
         (tmp_path / str(i)).mkdir()
         md = page_of(tmp_path / str(i), capsys, answers(), answers(seed=2), *more)[2]

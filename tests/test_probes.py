@@ -374,14 +374,14 @@ def test_default_tries_and_probes_without_samples():
 def test_every_column_is_a_slice_or_says_why_not():
     n = 40
     columns = {"id": range(n), "label": ["x", "y"] * (n // 2), "prediction": ["x", "y", "y", "y"] * (n // 4), "language": ["en"] * n, "verb": [f"v{i % 30}" for i in range(n)],
-               "tense": [("past", None)[i % 2] for i in range(n)], "one": [1] * n, "each": list(range(n)), "score": [0.5 * (i % 3) for i in range(n)], "text score": [str(0.5 * (i % 3)) for i in range(n)],
-               "nested": [["a"], ["b"]] * (n // 2), "raw": ["x", "y", "y", "y"] * (n // 4), "right": [1, 1, 0, 1] * (n // 4), "correct": [True] * n, "short": [i % 2 for i in range(n)]}
+               "tense": [("past", None)[i // 2 % 2] for i in range(n)], "one": [1] * n, "each": list(range(n)), "score": [0.5 * (i % 3) for i in range(n)], "text score": [str(0.5 * (i % 3)) for i in range(n)],
+               "nested": [["a"], ["b"]] * (n // 2), "raw": ["x", "y", "y", "y"] * (n // 4), "right": [1, 1, 0, 1] * (n // 4), "correct": [True] * n, "short": [i // 2 % 2 for i in range(n)], "twin": ["X", "Y"] * (n // 2)}
     p = Predictions.from_columns(columns)
     named = "is named like a part of the answer, not of the probe; name it in slices= to use it"
     assert list(p.slices) == ["language", "short", "tense"] and set(p.slices["tense"]) == {"past", None}
     assert p.ignored == {"verb": "has 30 different values, more than 20", "one": "has one value only", "each": "has another value for every probe", "score": named,
                          "text score": "holds decimal numbers", "nested": "holds nested values", "raw": named, "right": named,
-                         "correct": "differs from prediction = label on 10 of 40 probes, and is not used"}
+                         "twin": "says the label in other words", "correct": "differs from prediction = label on 10 of 40 probes, and is not used"}
     asked = Predictions.from_columns(columns, slices=["verb", "score", "raw"])
     assert list(asked.slices) == ["verb", "score", "raw", "language"] and asked.slices["score"][:3] == ("0.0", "0.5", "0.5") and asked.ignored["tense"] == "was not asked for"
     rows = {(r.slice, r.value): r for r in evaluate(p).slices}
@@ -397,7 +397,9 @@ def test_a_slice_that_holds_exactly_what_was_right_is_a_finding():
     half = [x if i < n // 2 else ("y" if x == "x" else "x") for i, x in enumerate(label)]
     base = {"id": list(range(n)), "label": label, "english": [i < n // 2 for i in range(n)], "kind": label}  # kind: what a perfect model repeats
     a, b = Predictions.from_columns({**base, "prediction": half}), Predictions.from_columns({**base, "prediction": label})
-    assert set(a.slices) == set(b.slices) == {"english", "kind"}
+    assert set(a.slices) == set(b.slices) == {"english"} and a.ignored == b.ignored == {"kind": "says the label in other words"}
+    a, b = (Predictions.from_columns({**base, "prediction": said}, slices=["english", "kind"]) for said in (half, label))
+    assert set(a.slices) == set(b.slices) == {"english", "kind"}  # where it is asked for
     assert [(row.value, row.correct) for row in evaluate(a, **FAST).flagged] == [("false", 0), ("true", 50)]
     assert compare_predictions(a, b, **FAST).verdict == "improved"
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['LEVELS', 'MOST_REPLICATES', 'MOST_BINS', 'TITLES', 'as_fraction_between', 'as_settings', 'Arm', 'as_danger',
-           'as_tries', 'Estimate', 'count_probes', 'p_text', 'enumerate_names', 'name_slices', 'ClassRow', 'slice_text',
-           'slice_name', 'adjusted_by_cut', 'SliceRow', 'Evaluation', 'evaluate_arm', 'evaluate']
+           'as_tries', 'Estimate', 'count_probes', 'p_text', 'name_slices', 'ClassRow', 'slice_text', 'slice_name',
+           'adjusted_by_cut', 'SliceRow', 'Evaluation', 'evaluate_arm', 'evaluate']
 
 # %% ../../nbs/metrics/24_evaluation.ipynb #c003
 import math
@@ -215,15 +215,6 @@ def p_text(p: float) -> str:
     return f"p = {p:.3g}" if p > 1e-12 else "p at most 1e-12"
 
 
-def enumerate_names(
-    names: Sequence[str],
-    most: int = 4,  # names shown; the others are counted
-) -> str:
-    "a, b and c."
-    shown = list(names[:most]) + ([f"{len(names) - most} more"] if len(names) > most else [])
-    return shown[0] if len(shown) == 1 else ", ".join(shown[:-1]) + " and " + shown[-1]
-
-
 def name_slices(
     names: Sequence[str],
     most: int = 4,
@@ -264,7 +255,7 @@ def _class_mean(name, scores, matrix, arm):
 
 
 def _danger_share(danger, matrix, arm):
-    if danger is None: return _missing("no danger cell was named")
+    if danger is None: return _missing("no danger cell was named: the mistake that matters most, one label called another")
     true, said = danger
     cell = danger_cell(matrix, arm.p.labels, true=true, predicted=said, level=arm.level)
     row = int(matrix[arm.p.labels.index(true)].sum())
@@ -304,10 +295,10 @@ _NO_CONFIDENCE = "the predictions carry no confidence"
 _NO_PROBABILITIES = "the predictions carry no probabilities of all labels"
 
 
-def _null_reading(p_value, band, level):
+def _null_reading(p_value, band, level, sure, right):
     word = "not beyond chance" if p_value > 1 - level else "beyond chance"
     return (f"{word}, {p_text(p_value)}: a calibrated model with these confidences averages {band.mean:.3f}, "
-            f"and stays within {band.low:.3f} to {band.high:.3f} at {level:g}")
+            f"and stays within {band.low:.3f} to {band.high:.3f} at {level:g}; mean confidence {sure:.3f}, accuracy {right:.3f}")
 
 
 def _calibration(arm):
@@ -317,7 +308,7 @@ def _calibration(arm):
     interval = calibration_interval(arm.confidence, arm.correct, n_bins=s["n_bins"], binning=s["binning"], level=arm.level,
                                     replicates=s["replicates"], seed=s["seed"])
     worst = f"{'not beyond chance' if bins.null.mce_p_value > 1 - arm.level else 'beyond chance'}, {p_text(bins.null.mce_p_value)}"
-    return {"ece": _found(bins.ece, interval, reading=_null_reading(bins.p_value, bins.null, arm.level)),
+    return {"ece": _found(bins.ece, interval, reading=_null_reading(bins.p_value, bins.null, arm.level, arm.confidence.mean(), arm.correct.mean())),
             "mce": _found(bins.mce, None, "no interval: the largest of a few gaps is read by its p-value only", worst),
             "confidence_brier": _found(brier_score(arm.confidence, arm.correct), brier_interval(arm.confidence, arm.correct, level=arm.level),
                                        reading="squared distance of the confidence from right (1) or wrong (0), lower is better, in [0, 1]")}, bins

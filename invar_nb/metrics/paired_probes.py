@@ -16,8 +16,8 @@ from ..ground.contract import as_choice, refuse
 from ..ground.interval import Interval
 from .calibration import calibration_difference, name_test, score_flips
 from .evaluation import (TITLES, Arm, Estimate, Evaluation, adjusted_by_cut, as_danger, as_fraction_between, as_settings, as_tries,
-                                         count_probes, enumerate_names, evaluate_arm, name_slices, p_text, slice_name)
-from .probes import Predictions, pair_predictions
+                                         count_probes, evaluate_arm, name_slices, p_text, slice_name)
+from .probes import Predictions, enumerate_names, pair_predictions
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.multiplicity import holm

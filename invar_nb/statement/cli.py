@@ -575,6 +575,8 @@ def verify(
 ) -> None:
     "Rebuild every number of a report from the files beside it. Exit 3 where anything differs."
     path = report / "report.json" if report.is_dir() else report
+    if path.name in ("report.html", "report.md"):
+        raise _UsageError(f"{str(path)!r} is a page. Name the report.json beside it, or the folder.")
     if not path.is_file():
         raise _UsageError(f"{str(path)!r} is not a file. Name a report.json, or the folder that holds one.")
     found, evidence, unsaid = _rebuilt(path)
@@ -781,6 +783,13 @@ def _told_danger(text: Optional[str], labels: tuple[str, ...]) -> Optional[tuple
     return found[0]
 
 
+def _file_names(files: list[str]) -> list[str]:
+    "What a model is called that has no name: its file without the ending, with the folder before it where that alone tells two apart."
+    paths = [Path(file) for file in files]
+    short = [path.stem for path in paths]
+    return short if len(set(short)) == len(short) else [f"{path.absolute().parent.name}/{path.stem}" for path in paths]
+
+
 _OF_OPTIONS = ("a slice must", "the danger cell must", "pass@k needs samples", "k must not exceed", "the excluded label must", "labels must be",
                "a checkpoint that is a path", "a folder that is a checkpoint")
 
@@ -857,7 +866,7 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
     if kind != "regressed" and _worse_slices(document):
         rows.append(("exit 1", "worse in a slice beyond noise, whatever the verdict on the whole"))
     if e["ignored"]:
-        rows.append(("ignored", ", ".join(sorted(e["ignored"]))))
+        rows.append(("ignored", "; ".join(f"{name}, which {why}" if "rename it" in why else name for name, why in sorted(e["ignored"].items()))))
     rows += [("warning", line) for line in document["warnings"]]
     if folder is not None:
         rows += [("report", str(folder / "report.html")), ("verify", f"invar-nb verify {folder / 'report.json'}")]
@@ -885,7 +894,7 @@ def predictions(
     replicates: Annotated[int, typer.Option("--replicates", help="Replicates of the bootstraps that are not exact.")] = 2000,
     checkpoint: Annotated[Optional[str], typer.Option("--checkpoint", metavar="TEXT", help="Weights to digest (file or folder), or a name.")] = None,
     baseline_checkpoint: Annotated[Optional[str], typer.Option("--baseline-checkpoint", metavar="TEXT", help="The same for the baseline.")] = None,
-    model: Annotated[str, typer.Option("--model", help="What the model is called. [column model]")] = "",
+    model: Annotated[str, typer.Option("--model", help="What the model is called. [column model, else the file's name]")] = "",
     baseline_model: Annotated[str, typer.Option("--baseline-model", help="The same for the baseline.")] = "",
     normalize: Annotated[bool, typer.Option("--normalize", help="Divide probabilities written with few digits by their sum; the report says so.")] = False,
     fail_inconclusive: Annotated[bool, typer.Option("--fail-inconclusive", help="Exit 4 where the probes cannot tell.")] = False,
@@ -903,6 +912,7 @@ def predictions(
     settings |= {"margin": 0.02 if margin is None else margin} if baseline is not None else {}
     _check_predictions(files, settings, o)
     told = _told_labels(labels)
+    from dataclasses import replace
     from invar_nb.statement.document import refuse_to_lose, refuse_to_overwrite, refuse_what_cannot_be_replaced
     from invar_nb.metrics.evaluation import count_probes
     from invar_nb.statement.predictions import PREDICTIONS_FILES, name_checkpoint, read_predictions, save_predictions
@@ -915,6 +925,7 @@ def predictions(
     with _in_words_of_the_shell(_OPTION_WORDS, _OF_OPTIONS):
         for name, called, weights in zip(files, (model, baseline_model)[:len(files)], (checkpoint, baseline_checkpoint)[:len(files)], strict=True):
             arms.append(read_predictions(name, labels=told, slices=slices or None, model=called, checkpoint=weights and name_checkpoint(weights), normalize=normalize))
+        arms = [arm if arm.model else replace(arm, model=name) for arm, name in zip(arms, _file_names(files), strict=True)]
         settings["danger"] = _told_danger(danger, arms[0].labels)
         if not quiet:
             for name, arm in zip(files, arms, strict=True):

@@ -204,6 +204,10 @@ def _warnings(d, same):
         if e["excluded"]:
             said.append(f"{e['excluded']} of {e['n']} probes do not count{name}, since their truth is {e['settings']['ambiguous_label']!r}.")
         if e["checkpoint"] is None: said.append(f"No checkpoint is named{name}: nothing ties these answers to weights.")
+        for row in e["classes"]:
+            if row["averaged"] and row["predicted"] and not row["support"]:
+                said.append(f"{row['label']!r} is never the truth{name}, and was said {row['predicted']} {'time' if row['predicted'] == 1 else 'times'}: "
+                            "means over classes count it as a class. Exclude it as the ambiguous label, and such answers are mistakes only.")
         small = sum(row["n"] < 10 for row in e["slices"])
         if small: said.append(f"{'1 slice holds' if small == 1 else f'{small} slices hold'} fewer than ten probes{name}; only the grossest difference could be seen there.")
         for name_ in ("ece", "brier"):
@@ -364,7 +368,7 @@ def _header_blocks(d):
     rows = [("model", both("model")), ("checkpoint", both("checkpoint")), ("test set", header["test_set"]),
             ("probes", f"{header['probes']}" + ("" if header["scored"] == header["probes"] else f", {header['scored']} of them count")),
             ("languages",
-             "not told" if header["languages"] is None else ", ".join(f"{slice_text(row['language'])} {row['probes']}" for row in header["languages"])),
+             "no column 'language'" if header["languages"] is None else ", ".join(f"{slice_text(row['language'])} {row['probes']}" for row in header["languages"])),
             ("labels", ", ".join(header["labels"])), ("seed", f"{header['seed']}"), ("date", d["environment"].get("created", "-"))]
     return [("table", ("", "what was measured"), rows)]
 
@@ -407,8 +411,8 @@ def _difference_blocks(d):
     for what, ids in (("Lost", c["lost"]), ("Gained", c["gained"])):
         if ids: out.append(("p", f"{what}: {', '.join(ids[:20])}" + (f" and {len(ids) - 20} more, listed in report.json." if len(ids) > 20 else ".")))
     out.append(("p",
-                f"Overlap rule of the source, for the accuracy: {c['overlap_rule']}. It compares two intervals as if the probes were not the same, "
-                     "and decides nothing here."))
+                f"For comparison: by the rule that overlapping intervals mean noise, the change of the accuracy is {c['overlap_rule']}. "
+                     "That rule takes the probes of the two arms for different ones; it decides nothing here."))
     out += [("table", ("beside, not tested", "baseline", "candidate", "difference"), more)] if more else []
     return out + ([("p", f"No difference: {'; '.join(reasons)}.")] if reasons else [])
 
@@ -438,7 +442,7 @@ def _slice_blocks(d):
         apart = [_slice_label(row) for row in c["slices"] if row["overlap_rule"] == "significant"]
         out += [("table", ("candidate against baseline", "right", "difference", level, "p", "adjusted p", "reading"), rows),
                 ("p", f"{c['slice_tests']} different questions; the p-values of this table are adjusted together. "
-                      f"The overlap rule of the source would call significant: {', '.join(apart) or 'nothing'}.")]
+                      f"For comparison: where intervals that do not overlap are what counts, significant is {', '.join(apart) or 'nothing'}.")]
     if e["metrics"]["ece"]["value"] is not None or e["danger"] is not None:
         rows = [(_slice_label(row), f"{row['n']}", _number(row["ece"]), _number(row["ece_by_chance"]), _number(row["brier"]),
                  "-" if row["danger"] is None else f"{row['danger']['count']} of {row['danger']['of']}") for row in e["slices"]]
