@@ -504,9 +504,27 @@ def test_the_seed_given_is_the_seed_used():
     p, y = p[order], y[order]
     drawn = {seed: np.sort(loop_replicates(p, y, expected_calibration_error, 1000, seed)) for seed in (0, 5)}
     for seed in drawn:
-        found = calibration_interval(p, y, seed=seed, replicates=1000, level=0.9)
+        found = calibration_interval(p, y, method="percentile", seed=seed, replicates=1000, level=0.9)
         beside = {other: all(d[k - 2] <= end <= d[k + 1] for end, k in ((found.low, 50), (found.high, 950))) for other, d in drawn.items()}
         assert beside == {0: seed == 0, 5: seed == 5}
+        lowered = calibration_interval(p, y, seed=seed, replicates=1000, level=0.9)
+        by_noise = (2 + math.sqrt(2)) * (drawn[seed].mean() - expected_calibration_error(p, y))
+        assert lowered.method == "lowered" and lowered.high == found.high and by_noise > 0.02
+        assert lowered.low == pytest.approx(max(0, found.low - by_noise), abs=1e-12) and lowered.endpoint_error[0] > found.endpoint_error[0]
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_the_interval_of_a_calibration_error_holds_the_error(binning):
+    "Percentiles alone leave it out where the model is nearly calibrated."
+    outside = 0
+    for seed in range(60):
+        p, y = predictions(100, seed)
+        error = expected_calibration_error(p, y, binning=binning)
+        found, plain = (calibration_interval(p, y, binning=binning, method=method, replicates=200) for method in (None, "percentile"))
+        assert found.low <= error <= found.high
+        outside += not plain.low <= error <= plain.high
+    assert outside > 0
+    with pytest.raises(ContractError, match="method must be one of 'lowered'"): calibration_interval([0.5, 0.6], [1, 0], method="basic")
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])
@@ -649,6 +667,10 @@ def test_outcomes_may_be_booleans_of_every_kind():
     kinds = [flags, tuple(map(np.bool_, flags)), np.array(flags), np.array(flags, dtype=object), np.array(flags, dtype=np.uint8), [1, 0, 1],
              pandas.Series(flags), pandas.Series(flags, dtype="boolean", index=[7, 8, 9]), pandas.Series(flags, dtype=object)]
     for kind in kinds: assert brier_score(p, kind) == pytest.approx(wanted, rel=1e-15), type(kind)
+    rows = pandas.DataFrame({"no": [0.8, 0.3, 0.1], "yes": p}, dtype="Float64")
+    assert brier_score(rows, flags, normalization="half") == pytest.approx(wanted, rel=1e-15)  # two classes: False and True are columns 0 and 1
+    rows.loc[1, "no"] = None
+    with pytest.raises(ContractError, match=r"probability\[1\] must be numbers; got <NA> at index 0"): brier_score(rows, flags)
     with pytest.raises(ContractError, match="got <NA> at index 1"): brier_score(p, pandas.Series([True, None, True], dtype="boolean"))
 
 

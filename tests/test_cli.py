@@ -610,3 +610,15 @@ def test_a_folder_in_the_place_of_a_page_is_3(run, arms, tmp_path, page):
     (tmp_path / "out" / page).mkdir()
     code, said, err = run("verify", tmp_path / "out")
     assert code == 3 and one_line(err) and page in err and "a folder" in err and not said
+
+
+def test_the_module_is_the_command(tmp_path):
+    "`python -m` that imports and says nothing would be a gate that lets everything pass."
+    found = subprocess.run([sys.executable, "-m", "invar_nb.statement.cli", "predictions", str(tmp_path / "none.csv")], capture_output=True, text=True)
+    assert found.returncode == 2 and "is not a file" in found.stderr
+
+
+def test_a_page_is_no_report(tmp_path, capsys):
+    (tmp_path / "report.html").write_text("<html>")
+    assert cli.main(["verify", str(tmp_path / "report.html")]) == 2
+    assert "is a page. Name the report.json beside it" in capsys.readouterr().err

@@ -152,6 +152,15 @@ def test_names(items):
     assert as_names(items, **WHERE) == tuple(str(v) for v in items) and as_names(iter(items), **WHERE) == as_names(tuple(items), **WHERE)
 
 
+def test_names_in_arrays_and_what_is_no_name():
+    for values in (np.array([3, 1, 3]), np.array(["3", "1", "3"]), np.array([3, 1, 3], dtype=object), [np.int64(3), np.str_("1"), 3]): assert as_names(values, **WHERE) == ("3", "1", "3")
+    for values, message in (([True], "got True at index 0. Write 0 and 1, or 'false' and 'true'"), ([1, True], "got True at index 1"), (["a", ["b"]], r"got \['b'\] at index 1"),
+                            (["a", ""], "got '' at index 1"), ([0, 0.5], "got 0.5 at index 1"), (["a", "\ud800"], "UTF-8 can write")):
+        with pytest.raises(ContractError, match=message): as_names(values, **WHERE)
+    torch = pytest.importorskip("torch", reason="names in tensors are tried where torch is installed")
+    assert as_names(torch.tensor([3, 1]), **WHERE) == ("3", "1")
+
+
 @given(st.text(), st.text(), st.text(), st.text())
 def test_a_refusal_is_one_line_whatever_it_is_about(where, must, got, cure):
     with pytest.raises(PairingError) as error: refuse(where, must, got, cure, error=PairingError)

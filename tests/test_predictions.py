@@ -501,6 +501,27 @@ def test_a_document_that_does_not_hold_together_is_not_born(saved):
         assert check_predictions_report(document)
 
 
+def test_a_label_that_is_said_and_never_true_is_warned_of(tmp_path, capsys):
+    rows = [{"id": i, "label": "xyz"[i % 3], "prediction": "[invalid]" if i % 9 == 0 else "xyz"[i % 3]} for i in range(90)]
+    file = as_jsonl(rows, tmp_path / "a.jsonl")
+    assert run(capsys, "predictions", file, "--out", tmp_path / "1")[0] == 0
+    one = told(tmp_path / "1")
+    assert any("'[invalid]' is never the truth, and was said 10 times" in line for line in one["warnings"])
+    assert run(capsys, "predictions", file, "--out", tmp_path / "2", "--ambiguous", "excluded", "--ambiguous-label", "[invalid]")[0] == 0
+    two = told(tmp_path / "2")
+    recall = [1 - 10 / 30, 1, 1]  # of x, y, z: the cure leaves such answers as mistakes and averages over the three
+    assert one["candidate"]["metrics"]["balanced_accuracy"]["value"] is None and not any("never the truth" in line for line in two["warnings"])
+    assert two["candidate"]["metrics"]["balanced_accuracy"]["value"] == pytest.approx(sum(recall) / 3) and two["candidate"]["correct"] == one["candidate"]["correct"] == 80
+
+
+def test_a_model_without_a_name_is_called_like_its_file(tmp_path, capsys):
+    for folder in ("new", "old"): (tmp_path / folder).mkdir()
+    files = [as_jsonl(answers(seed=i), tmp_path / folder / "answers.jsonl") for i, folder in enumerate(("new", "old"))]
+    assert run(capsys, "predictions", files[0], "--baseline", files[1], "--out", tmp_path / "r", "--baseline-model", "M")[0] in (0, 1)
+    assert [told(tmp_path / "r")[arm]["model"] for arm in ("candidate", "baseline")] == ["new/answers", "M"]
+    assert run(capsys, "predictions", files[0], "--out", tmp_path / "one")[0] == 0 and told(tmp_path / "one")["candidate"]["model"] == "answers"
+
+
 # --- pages ----------------------------------------------------------------------------------------------------------------------------
 class Tags(HTMLParser):
     def __init__(self):

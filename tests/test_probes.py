@@ -203,7 +203,8 @@ def test_a_comparison_mirrors_and_its_verdict_follows(columns, seed):
     moved = [row for row in d["differences"] if row["flag"] == "significant" and abs(row["delta"]) >= 0.02]
     safe = d["differences"][0]["interval"]["low"] > -0.02
     word = "regressed" if any(row["side"] == "worse" for row in moved) else "improved" if moved and safe else "noise"
-    inside = -0.02 < d["differences"][0]["interval"]["low"] and d["differences"][0]["interval"]["high"] < 0.02
+    reach = {row["metric"]: max(map(abs, (row["interval"]["low"], row["interval"]["high"]) if row["interval"] else (row["delta"],))) for row in d["differences"] if row["metric"] in HEADLINE and row["delta"] is not None}
+    inside = max(reach.values()) < 0.02
     assert d["verdict"] == word and d["noise_kind"] == (None if word != "noise" else "equivalent" if inside else "inconclusive")
     assert d["sentence"].startswith({"regressed": "Regressed", "improved": "Improved", "noise": "Equivalent" if inside else "Undecided"}[word])
     for row in d["slices"]: assert row["n"] >= 1 and row["delta"] == pytest.approx((row["candidate"] - row["baseline"]) / row["n"], abs=1e-15)
@@ -379,7 +380,8 @@ def test_every_column_is_a_slice_or_says_why_not():
     p = Predictions.from_columns(columns)
     named = "is named like a part of the answer, not of the probe; name it in slices= to use it"
     assert list(p.slices) == ["language", "short", "tense"] and set(p.slices["tense"]) == {"past", None}
-    assert p.ignored == {"verb": "has 30 different values, more than 20", "one": "has one value only", "each": "has another value for every probe", "score": named,
+    assert p.ignored == {"verb": "has 30 different values, more than 20", "one": "has one value only", "each": "has another value for every probe",
+                         "score": "holds numbers between 0 and 1; if it is the probability of the prediction, rename it to 'confidence'",
                          "text score": "holds decimal numbers", "nested": "holds nested values", "raw": named, "right": named,
                          "twin": "says the label in other words", "correct": "differs from prediction = label on 10 of 40 probes, and is not used"}
     asked = Predictions.from_columns(columns, slices=["verb", "score", "raw"])
@@ -724,6 +726,66 @@ def test_too_many_tries_name_the_arm_that_lacks_samples():
     for pair, name in (((few, many), "baseline"), ((many, few), "candidate")):
         with pytest.raises(ContractError, match=f"compare_predictions, {name}: k must not exceed .*; got k = 5, 4 samples of 'a'"):
             compare_predictions(*map(Predictions.from_columns, pair), k=5)
+
+
+def test_an_accuracy_that_stays_is_not_equivalence_where_the_danger_may_have_risen():
+    "2000 probes, 20 of them incorrect: five more of those are praised, five others repaired."
+    n, label = 2000, ["incorrect"] * 20 + ["correct"] * 1980
+    before = ["incorrect"] * 20 + ["correct"] * 1975 + ["incorrect"] * 5
+    after = ["correct"] * 5 + ["incorrect"] * 15 + ["correct"] * 1980
+    c = compare_predictions(*(Predictions.from_columns({"id": list(range(n)), "label": label, "prediction": said}) for said in (before, after)), **FAST)
+    low, high = c.difference("accuracy").interval.low, c.difference("accuracy").interval.high
+    assert c.difference("danger").delta == 0.25 and -0.02 < low < high < 0.02
+    assert (c.verdict, c.noise_kind, c.probes_to_settle) == ("noise", "inconclusive", None)
+    assert c.sentence.startswith("Undecided: the accuracy is equivalent") and "danger cell (+25.0 points [+" in c.sentence
+
+
+def test_a_difference_that_no_resample_changes_has_no_interval():
+    "All right, one arm a little less sure of each."
+    arms = [Predictions.from_columns({"id": list(range(60)), "label": ["x", "y"] * 30, "p:x": [sure, 1 - sure] * 30, "p:y": [1 - sure, sure] * 30}) for sure in (0.98, 0.86)]
+    c = compare_predictions(*arms, **FAST)
+    for metric in ("ece", "brier"):
+        row = c.difference(metric)
+        assert row.delta > 0 and row.interval is None and "every resample of these probes is the same" in row.reason and row.p_value < 0.001 and "interval" not in row.test
+    assert c.verdict == "regressed" and json.dumps(c.to_dict(), allow_nan=False)
+    same = compare_predictions(arms[0], arms[0], margin=0.1, **FAST)
+    assert (same.verdict, same.noise_kind) == ("noise", "equivalent") and same.difference("brier").interval is None
+
+
+def test_a_p_value_that_is_the_threshold_convinces():
+    "Fisher: 0 of 2 against 3 of 3 is p = 0.1; 1 - 0.9 is a little less in floats."
+    p = Predictions.from_columns({"id": list(range(5)), "label": ["x", "x", "y", "x", "y"], "prediction": ["y", "y", "y", "x", "y"], "place": ["a", "a", "b", "b", "b"]})
+    assert [row.flag for row in evaluate(p, level=0.9, **FAST).slices] == ["differs from the rest"] * 2
+    assert [row.flag for row in evaluate(p, level=0.91, **FAST).slices] == ["within noise"] * 2
+
+
+@pytest.mark.parametrize("nothing", [None, math.nan, np.nan])
+def test_nothing_in_a_slice_is_a_value_of_it(nothing):
+    p = Predictions.from_columns({**GOOD, "tense": ["a", nothing, "a"]})
+    assert p.slices == {"tense": ("a", None, "a")}
+
+
+def test_nothing_of_a_data_frame_is_nothing():
+    pandas = pytest.importorskip("pandas")
+    for column in (pandas.Series(["a", pandas.NA, "a"], dtype="string"), pandas.Series(["a", None, "a"]), pandas.Series([pandas.NaT, "a", "a"], dtype=object)):
+        frame = pandas.DataFrame({**GOOD, "tense": column})
+        assert sorted(map(str, Predictions.from_columns(frame).slices["tense"])) == ["None", "a", "a"]
+
+
+@pytest.mark.parametrize("names, cure", [
+    (("sample_id", "target", "pred"), "Did you mean 'sample_id', 'target' and 'pred'? Rename them to 'id', 'label' and 'prediction'."), (("id", "y_true", "y_pred"), "Did you mean 'y_true' and 'y_pred'? Rename them to 'label' and 'prediction'."),
+    (("id", "label", "pred"), "Did you mean 'pred'? Rename it to 'prediction'."), (("doc_id", "label", "prediction"), "Did you mean 'doc_id'? Rename it to 'id'."), (("number", "label", "prediction"), "Add it.")])
+def test_columns_under_the_names_of_other_tools(names, cure):
+    with pytest.raises(ContractError) as told: Predictions.from_columns(dict(zip(names, GOOD.values(), strict=True)))
+    assert str(told.value).endswith(cure)
+
+
+def test_a_column_that_may_be_the_confidence_says_so():
+    p = Predictions.from_columns({**GOOD, "score": [0.5, 0.75, 0.9]})
+    assert p.ignored["score"].endswith("rename it to 'confidence'") and p.confidence is None
+    for other in ([0.5, 7.5, 0.9], [1, 0, 1], ["0.5", "x", "y"]):
+        assert "confidence" not in Predictions.from_columns({**GOOD, "score": other}).ignored["score"]
+    assert "confidence" not in Predictions.from_columns({**GOOD, "score": [0.5, 0.75, 0.9], "confidence": [0.5, 0.75, 0.9]}).ignored["score"]
 
 
 def test_one_more_probe_in_the_candidate_is_named():

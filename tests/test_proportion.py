@@ -368,3 +368,18 @@ def test_no_problem_is_a_pairing_error():
 def test_bad_counts_are_refused_in_one_line(call):
     with pytest.raises(ContractError, match=r"^\w+: [^\n]+; got [^\n]+\.|\?$") as error: call()
     assert "\n" not in str(error.value) and str(error.value).split(":")[0] in ("wilson_interval", "newcombe_interval", "overlapping_intervals", "mcnemar")
+
+
+def test_right_and_wrong_of_every_kind_are_counted_and_gaps_are_named():
+    pandas, a, b = pytest.importorskip("pandas"), [True, True, False, True], [True, False, True, False]
+    for kind in (list, np.array, lambda v: np.array(v, dtype=object), lambda v: np.array(v, dtype=int), pandas.Series, lambda v: pandas.Series(v, dtype="boolean")):
+        assert discordant_pairs(kind(a), kind(b)) == (2, 1, 4)
+    test = mcnemar(*discordant_pairs(a, b))  # the number of probes goes along
+    assert (test.only_a, test.only_b, test.trials) == (2, 1, 4) and test.interval is not None
+    with pytest.raises(ContractError, match="correct_b must be booleans throughout, or 0 and 1 throughout; got <NA> at index 1"):
+        discordant_pairs(a, pandas.Series([True, None, True, False], dtype="boolean"))
+
+
+def test_a_column_where_a_count_belongs_is_told_what_counts_it():
+    with pytest.raises(ContractError, match="Count them: discordant_pairs"): mcnemar(np.array([True, False]), np.array([True, False]))
+    with pytest.raises(ContractError, match="For many problems use pass_at_k_interval"): pass_at_k([10, 10], [3, 4], 1)

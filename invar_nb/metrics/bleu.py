@@ -64,6 +64,7 @@ def _smoothing_value(smoothing, value, where):
         refuse(where, f"smoothing {smoothing!r} has no value", f"smoothing_value={value!r}", "Leave it out, or use 'floor' or 'add-k'")
     value = float(as_vector([value], where=where, name="smoothing_value")[0])
     if value <= 0: refuse(where, "smoothing_value must be positive", value, "A floor of 0 is smoothing='none'")
+    if smoothing == "floor" and value > 1: refuse(where, "smoothing_value must be at most 1 where smoothing is 'floor'", value, "More than one match that is not there would make a precision above 1")
     return value
 
 

@@ -19,7 +19,7 @@ from scipy.fft import irfft, next_fast_len, rfft
 from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, lock, refuse
 from ..ground.interval import Interval
 from ..statistics.bca import interval_from, p_value_from, point_interval
-from ..statistics.bootstrap import BootstrapPlan, MonteCarlo
+from ..statistics.bootstrap import METHODS, BootstrapPlan, MonteCarlo
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.proportion import wilson_interval
 from ..statistics.ttest import EXACT_PAIRS, sign_flip_test
@@ -269,6 +269,7 @@ class NullBand:
     mean: float         # exact
     low: float          # level (1 - L)/2 of the null distribution
     high: float         # level (1 + L)/2
+    limit: float        # level L: the p-value below is at most 1 - L beyond it
     error: float        # bound on the rounding of low and high
     p_value: float      # P(null ECE >= seen), rounded up by at most what `error` allows; not resolved below 1e-12, unless it is 0
     mce_p_value: float  # P(null MCE >= seen)
@@ -285,7 +286,7 @@ def _null_band(p, index, count, ece, mce, level):
     kept = [(mass[mass > _DUST], far[mass > _DUST]) for mass, far in zip(masses, away, strict=True)]
     step = math.fsum(float(far.max()) for _, far in kept) / _CELLS
     if ((p == 0) | (p == 1)).all():  # nothing is left to chance
-        return NullBand(mean=0.0, low=0.0, high=0.0, error=0.0, p_value=1.0 if ece <= 1e-12 else 0.0, mce_p_value=1.0 if mce <= 1e-12 else 0.0, level=level)
+        return NullBand(mean=0.0, low=0.0, high=0.0, limit=0.0, error=0.0, p_value=1.0 if ece <= 1e-12 else 0.0, mce_p_value=1.0 if mce <= 1e-12 else 0.0, level=level)
     size = next_fast_len(_CELLS + len(kept) + 1, real=True)
     spectrum = 1.0
     for mass, far in kept:
@@ -293,9 +294,9 @@ def _null_band(p, index, count, ece, mce, level):
     total = irfft(spectrum, size).clip(0)
     cdf = np.cumsum(total) / total.sum()
     error = len(kept) * step / 2 / p.size
-    low, high = (float(np.searchsorted(cdf, q) * step / p.size) for q in ((1 - level) / 2, (1 + level) / 2))
+    low, high, limit = (float(np.searchsorted(cdf, q) * step / p.size) for q in ((1 - level) / 2, (1 + level) / 2, level))
     first = max(0, math.ceil((ece - error) * p.size / step * (1 - 1e-12) - 1e-6))
-    return NullBand(mean=mean, low=low, high=high, error=error, level=level, mce_p_value=min(1.0, max(1e-12, 1 - below)),
+    return NullBand(mean=mean, low=low, high=high, limit=limit, error=error, level=level, mce_p_value=min(1.0, max(1e-12, 1 - below)),
                     p_value=float(min(1.0, max(1e-12, total[first:].sum() / total.sum()))))
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c062
@@ -644,7 +645,7 @@ def _estimate(metric, columns, factors):
     return float(sum(f * _statistic(metric, _Sums(c), n)[0] for c, f in zip(columns, factors, strict=True)))
 
 
-def _analysis(metric, columns, factors, plan, chance=0.0):
+def _analysis(metric, columns, factors, plan, chance=0.0, lower=False):
     "(estimate, interval, p-value) by Monte Carlo, through the bootstrap of the statistics floor; p against 0 and against chance, the larger."
     order = np.lexsort([a for c in columns for a in (c.y, c.p)])  # the order of the rows is forgotten
     columns = [replace(c, p=c.p[order], y=c.y[order], index=c.index[order]) for c in columns]
@@ -660,7 +661,9 @@ def _analysis(metric, columns, factors, plan, chance=0.0):
         return float(flat[0]), point_interval(flat, ones, plan), 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
     if spread_is_rounding(values, scale=scale): values = np.full(n, estimate)  # no influence to first order
     distribution = MonteCarlo(drawn)
-    return estimate, interval_from(distribution, values, ones, plan), max(p_value_from(MonteCarlo(drawn - c), values - c, ones, plan) for c in {0.0, chance})
+    interval = interval_from(distribution, values, ones, plan)
+    if lower: interval = _lowered(interval, estimate, drawn)
+    return estimate, interval, max(p_value_from(MonteCarlo(drawn - c), values - c, ones, plan) for c in {0.0, chance})
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c073
 def calibration_interval(
@@ -670,7 +673,7 @@ def calibration_interval(
     metric: str = "ece",  # "ece" or "mce"
     n_bins: int = 10,
     binning: str = "width",
-    method: str = "percentile",  # or "bca", "expanded"; measured on the page
+    method: str | None = None,  # "lowered" (@eq-calibration-lowered), "percentile", "bca" or "expanded"; None: "lowered" for the ECE, "percentile" for the MCE
     level: float = 0.95,
     replicates: int = 2000,
     seed: int = 0,
@@ -678,8 +681,20 @@ def calibration_interval(
     "Bootstrap interval of a calibration error over probes; read it beside the null band, since both estimates are biased upwards."
     where = "calibration_interval"
     as_choice(metric, ("ece", "mce"), where=where, name="metric")
-    plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level)
-    return _analysis(metric, [_confidence_column(confidence, correct, n_bins, binning, where)], [1.0], plan)[1]
+    method = ("lowered" if metric == "ece" else "percentile") if method is None else as_choice(method, ("lowered", *METHODS), where=where, name="method")
+    plan = BootstrapPlan(method="percentile" if method == "lowered" else method, replicates=replicates, seed=seed, level=level)
+    return _analysis(metric, [_confidence_column(confidence, correct, n_bins, binning, where)], [1.0], plan, lower=method == "lowered")[1]
+
+
+_LIFT = 2 + math.sqrt(2)  # times what resampling adds to the error: by how much noise may have lifted its resamples
+
+
+def _lowered(interval, estimate, drawn):
+    "The lower percentile moved down by what noise may have added (@eq-calibration-lowered)."
+    if interval.fallback is not None: return replace(interval, method="lowered")
+    low = max(0.0, interval.low - _LIFT * max(0.0, float(drawn.mean()) - estimate))
+    error = interval.endpoint_error[0] + _LIFT * float(drawn.std()) / math.sqrt(drawn.size)
+    return replace(interval, low=low, method="lowered", endpoint_error=(error, interval.endpoint_error[1]))
 
 
 def _confidence_column(confidence, correct, n_bins, binning, where, name="confidence", outcome="correct"):

@@ -428,7 +428,7 @@ _SURE = ("score", "conf", "prob", "probability", "proba", "certainty")  # what o
 def _could_be_confidence(table, name):
     if "confidence" in table.columns or _probabilities(table) is not None: return False
     values = list(map(_plain, table.columns[name]))
-    return all(isinstance(v, numbers.Real) and not isinstance(v, bool) and 0 <= v <= 1 for v in values)
+    return all(isinstance(v, numbers.Real) and not isinstance(v, bool) and 0 <= v <= 1 for v in values) and any(0 < v < 1 for v in values)
 
 
 def _slices(table, asked, label, said):
@@ -455,7 +455,7 @@ def _slices(table, asked, label, said):
         elif asked is not None: ignored[name] = "was not asked for"
         elif name.strip().lower() in _SPREADS and never:
             ignored[name] = f"{never}; if it maps each label to its probability, rename it to 'probabilities'"
-        elif name.strip().lower() in _SURE and never is not None and _could_be_confidence(table, name):
+        elif name.strip().lower() in _SURE and _could_be_confidence(table, name):
             ignored[name] = "holds numbers between 0 and 1; if it is the probability of the prediction, rename it to 'confidence'"
         elif reason := never or _outcome(name, values, label, said) or why or _again(values, label): ignored[name] = reason
         else: found[name] = values

@@ -953,3 +953,7 @@ def demo(
     result = run_demo(out, progress=lambda label: ProgressLine(label, quiet=_quiet(quiet)), echo=(lambda line: None) if quiet else _say)
     _answer(json.dumps({**result.to_dict(), "exit_code": OK}, sort_keys=True, allow_nan=False) if as_json else
             "\n".join([result.table(), "", *result.sentences]))
+
+# %% ../../nbs/statement/53_cli.ipynb #c045
+if __name__ == "__main__" and "__file__" in globals():
+    sys.exit(main())

@@ -398,7 +398,7 @@ def _difference_blocks(d):
     tested = [row for row in c["differences"] if row["p_value"] is not None]
     beside = [row for row in c["differences"] if row["p_value"] is None]
     head = ("metric", "baseline", "candidate", "difference", f"{level * 100:g}% interval", "p", "adjusted p", "reading")
-    rows = [(_title(row["metric"]), _number(row["baseline"]), _number(row["candidate"]), f"{row['delta']:+.4f}", _signed(row["interval"]),
+    rows = [(_title(row["metric"]), _number(row["baseline"]), _number(row["candidate"]), f"{row['delta']:+.4f}", "-" if row["interval"] is None else _signed(row["interval"]),
              show_p(row["p_value"]), show_p(row["adjusted_p"]), _reading(row)) for row in tested]
     more = [(_title(row["metric"]), _number(row["baseline"]), _number(row["candidate"]), "-" if row["delta"] is None else f"{row['delta']:+.4f}")
             for row in beside]
@@ -492,7 +492,7 @@ def _reliability_blocks(e, title):
     caption = (f"{found}. Null band: a calibrated model with these confidences scores {null['low']:.4f} to {null['high']:.4f}, "
                f"on average {null['mean']:.4f}; {share} of such models score this or more. "
                f"{sum(1 for n in bins['count'] if n)} of {len(bins['count'])} bins hold a probe. Dots stand at the bin's mean confidence, "
-               "whiskers are Wilson intervals; colour marks a bin whose whisker leaves out its confidence.")
+               "whiskers are Wilson intervals; colour marks a bin whose whisker leaves out its confidence, each bin by itself: with several bins one may do so by luck.")
     return [("h2", title), ("figure", _reliability_picture(e), caption)] + _decomposition_blocks(e)
 
 
@@ -602,7 +602,7 @@ def _closing_blocks(d):
 
 _REFUSED = ["That the answers are the model's. It proves that the numbers follow from the predictions kept beside it, not where those come from.",
             "Anything about other probes. The intervals speak of probes drawn like these; variants of one sentence are fewer than they look.",
-            "That two models or two slices are the same. Equivalent means that a change that matters is ruled out, within noise that no change was shown.",
+            "That two models or two slices are the same. Equivalent means that every interval of a headline difference lies inside the margin, within noise that no change was shown.",
             "Which slice is the cause. Slices overlap, and a loss shows in all that hold it.",
             "That a calibrated model is right, or that a model that is right is calibrated. The two tables answer different questions."]
 
