@@ -310,7 +310,7 @@ def _comparison_sentence(c):
     if better: return f"Improved: better in {_moves(better)}; {size}{end}"
     if c.noise_kind == "equivalent":
         others = [row for row in c.differences[1:] if row.metric in HEADLINE and row.delta is not None]
-        return f"Equivalent: {size}, {'as every headline metric ' if others else ''}wholly inside the margin of {100 * c.margin:g} points{end}"
+        return f"Equivalent: {size}, {'like every headline metric ' if others else ''}wholly inside the margin of {100 * c.margin:g} points{end}"
     wide = _open(c.differences, c.margin)
     if accuracy not in wide:
         still = enumerate_names([f"{TITLES[row.metric]} ({_change(row)})" for row in wide])
