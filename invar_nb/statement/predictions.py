@@ -168,7 +168,7 @@ def _conventions(inputs, d):
             (f"Slices: each value against all other probes by Fisher's exact test; p-values adjusted by {_PROCEDURES[inputs['multiplicity']]} "
              f"over {e['slice_tests']} different questions."),
             (f"Intervals of calibration errors and of means over classes: bootstrap over probes, {inputs['replicates']} replicates, seed {inputs['seed']}; "
-             "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error."),
+             "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error. From the lower end of a calibration error's interval is taken what noise may have added."),
             "A metric that cannot be computed has no value, and its reason stands in its place. 0/0 is never 0."]
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
@@ -442,7 +442,7 @@ def _slice_blocks(d):
         apart = [_slice_label(row) for row in c["slices"] if row["overlap_rule"] == "significant"]
         out += [("table", ("candidate against baseline", "right", "difference", level, "p", "adjusted p", "reading"), rows),
                 ("p", f"{c['slice_tests']} different questions; the p-values of this table are adjusted together. "
-                      f"For comparison: where intervals that do not overlap are what counts, significant is {', '.join(apart) or 'nothing'}.")]
+                      f"By the rule of overlapping intervals, which decides nothing here, significant would be: {', '.join(apart) or 'nothing'}.")]
     if e["metrics"]["ece"]["value"] is not None or e["danger"] is not None:
         rows = [(_slice_label(row), f"{row['n']}", _number(row["ece"]), _number(row["ece_by_chance"]), _number(row["brier"]),
                  "-" if row["danger"] is None else f"{row['danger']['count']} of {row['danger']['of']}") for row in e["slices"]]
