@@ -4,11 +4,11 @@ Calibration error of a million predictions against torchmetrics, Brier score aga
 sacreBLEU, on the same data and with equal values. Every side has one thread. Limits: one read of the data, and one bincount into bins that
 are known already. Peers that are not installed have no row.
 
-Why the first two goals stand at a wall: each call follows a peer's, so the data come from memory and not from the cache, and every step of NumPy
-is one more pass over a block in the cache, no faster than a copy. The last two tables take those passes one by one: their sum, with Python and the
-memory for nothing, is what no arrangement of them can beat, and it says what the goals would ask of the peers. The peers' own times move by half
-with the state of the process's memory, and on a busy machine long calls are interrupted more often than short ones: compare on a quiet one, and
-more than once."""
+Where the time goes: each call follows a peer's, so the data come from memory and not from the cache, and every step of NumPy is one more pass over
+a block, about as slow as a copy. The last two tables take the passes of ten bins one by one, on a block that stays in the cache, and say what the
+goals would ask of the peers were Python and the memory for nothing. That is a profile of this way to compute them, no proof that there is no
+other. The peers' own times move by half with the state of the process's memory, and on a busy machine long calls are interrupted more often than
+short ones: compare on a quiet one, and more than once."""
 import argparse
 import importlib.util
 import os
@@ -41,8 +41,9 @@ def data(n):
     return p, (rng.random(n) < p).astype(np.int64)
 
 
-def calibration_runs(n, peers):
+def calibration_runs(n, peers, dtype):
     p, y = data(n)
+    y = y.astype(dtype)
     index, gap = (p * 10).astype(np.intp), y - p
     ours, equal_mass = "equal width (this package)", "equal mass (this package)"
     out = {ours: lambda: expected_calibration_error(p, y), equal_mass: lambda: expected_calibration_error(p, y, binning="mass"),
@@ -136,8 +137,8 @@ def main():
     a = a.parse_args()
     machine("numpy", "torchmetrics", "scikit-learn", "sacrebleu")
     for n in a.n:
-        for what, runs in (("calibration error", calibration_runs), ("Brier score, outcomes bool,", partial(brier_runs, dtype=bool)),
-                           ("Brier score, outcomes int64,", partial(brier_runs, dtype=np.int64))):
+        for what, runs in ((f"{metric}, outcomes {dtype.__name__},", partial(runs, dtype=dtype))
+                           for metric, runs in (("calibration error", calibration_runs), ("Brier score", brier_runs)) for dtype in (bool, np.int64)):
             out, ours, goals = runs(n, not a.no_peers)
             table(f"{what} of {n} predictions", alternate(out, a.rounds), ours, goals)
         passes_table(n)

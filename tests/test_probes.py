@@ -203,7 +203,7 @@ def test_a_comparison_mirrors_and_its_verdict_follows(columns, seed):
     moved = [row for row in d["differences"] if row["flag"] == "significant" and abs(row["delta"]) >= 0.02]
     safe = d["differences"][0]["interval"]["low"] > -0.02
     word = "regressed" if any(row["side"] == "worse" for row in moved) else "improved" if moved and safe else "noise"
-    reach = {row["metric"]: max(map(abs, (row["interval"]["low"], row["interval"]["high"]) if row["interval"] else (row["delta"],))) for row in d["differences"] if row["metric"] in HEADLINE and row["delta"] is not None}
+    reach = {row["metric"]: max(map(abs, (row["interval"]["low"], row["interval"]["high"]) if row["interval"] else (0 if abs(row["delta"]) <= 1e-12 else 1,))) for row in d["differences"] if row["metric"] in HEADLINE and row["delta"] is not None}
     inside = max(reach.values()) < 0.02
     assert d["verdict"] == word and d["noise_kind"] == (None if word != "noise" else "equivalent" if inside else "inconclusive")
     assert d["sentence"].startswith({"regressed": "Regressed", "improved": "Improved", "noise": "Equivalent" if inside else "Undecided"}[word])
@@ -748,6 +748,9 @@ def test_a_difference_that_no_resample_changes_has_no_interval():
         row = c.difference(metric)
         assert row.delta > 0 and row.interval is None and "every resample of these probes is the same" in row.reason and row.p_value < 0.001 and "interval" not in row.test
     assert c.verdict == "regressed" and json.dumps(c.to_dict(), allow_nan=False)
+    near = Predictions.from_columns({"id": list(range(60)), "label": ["x", "y"] * 30, "p:x": [0.979, 0.021] * 30, "p:y": [0.021, 0.979] * 30})
+    near = compare_predictions(arms[0], near, margin=0.1, **FAST)  # below the margin, but nothing says by how much on other probes
+    assert (near.verdict, near.noise_kind) == ("noise", "inconclusive") and near.difference("accuracy").interval.inside(-0.1, 0.1) and "may have moved by that or more" in near.sentence
     same = compare_predictions(arms[0], arms[0], margin=0.1, **FAST)
     assert (same.verdict, same.noise_kind) == ("noise", "equivalent") and same.difference("brier").interval is None
 

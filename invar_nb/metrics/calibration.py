@@ -105,7 +105,7 @@ def _gap_blocks(p, y, where, names, size=_BLOCK):
         gap = room[:part.size]
         if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
         if hit.dtype == np.int64: hit = np.multiply(hit, _ONE, out=gap.view(np.int64)).view(float)
-        elif hit.dtype != float: np.copyto(gap, hit); hit = gap
+        elif hit.dtype != float: np.copyto(gap, hit.view(np.uint8) if hit.dtype == bool else hit); hit = gap  # bytes convert faster than booleans
         if not _is_in_unit(part): _in_unit(p, where, names[0])
         yield part, np.subtract(hit, part, out=gap)
 

@@ -210,8 +210,8 @@ def _verdict(differences, margin):
 
 
 def _open(differences, margin):
-    "Headline rows whose change may reach the margin: the interval leaves it, or, where there is none, the difference does."
-    inside = lambda row: row.interval.inside(-margin, margin) if row.interval is not None else abs(row.delta) < margin
+    "Headline rows whose change may reach the margin: the interval leaves it, or there is none and the arms are not the same."
+    inside = lambda row: row.interval.inside(-margin, margin) if row.interval is not None else row.side == "same"
     return [row for row in differences if row.metric in HEADLINE and row.delta is not None and not inside(row)]
 
 

@@ -95,11 +95,13 @@ _ELSEWHERE = {"id": ("sample_id", "doc_id", "example_id", "question_id", "probe_
               "prediction": ("pred", "predicted", "predicted_label", "y_pred", "guess")}
 
 
+def _tells_probabilities(known): return any(name.startswith("p:") or name == "probabilities" for name in known)
+
+
 def _renaming(name, known):
     "The cure for a column that is missing, and in one go for the others that are."
     if _meant(name, known) is None: return None
-    told = any(k.startswith("p:") or k == "probabilities" for k in known)
-    lost = [other for other in _ELSEWHERE if other not in known and not (other == "prediction" and told)]
+    lost = [other for other in _ELSEWHERE if other not in known and not (other == "prediction" and _tells_probabilities(known))]
     pairs = [(found, other) for other in lost if (found := _meant(other, [k for k in known if k not in _ELSEWHERE]))]
     old, new = ([repr(pair[i]) for pair in pairs] for i in (0, 1))
     return f"Did you mean {enumerate_names(old)}? Rename {'it' if len(old) == 1 else 'them'} to {enumerate_names(new)}"
@@ -426,7 +428,7 @@ _SURE = ("score", "conf", "prob", "probability", "proba", "certainty")  # what o
 
 
 def _could_be_confidence(table, name):
-    if "confidence" in table.columns or _probabilities(table) is not None: return False
+    if "confidence" in table.columns or _tells_probabilities(table.columns): return False
     values = list(map(_plain, table.columns[name]))
     return all(isinstance(v, numbers.Real) and not isinstance(v, bool) and 0 <= v <= 1 for v in values) and any(0 < v < 1 for v in values)
 
