@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from invar_nb.ground.contract import ContractError, PairingError, canonical_json
+from invar_nb.ground.contract import ContractError, PairingError, as_printed, canonical_json
 from invar_nb.ground.interval import Interval
 from invar_nb.metrics.evaluation import Estimate, evaluate, slice_text
 from invar_nb.metrics.paired_probes import HEADLINE, Difference, PredictionsComparison, compare_predictions
@@ -580,8 +580,9 @@ def brain(p): return (np.asarray(p, dtype=np.float32).view(np.uint32) + 0x7FFF +
 
 
 @pytest.mark.parametrize("C", [2, 3, 10, 60])
-@pytest.mark.parametrize("shorten", [lambda p: p.round(2), lambda p: p.round(3), lambda p: p.round(5), lambda p: p.round(3).astype(np.float32), lambda p: p.astype(np.float16), brain],
-                         ids=["two", "three", "five", "three of float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("shorten", [lambda p: p.round(2), lambda p: p.round(3), lambda p: p.round(5), lambda p: p.round(3).astype(np.float32), lambda p: p.astype(np.float16), brain,
+                                     lambda p: np.vectorize(as_printed)(p.astype(np.float16)), lambda p: np.vectorize(as_printed)(brain(p))],
+                         ids=["two", "three", "five", "three of float32", "float16", "bfloat16", "float16 as float32 prints it", "bfloat16 as float32 prints it"])
 def test_rounding_is_normalised_and_nothing_else(C, shorten):
     "Every row of few digits is taken when asked, in any order of columns with equal bytes; a label of 2 per cent left out of full digits never is."
     p = shorten(np.random.default_rng(C).dirichlet(np.full(C, 2.0), 150))
@@ -766,6 +767,25 @@ def test_a_p_value_that_is_the_threshold_convinces():
 def test_nothing_in_a_slice_is_a_value_of_it(nothing):
     p = Predictions.from_columns({**GOOD, "tense": ["a", nothing, "a"]})
     assert p.slices == {"tense": ("a", None, "a")}
+
+
+def test_single_precision_says_what_the_same_numbers_say_in_text():
+    "However float32 comes in, 0.7 lies in the bin of 0.7."
+    pandas, torch, pyarrow = map(pytest.importorskip, ("pandas", "torch", "pyarrow"))
+    sure = np.random.default_rng(3).choice([0.6, 0.7, 0.75, 1 / 3], 80)
+    columns = lambda p, q: {"id": list(range(80)), "label": ["x", "y"] * 40, "p:x": p, "p:y": q}
+    short, other = np.float32(sure), np.float32(1 - sure)
+    text = lambda values: [float(cell) for cell in values.astype(str)]
+    told = evaluate(Predictions.from_columns(columns(text(short), text(other))), **FAST).to_dict()
+    assert told["reliability"]["count"][7] == ((sure == 0.7) | (sure == 0.75)).sum()
+    frame = pandas.DataFrame(columns(short, other))
+    ways = {"numpy": columns(short, other), "scalars": columns(list(short), list(other)), "tensor": columns(torch.tensor(short), torch.tensor(other)), "pandas": frame,
+            "nullable": frame.convert_dtypes(), "arrow": columns(pyarrow.array(short), pyarrow.chunked_array([other])), "arrow in pandas": frame.convert_dtypes(dtype_backend="pyarrow"),
+            "probabilities": {"id": list(range(80)), "label": ["x", "y"] * 40, "probabilities": [{"x": a, "y": b} for a, b in zip(short, other, strict=True)]}}
+    for way, given in ways.items():
+        assert evaluate(Predictions.from_columns(given), **FAST).to_dict() == told, way
+    wide = evaluate(Predictions.from_columns(columns(short.astype(float), other.astype(float))), **FAST).to_dict()
+    assert wide["reliability"]["count"][7] == (sure == 0.75).sum()  # float64 is taken at its word
 
 
 def test_nothing_of_a_data_frame_is_nothing():

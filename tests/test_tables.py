@@ -242,6 +242,22 @@ def test_bad_parquet():
     for k in range(0, len(good), 7): assert "must be Parquet" in says(good[:k], "x.parquet") if k else "empty" in says(b"", "x.parquet")
 
 
+@needs_arrow
+def test_single_precision_is_read_as_it_is_printed():
+    "A table of float32 says the same as the CSV file of it, at any depth; other precisions are widened."
+    f, sure = pyarrow.float32(), [0.7, 0.1, 1 / 3, 1e-30, 16384.0]
+    table = pyarrow.table({"p": pyarrow.array(sure, f), "list": pyarrow.array([sure] * 5, pyarrow.list_(f)), "map": pyarrow.array([{"x": 0.7}] * 5, pyarrow.struct([("x", f)])),
+                           "half": pyarrow.array(np.float16(sure)), "double": pyarrow.array(np.float32(sure).astype(float))})
+    out, text = io.BytesIO(), io.StringIO()
+    parquet.write_table(table, out)
+    csv.writer(text).writerows([["p"], *([x] for x in np.float32(sure).astype(str))])
+    columns = parse_table(out.getvalue(), name="x.parquet").columns
+    printed = tuple(float(cell) for cell in parse_table(text.getvalue().encode(), name="x.csv").column("p"))
+    assert columns["p"] == printed == (0.7, 0.1, 0.33333334, 1e-30, 16384.0)
+    assert columns["list"] == (list(printed),) * 5 and columns["map"] == ({"x": 0.7},) * 5
+    assert columns["half"] == tuple(np.float16(sure).tolist()) and columns["double"] == tuple(np.float32(sure).tolist())
+
+
 def test_parquet_without_pyarrow_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     assert "Parquet files need pyarrow" in says(b"PAR1", "x.parquet")

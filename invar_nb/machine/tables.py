@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
-from ..ground.contract import ContractError, digest, refuse, strict_json
+from ..ground.contract import ContractError, as_printed, digest, refuse, strict_json
 
 # %% ../../nbs/machine/44_tables.ipynb #c020
 @dataclass(frozen=True, kw_only=True)
@@ -311,12 +311,12 @@ def _arrow(where: str):
 
 
 def _plain(value: object, kind, arrow, where: str) -> object:
-    "What pyarrow gives, with maps as dictionaries and finite numbers only."
+    "What pyarrow gives, with maps as dictionaries, finite numbers only, single precision as it is printed."
     if value is None: return None
     while isinstance(kind, arrow.BaseExtensionType): kind = kind.storage_type  # a tensor is a list in disguise
     if arrow.types.is_floating(kind):
         if not math.isfinite(value): refuse(where, "numbers must be finite", repr(float(value)), "Write null where there is no number")
-        return float(value)
+        return as_printed(value) if arrow.types.is_float32(kind) else float(value)
     if arrow.types.is_dictionary(kind): return _plain(value, kind.value_type, arrow, where)
     if arrow.types.is_struct(kind): return {field.name: _plain(value[field.name], field.type, arrow, where) for field in kind}
     if arrow.types.is_map(kind):

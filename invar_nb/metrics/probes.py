@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..ground.contract import ContractError, PairingError, canonical_json, digest, lock, refuse
+from ..ground.contract import ContractError, PairingError, as_printed, canonical_json, digest, lock, refuse
 
 # %% ../../nbs/metrics/23_probes.ipynb #c017
 COLUMNS = ("id", "label", "prediction", "confidence", "probabilities", "samples", "correct_samples",
@@ -114,7 +114,14 @@ def _row_of(values, what, where, cure):
             or shape is not None and len(shape) != 1:
         refuse(where, f"{what} must be a sequence", type(values).__name__ if shape is None else f"{type(values).__name__} of shape {shape}", cure)
     plain = next((getattr(values, name) for name in ("to_pylist", "tolist", "to_list") if hasattr(values, name)), None)
-    return list(values) if plain is None else plain()
+    items = list(values) if plain is None else plain()
+    return [as_printed(item) if isinstance(item, float) else item for item in items] if _is_single(values) else items
+
+
+def _is_single(values):
+    "Whether an array, a tensor or a column of a data frame has single precision, by the name of its type."
+    kind = getattr(values, "dtype", getattr(values, "type", None))
+    return str(getattr(kind, "name", kind)).lower() in ("float32", "torch.float32", "float", "float[pyarrow]")
 
 # %% ../../nbs/metrics/23_probes.ipynb #c023
 def _numbers(values, what, where, places):
@@ -123,7 +130,7 @@ def _numbers(values, what, where, places):
         for i, value in enumerate(map(_plain, values)):
             if isinstance(value, bool) or not isinstance(value, numbers.Real):
                 refuse(where, f"{what} must be a number", f"{value!r} at {places[i]}", "Fill it in with a number between 0 and 1; no row is skipped")
-    try: out = np.array([float(value) for value in values])
+    try: out = np.array([as_printed(value) if isinstance(value, np.float32) else float(value) for value in values])
     except OverflowError:
         i = next(i for i, value in enumerate(values) if not -1 <= value <= 2)
         refuse(where, f"{what} must lie in [0, 1]", f"{values[i]!r} at {places[i]}", "Pass probabilities, not counts")
@@ -281,8 +288,9 @@ def _matrix(found, labels, table, normalize):
 def _digits(row, away):
     "Decimals that were written, where their rounding explains how far the sum is from 1; 17 for half precision; None where nothing does."
     short = np.array(row, dtype=np.float32)
-    same = (short == row).all()  # what went through float32 has its digits, not those of float64
-    d = max(2, *(-Decimal(str(value)).as_tuple().exponent for value in (short if same else row)))
+    printed = list(map(as_printed, short))
+    same = all(value in pair for value, *pair in zip(row, short.tolist(), printed, strict=True))  # what went through float32 has its digits
+    d = max(2, *(-Decimal(repr(value)).as_tuple().exponent for value in (printed if same else row)))
     if away <= min(0.5 * len(row) * 10.0**-d, _FARTHEST) + 1e-12: return d
     brain = same and not (short.view(np.uint32) & 0xFFFF).any()
     half = same and (short.astype(np.float16) == short).all()
