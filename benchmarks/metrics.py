@@ -18,6 +18,7 @@ from functools import partial
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy and torch are imported
 
 import numpy as np  # noqa: E402
+from scipy.sparse import csc_array  # noqa: E402
 from alternate import alternate, machine, table  # noqa: E402
 
 from invar_nb.metrics.bleu import corpus_bleu  # noqa: E402
@@ -35,14 +36,14 @@ def goal_of(metric):
     return {peer: f">= {times}"}
 
 
-def data(n):
+def data(n, sure=False):
     rng = np.random.default_rng(n)
-    p = rng.random(n)
+    p = 1 - rng.random(n) ** 8 / 2 if sure else rng.random(n)
     return p, (rng.random(n) < p).astype(np.int64)
 
 
-def calibration_runs(n, peers, dtype):
-    p, y = data(n)
+def calibration_runs(n, peers, dtype, sure=False):
+    p, y = data(n, sure)
     y = y.astype(dtype)
     index, gap = (p * 10).astype(np.intp), y - p
     ours, equal_mass = "equal width (this package)", "equal mass (this package)"
@@ -80,22 +81,20 @@ def brier_runs(n, peers, dtype):
 def passes(block):
     "{metric: {pass: callable}}: what a call does to each block of outcomes in 64-bit integers, each pass by itself on a block in the cache."
     p, y = data(block)
-    gap, scaled, whole, both = np.empty(block), np.empty(block), np.empty(block, dtype=np.int32), np.empty(block // 2, dtype=np.int64)
-    one, sums, bins = np.float64(1).view(np.int64), np.zeros(31**2, dtype=complex), np.int64(2**32 + 31)
-    shared = {COPY: lambda: np.copyto(scaled, p), "outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y),
-              "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)),
-              "outcomes as floats": lambda: np.multiply(y, one, out=gap.view(np.int64)), "differences": lambda: np.subtract(gap, p, out=gap)}
+    gap, scaled, one = np.empty(block), np.empty(block), np.float64(1).view(np.int64)
+    column = csc_array((np.empty(block), np.zeros(block, dtype=np.int32), np.array([0, block], dtype=np.int32)), shape=(1031, 1))
+    shared = {COPY: lambda: np.copyto(scaled, p), "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)),
+              "outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y), "outcomes as floats": lambda: np.multiply(y, one, gap.view(np.int64)),
+              "differences": lambda: np.subtract(gap, p, gap)}
     return {"Brier score": {**shared, "sum of the squares": lambda: np.dot(gap, gap)},
-            "calibration error": {**shared, "times the number of bins": lambda: np.multiply(p, 30.0, out=scaled),
-                                  "the whole parts": lambda: np.copyto(whole, scaled, casting="unsafe"),
-                                  "bins of two neighbours": lambda: np.right_shift(np.multiply(whole.view(np.int64), bins, out=both), 32, out=both),
-                                  "sums by bins": lambda: np.add.at(sums, both, gap.view(complex))}}
+            "calibration error": {**shared, "times the number of finer bins": lambda: np.multiply(p, 1030.0, scaled),
+                                  "the whole parts": lambda: column.indices.__setitem__(slice(None), scaled), "sums by bins": lambda: column @ np.ones(1)}}
 
 
 COPY = "a bare copy, for comparison"
 
 
-def passes_table(n, block=1 << 16):
+def passes_table(n, block=1 << 17):
     for metric, steps in passes(block).items():
         seconds = {name: [t * n / block for t in times] for name, times in alternate(steps, 300).items()}
         table(f"passes of the {metric} of {n} predictions, outcomes int64, in the cache", seconds, COPY)
@@ -137,8 +136,9 @@ def main():
     a = a.parse_args()
     machine("numpy", "torchmetrics", "scikit-learn", "sacrebleu")
     for n in a.n:
-        for what, runs in ((f"{metric}, outcomes {dtype.__name__},", partial(runs, dtype=dtype))
-                           for metric, runs in (("calibration error", calibration_runs), ("Brier score", brier_runs)) for dtype in (bool, np.int64)):
+        for what, runs in (("calibration error, outcomes int64,", partial(calibration_runs, dtype=np.int64)), ("calibration error, outcomes bool,", partial(calibration_runs, dtype=bool)),
+                           ("calibration error, a sure model, outcomes int64,", partial(calibration_runs, dtype=np.int64, sure=True)),
+                           ("Brier score, outcomes int64,", partial(brier_runs, dtype=np.int64)), ("Brier score, outcomes bool,", partial(brier_runs, dtype=bool))):
             out, ours, goals = runs(n, not a.no_peers)
             table(f"{what} of {n} predictions", alternate(out, a.rounds), ours, goals)
         passes_table(n)

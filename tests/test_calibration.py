@@ -1,6 +1,7 @@
 """Calibration against truth that shares no code with it: torchmetrics, scikit-learn, definitions in loops and fractions, simulated perfect models."""
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 from fractions import Fraction
 
@@ -13,7 +14,7 @@ from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
                                           calibration_difference, calibration_interval, expected_calibration_error, maximum_calibration_error,
                                           reliability_bins, top_label)
-from invar_nb.metrics.calibration import _Column, _influence_values, _poisson_binomial
+from invar_nb.metrics.calibration import _Column, _influence_values, _poisson_binomial, _width
 from invar_nb.statistics.exact import bootstrap_interval
 from invar_nb.statistics.proportion import wilson_interval
 
@@ -203,7 +204,7 @@ BLOCK = 1 << 17  # as in the module: what follows straddles a border of blocks
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8191, 8192, 8193, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK + 5])
 @pytest.mark.parametrize("n_bins", [10, 100])
-def test_blocks_and_pairs_lose_no_prediction(n, n_bins):
+def test_blocks_lose_no_prediction(n, n_bins):
     p, y = predictions(n, seed=n, shift=0.05, digits=3)
     index = np.searchsorted(np.arange(1, n_bins) / n_bins, p, side="right")
     sums = [math.fsum((y[index == m] - p[index == m]).tolist()) for m in range(n_bins)]
@@ -211,6 +212,32 @@ def test_blocks_and_pairs_lose_no_prediction(n, n_bins):
     np.testing.assert_allclose(brier_score(p, y), math.fsum(((p - y) ** 2).tolist()) / n, rtol=1e-13)
     bins = reliability_bins(p, y, n_bins=n_bins, null=False)
     assert (bins.ece, bins.mce) == (expected_calibration_error(p, y, n_bins=n_bins), maximum_calibration_error(p, y, n_bins=n_bins))
+
+
+@pytest.mark.parametrize("n_bins", [1, 10, 300, 5000])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf, -0.1, 1.1, 1e300])
+def test_no_bin_is_taken_beyond_the_last(n_bins, bad):
+    "Whatever changed between the look at p and the use of it: sums are written by compiled code, which does not look."
+    width, room, index = _width(n_bins, np.dtype(float)), np.empty(3), np.empty(3, dtype=np.int32)
+    with np.errstate(invalid="ignore"):
+        assert width.fine(np.array([0.0, 0.5, 1.0]), room, index)
+        taken = width.fine(np.array([0.0, bad, 1.0]), room, index)
+    assert taken == ((0 <= index) & (index < width.bins)).all() and not (taken and width.exact)
+
+
+def test_calls_at_the_same_time_do_not_disturb_each_other():
+    "What is kept between calls belongs to one call at a time, refused ones included."
+    worlds = [predictions(n, seed=n, shift=0.02 * (n % 5)) for n in (7, 5000, BLOCK - 3, BLOCK + 11, 2 * BLOCK + 1)]
+    alone = [(expected_calibration_error(p, y), expected_calibration_error(p, y, n_bins=7), brier_score(p, y)) for p, y in worlds]
+
+    def work(k):
+        p, y = worlds[k % len(worlds)]
+        if k % 7 == 0:
+            bad = np.append(p, [np.nan])
+            for f in (expected_calibration_error, brier_score):
+                with pytest.raises(ContractError, match=f"index {p.size}"): f(bad, np.append(y, [1]))
+        return (expected_calibration_error(p, y), expected_calibration_error(p, y, n_bins=7), brier_score(p, y)) == alone[k % len(worlds)]
+    with ThreadPoolExecutor(8) as pool: assert all(pool.map(work, range(120)))
 
 
 @pytest.mark.parametrize("kind", [bool, np.int8, np.uint8, np.int32, np.int64, np.uint64, np.float32, float, ">i8", ">f8"])

@@ -294,8 +294,8 @@ def sins(tree, library=False):
             if any(x.split(".")[0] in ("mock", "nose") or x.startswith("unittest.mock") for x in names): say(n, "mocking")
             if library and any(x.split(".")[0] in ("nbdev", "fastcore", "IPython", "pytest", "hypothesis") for x in names): say(n, f"the library imports {names}")
             wide = names + ([f"{n.module}.{a.name}" for a in n.names] if isinstance(n, ast.ImportFrom) else [])
-            if library and any(x.startswith("scipy.") and x.split(".")[1] not in ("special", "optimize", "fft") and "." in x for x in wide if x.count(".") and x.split(".")[0] == "scipy"):
-                say(n, f"scipy beyond special, optimize, fft: {wide}")
+            if library and any(x.startswith("scipy.") and x.split(".")[1] not in ("special", "optimize", "fft", "sparse") and "." in x for x in wide if x.count(".") and x.split(".")[0] == "scipy"):
+                say(n, f"scipy beyond special, optimize, fft, sparse: {wide}")
     return found
 
 

@@ -782,8 +782,8 @@ def test_single_precision_says_what_the_same_numbers_say_in_text():
     ways = {"numpy": columns(short, other), "scalars": columns(list(short), list(other)), "tensor": columns(torch.tensor(short), torch.tensor(other)), "pandas": frame,
             "nullable": frame.convert_dtypes(), "arrow": columns(pyarrow.array(short), pyarrow.chunked_array([other])), "arrow in pandas": frame.convert_dtypes(dtype_backend="pyarrow"),
             "probabilities": {"id": list(range(80)), "label": ["x", "y"] * 40, "probabilities": [{"x": a, "y": b} for a, b in zip(short, other, strict=True)]}}
-    for way, given in ways.items():
-        assert evaluate(Predictions.from_columns(given), **FAST).to_dict() == told, way
+    for way, told_so in ways.items():
+        assert evaluate(Predictions.from_columns(told_so), **FAST).to_dict() == told, way
     wide = evaluate(Predictions.from_columns(columns(short.astype(float), other.astype(float))), **FAST).to_dict()
     assert wide["reliability"]["count"][7] == (sure == 0.75).sum()  # float64 is taken at its word
 

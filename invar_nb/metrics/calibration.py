@@ -10,11 +10,13 @@ __all__ = ['NORMALIZATIONS', 'TERMS', 'expected_calibration_error', 'maximum_cal
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c002
 import math
+from collections import deque
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
+from scipy.sparse import csc_array
 
 from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, lock, refuse
 from ..ground.interval import Interval
@@ -26,7 +28,8 @@ from ..statistics.ttest import EXACT_PAIRS, sign_flip_test
 from ..statistics.weighted import spread_is_rounding
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c048
-_BLOCK = 1 << 16  # predictions looked at together: their arrays stay in the processor's cache
+_BLOCK = 1 << 17  # predictions looked at together: their arrays stay in the processor's cache
+_DOUBLE = np.dtype(float)
 _UNIT = {np.dtype(f"f{size}"): (np.dtype(f"u{size}"), int(np.ones(1, f"f{size}").view(f"u{size}")[0])) for size in (2, 4, 8)}  # bits of a float, and of 1
 
 
@@ -41,7 +44,7 @@ def _as_numbers(values, where, name, length=None):
 
 
 def _is_in_unit(array):
-    "Whether all lie in [0, 1]."
+    "Whether all lie in [0, 1]: the bits of such floats, read as whole numbers, have the same order, and those of all others are larger."
     bits, one = _UNIT[array.dtype]
     return int(np.maximum.reduce(array.view(bits))) <= one or bool(array.min() >= 0 and array.max() <= 1)
 
@@ -67,7 +70,7 @@ def _same_length(array, length, where, name):
 
 def _as_flags(values, where, name, length):
     "Booleans or numbers, shape (n,); that they are 0 or 1 is looked at later."
-    plain = type(values) is np.ndarray and values.ndim == 1 and (values.dtype == float or values.dtype.kind in "iu" and values.dtype.isnative)
+    plain = type(values) is np.ndarray and values.ndim == 1 and (values.dtype == float or values.dtype.kind in "biu" and values.dtype.isnative)
     array = values if plain else find_booleans(values, where=where, name=name)
     array = as_vector(values, where=where, name=name) if array is None else array
     _same_length(array, length, where, name)
@@ -94,26 +97,39 @@ def _as_outcomes(values, where, name, length):
     return array
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c049
-_ONE = np.float64(1).view(np.int64)  # 0 and 1 times these bits are the bits of 0.0 and 1.0: faster than a conversion
+_INT, _BYTE = np.dtype(np.int64), np.dtype(np.uint8)
+_ONE = np.float64(1).view(_INT)  # 0 and 1 times these bits are the bits of 0.0 and 1.0: faster than a conversion
 
 
-def _gap_blocks(p, y, where, names, size=_BLOCK):
-    "Blocks (p, y - p) of admissible values. The second lies in one buffer that the next block overwrites."
-    room = np.empty(min(size, p.size))
-    for start in range(0, p.size, size):
-        part, hit = p[start:start + size], y[start:start + size]
+def _gaps_by_block(p, y, where, names, room, first=None):
+    "Outcome - probability of admissible values, a block at a time, in the first places of `room`; `first` is what else to do with p, False where that failed."
+    kind = y.dtype
+    if kind == bool: y, kind = y.view(_BYTE), _BYTE  # they convert faster
+    for start in range(0, p.size, _BLOCK):
+        part, hit = p[start:start + _BLOCK], y[start:start + _BLOCK]
         gap = room[:part.size]
-        if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
-        if hit.dtype == np.int64: hit = np.multiply(hit, _ONE, out=gap.view(np.int64)).view(float)
-        elif hit.dtype != float: np.copyto(gap, hit.view(np.uint8) if hit.dtype == bool else hit); hit = gap  # bytes convert faster than booleans
         if not _is_in_unit(part): _in_unit(p, where, names[0])
-        yield part, np.subtract(hit, part, out=gap)
+        if first is not None and not first(part): refuse(where, f"{names[0]} must stay as it is while it is read", "other numbers a moment later", "Pass a copy")
+        if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
+        if kind == _INT: np.multiply(hit, _ONE, gap.view(_INT)); hit = gap
+        elif kind != _DOUBLE: gap[:] = hit; hit = gap
+        yield np.subtract(hit, part, gap)
+
+
+_ROOMS = deque()  # between calls: to take memory anew costs as much as a pass over it
+
+
+def _room():
+    "Numbers for one block. Whoever took it gives it back to `_ROOMS`, so that no two threads share one."
+    try: return _ROOMS.pop()
+    except IndexError: return np.empty(_BLOCK)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c053
 _MOST_BINS = 1 << 20
 
 
 def _as_bins(n_bins, binning, where):
+    if type(n_bins) is int and 1 <= n_bins <= _MOST_BINS and binning in ("width", "mass"): return n_bins  # the rest names the culprit
     as_choice(binning, ("width", "mass"), where=where, name="binning")
     n_bins = as_count(n_bins, where=where, name="n_bins")
     if n_bins > _MOST_BINS:
@@ -124,12 +140,13 @@ def _as_bins(n_bins, binning, where):
 def _precision(values):
     "The float type the probabilities were rounded to: edges are rounded to the same one."
     kind = getattr(values, "dtype", None)
+    if kind is _DOUBLE: return kind
     if isinstance(kind, np.dtype): return np.dtype(f"f{kind.itemsize}") if kind.kind == "f" and kind.itemsize < 8 else _DOUBLE
     kind = str(kind).removeprefix("torch.")
     return np.dtype(kind) if kind in ("float16", "float32") else _DOUBLE
 
 
-_DOUBLE, _FINE = np.dtype(float), 1 << 12  # finer bins at most: their sums stay in the cache
+_FINE, _BEST = 1 << 12, 1 << 10  # finer bins at most, and best: their sums stay in the cache, and seldom does one addition wait for the last to the same bin
 
 
 def _edges(n_bins, precision): return (np.arange(1, n_bins) / n_bins).astype(precision)
@@ -141,8 +158,9 @@ def _multiplier(n_bins, precision):
     k, edges = np.arange(1, n_bins), _edges(n_bins, precision)
     at, below = edges.astype(float), np.nextafter(edges, edges.dtype.type(-1)).astype(float)
     middle = (np.max(k / at, initial=n_bins) + np.min(k / below, initial=n_bins + 0.5)) / 2  # edges of few digits lie off k/M, to either side
-    for c, cut in ((float(n_bins), 1), (middle, 1), *((float(n_bins * cut), cut) for cut in range(3, _FINE // n_bins + 1, 2))):
-        if (at * c >= k * cut).all() and (below * c < k * cut).all(): return c, cut
+    cuts = sorted(range(1, _FINE // n_bins + 1, 2), key=lambda cut: abs(cut * n_bins - _BEST))
+    for c, cut in ((factor * cut, cut) for cut in cuts for factor in (float(n_bins), middle)):
+        if (at * c >= k * cut).all() and (below * c < k * cut).all() and c < n_bins * cut + 1: return c, cut
     return None
 
 
@@ -150,24 +168,31 @@ class _Width:
     "Equal-width bins: bin(p) = number of edges k/M, k = 1 .. M-1, that do not lie above p (@eq-calibration-bin)."
     def __init__(self, n_bins, precision):
         self.n_bins, self.edges, exact = n_bins, _edges(n_bins, precision), _multiplier(n_bins, precision)
-        self.exact, (self.factor, self.cut) = exact is not None, exact or (float(n_bins), 1)
+        self.exact, (factor, self.cut) = exact is not None, exact or (float(n_bins), 1)
+        self.factor, self.bins, self.spare = np.float64(factor), n_bins * self.cut + 1, deque()
         self.doubt = 2 * n_bins * float(np.finfo(precision).eps)  # farther than this from a whole number, p M and p against the edges agree
 
     def fine(self, p, scaled, index):
-        "Finer bins, 0 .. M F, into `index`, int32 of shape (n,); `scaled` is room for n floats. The last bin of all holds p = 1 only."
-        np.copyto(index, np.multiply(p, self.factor, out=scaled, dtype=float), casting="unsafe")
+        "Finer bins, 0 .. M F, into `index`, int32 of shape (n,); `scaled` is room for n floats. The last bin of all holds p = 1 only. False where there is no such bin."
+        index[:] = np.multiply(p, self.factor, scaled)
         if not self.exact and (near := np.abs(scaled - np.rint(scaled)) <= self.doubt).any():
             index[near] = np.searchsorted(self.edges, p[near].astype(self.edges.dtype), side="right")
-        return index
+        return int(np.maximum.reduce(index.view(np.uint32))) < self.bins  # compiled code will write there: another thread may have changed p since it was looked at
+
+    def column(self):
+        "A sparse matrix of one column, a row each of the finer bins, with room for the entries of a block; to be given back to `spare`."
+        try: return self.spare.pop()
+        except IndexError: return csc_array((np.empty(_BLOCK), np.zeros(_BLOCK, dtype=np.int32), np.array([0, _BLOCK], dtype=np.int32)), shape=(self.bins, 1))
 
     def fold(self, total):
         "Sums of bins from those of the finer ones."
         total[-2] += total[-1]
-        return total[:-1].reshape(self.n_bins, self.cut).sum(axis=1)
+        return np.add.reduce(total[:-1].reshape(self.n_bins, self.cut), 1)
 
     def __call__(self, p):
-        index = self.fine(p, np.empty(p.size), np.empty(p.size, dtype=np.int32)).astype(np.intp)
-        return np.minimum(index // self.cut, self.n_bins - 1)
+        index = np.empty(p.size, dtype=np.int32)
+        self.fine(p, np.empty(p.size), index)
+        return np.minimum(index.astype(np.intp) // self.cut, self.n_bins - 1)
 
 
 _width = lru_cache(maxsize=8)(_Width)  # its numbers depend on nothing else
@@ -189,26 +214,20 @@ def _gaps(p, y, n_bins, binning, precision, where):
     if binning == "mass":
         _in_unit(p, where, names[0]); _zero_or_one(y, where, names[1])
         return np.bincount(_mass_index(p, n_bins), weights=np.subtract(y, p, dtype=float), minlength=n_bins)
-    width, size = _width(n_bins, precision), min(_BLOCK, p.size)
-    bins = n_bins * width.cut + 1
-    scaled, index, total = np.empty(size), np.empty(size, dtype=np.int32), np.zeros(bins)
-    pairs = np.zeros(bins**2, dtype=complex) if bins <= _PAIRED else None
-    for part, gap in _gap_blocks(p, y, where, names):
-        found, paired = width.fine(part, scaled[:part.size], index[:part.size]), 0 if pairs is None else part.size // 2 * 2
-        if paired: np.add.at(pairs, _both(found[:paired], bins, scaled.view(np.int64)[:paired // 2]), gap[:paired].view(complex))
-        if paired < part.size: np.add.at(total, found[paired:].astype(np.intp), gap[paired:])
-    if pairs is not None: total += pairs.real.reshape(bins, bins).sum(axis=0) + pairs.imag.reshape(bins, bins).sum(axis=1)
+    width = _width(n_bins, precision)
+    column, total = width.column(), 0.0
+    room, index, end = column.data, column.indices, column.indptr
+    for gap in _gaps_by_block(p, y, where, names, room, lambda part: width.fine(part, room[:part.size], index[:part.size])):
+        end[1] = gap.size
+        total = column @ _ENTRY + total  # entries of equal row are added up: no loop of NumPy is as fast
+    width.spare.append(column)
     return width.fold(total)
 
 
-_PAIRED = 64  # up to so many bins a table of pairs is small
+_ENTRY = np.ones(1)
 
 
-def _both(index, base, room):
-    "a + base * b for neighbours a, b of int32: one multiplication of the 64 bits they share, read from the upper half."
-    if not np.little_endian: return index[::2] + base * index[1::2].astype(np.intp)
-    np.multiply(index.view(np.int64), np.int64(2**32 + base), out=room)
-    return np.right_shift(room, 32, out=room)
+def _mean_gap(gap, n): return math.fsum(map(abs, gap.tolist())) / n
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c056
 def expected_calibration_error(
@@ -223,7 +242,7 @@ def expected_calibration_error(
     n_bins = _as_bins(n_bins, binning, where)
     p = _as_numbers(confidence, where, "confidence")
     y = _as_flags(correct, where, "correct", p.size)
-    return float(np.abs(_gaps(p, y, n_bins, binning, _precision(confidence), where)).sum() / p.size)
+    return _mean_gap(_gaps(p, y, n_bins, binning, _precision(confidence), where), p.size)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c057
 def maximum_calibration_error(
@@ -396,7 +415,7 @@ def reliability_bins(
     for m in np.flatnonzero(full):
         bar = wilson_interval(int(successes[m]), int(count[m]), level=level)
         wilson_low[m], wilson_high[m] = bar.low, bar.high
-    ece, mce = float(np.abs(gap).sum() / p.size), float(np.max(np.abs(gap[full]) / count[full]))
+    ece, mce = _mean_gap(gap, p.size), float(np.max(np.abs(gap[full]) / count[full]))
     band = _null_band(p, index, count, ece, mce, level) if null else None
     return ReliabilityBins(binning=binning, n=p.size, level=level, low=low, high=high, count=count, successes=successes, mean_confidence=mean,
                            accuracy=accuracy, interval_low=wilson_low, interval_high=wilson_high, ece=ece, mce=mce, null=band)
@@ -490,8 +509,10 @@ def brier_score(
         _divisor(normalization, 1, where)
         p = _as_numbers(probability, where, "probability")
         y = _as_flags(label, where, "label", p.size)
-        blocks = _gap_blocks(p, y, where, ("probability", "label"), size=2 * _BLOCK)  # fewer arrays share the cache here
-        return sum(_square(gap) for _, gap in blocks) / p.size
+        room = _room()
+        total = sum(map(_square, _gaps_by_block(p, y, where, ("probability", "label"), room)))
+        _ROOMS.append(room)
+        return total / p.size
     p = _as_rows(probability, where, "probability")
     y = _as_labels(label, p.shape[1], where, len(p))
     return float(_row_scores(p, y).sum() / len(p) / _divisor(normalization, p.shape[1], where))
@@ -499,9 +520,9 @@ def brier_score(
 
 def _square(gap):
     "Sum of squares, row by row: on long vectors a linear algebra library may start threads, and on a busy machine wait for them."
-    rows = gap[:gap.size // _ROW * _ROW].reshape(-1, 1, _ROW)
-    rest = gap[rows.size:]
-    return float((rows @ rows.transpose(0, 2, 1)).sum() + rest @ rest)
+    whole = gap.size // _ROW * _ROW
+    rows, rest = gap[:whole].reshape(-1, 1, _ROW), gap[whole:]
+    return (float((rows @ rows.transpose(0, 2, 1)).sum()) if whole else 0.0) + (float(rest @ rest) if rest.size else 0.0)
 
 
 _ROW = 1 << 13
