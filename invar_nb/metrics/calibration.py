@@ -174,7 +174,7 @@ class _Width:
 
     def fine(self, p, scaled, index):
         "Finer bins, 0 .. M F, into `index`, int32 of shape (n,); `scaled` is room for n floats. The last bin of all holds p = 1 only. False where there is no such bin."
-        index[:] = np.multiply(p, self.factor, scaled)
+        index[:] = np.multiply(p, self.factor, scaled, dtype=float)
         if not self.exact and (near := np.abs(scaled - np.rint(scaled)) <= self.doubt).any():
             index[near] = np.searchsorted(self.edges, p[near].astype(self.edges.dtype), side="right")
         return int(np.maximum.reduce(index.view(np.uint32))) < self.bins  # compiled code will write there: another thread may have changed p since it was looked at
