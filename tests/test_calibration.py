@@ -1,4 +1,5 @@
 """Calibration against truth that shares no code with it: torchmetrics, scikit-learn, definitions in loops and fractions, simulated perfect models."""
+import array
 import json
 import math
 from concurrent.futures import ThreadPoolExecutor
@@ -212,6 +213,27 @@ def test_blocks_lose_no_prediction(n, n_bins):
     np.testing.assert_allclose(brier_score(p, y), math.fsum(((p - y) ** 2).tolist()) / n, rtol=1e-13)
     bins = reliability_bins(p, y, n_bins=n_bins, null=False)
     assert (bins.ece, bins.mce) == (expected_calibration_error(p, y, n_bins=n_bins), maximum_calibration_error(p, y, n_bins=n_bins))
+
+
+def test_single_precision_is_seen_in_every_container():
+    pandas, pyarrow, torch = map(pytest.importorskip, ("pandas", "pyarrow", "torch"))
+    x, y = np.array([0.7, 0.75], dtype=np.float32), [1, 0]
+    ways = [x, x.astype(">f4"), list(x), tuple(x), torch.tensor(x), pandas.Series(x), pandas.Series(x, dtype="Float32"), pandas.Series(x, dtype="float[pyarrow]"),
+            pyarrow.array(x), pyarrow.chunked_array([x]), array.array("f", x.tolist()), memoryview(x)]
+    for way in ways:
+        assert (expected_calibration_error(way, y), maximum_calibration_error(way, y)) == (expected_calibration_error(x, y), maximum_calibration_error(x, y)), type(way)
+        assert reliability_bins(way, y, null=False).count[7] == 2
+    assert reliability_bins(x.astype(float), y, null=False).count[7] == 1 == reliability_bins(x.astype(np.float64).tolist(), y, null=False).count[7]
+    rows = np.array([[0.7, 0.3], [0.25, 0.75]], dtype=np.float32)
+    for way in (pandas.DataFrame(rows), pandas.DataFrame(rows).convert_dtypes(), list(rows)):
+        assert top_label(way, [0, 1])[0].dtype == np.float32 and brier_decomposition(way, [0, 1], n_bins=10) == brier_decomposition(rows, [0, 1], n_bins=10)
+    for outcomes in (pyarrow.array([True, False]), pyarrow.chunked_array([[True], [False]])): assert brier_score(x, outcomes) == brier_score(x, y)
+    with pytest.raises(ContractError, match="got None at index 1"): brier_score(x, pyarrow.array([True, None]))
+
+
+@pytest.mark.parametrize("binning", [np.array(["width", "mass"]), np.array(["width"]), None, 1, "Width"], ids=str)
+def test_binning_is_one_of_two_words(binning):
+    with pytest.raises(ContractError, match="binning must be one of 'width', 'mass'"): expected_calibration_error([0.2], [1], binning=binning)
 
 
 @pytest.mark.parametrize("n_bins", [1, 10, 300, 5000])

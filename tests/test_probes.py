@@ -788,6 +788,14 @@ def test_single_precision_says_what_the_same_numbers_say_in_text():
     assert wide["reliability"]["count"][7] == (sure == 0.75).sum()  # float64 is taken at its word
 
 
+@pytest.mark.parametrize("margin", [0.01, 0.02, 0.15, 0.3])
+@pytest.mark.parametrize("said", ["ab", "aabb", "aaabbb"])
+def test_arms_that_differ_on_every_probe_are_undecided(said, margin):
+    arm = lambda said: Predictions.from_columns({"id": list(range(len(said))), "label": ["a"] * len(said), "prediction": list(said)}, labels=["a", "b"])
+    c = compare_predictions(arm(said), arm(said[::-1]), margin=margin, **FAST)
+    assert (c.verdict, c.noise_kind) == ("noise", "inconclusive") and (c.probes_to_settle is None or c.probes_to_settle > len(said))
+
+
 def test_nothing_of_a_data_frame_is_nothing():
     pandas = pytest.importorskip("pandas")
     for column in (pandas.Series(["a", pandas.NA, "a"], dtype="string"), pandas.Series(["a", None, "a"]), pandas.Series([pandas.NaT, "a", "a"], dtype=object)):

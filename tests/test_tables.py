@@ -255,6 +255,10 @@ def test_single_precision_is_read_as_it_is_printed():
     printed = tuple(float(cell) for cell in parse_table(text.getvalue().encode(), name="x.csv").column("p"))
     assert columns["p"] == printed == (0.7, 0.1, 0.33333334, 1e-30, 16384.0)
     assert columns["list"] == (list(printed),) * 5 and columns["map"] == ({"x": 0.7},) * 5
+    whole = pyarrow.table({"seed": pyarrow.array([2.0**28, 2.0**30], f), "keyed": pyarrow.array([[(0.7, 0.7)], [(0.5, None)]], pyarrow.map_(f, f))})
+    out = io.BytesIO()
+    parquet.write_table(whole, out)
+    assert parse_table(out.getvalue(), name="x.parquet").columns == {"seed": (2.0**28, 2.0**30), "keyed": ({0.7: 0.7}, {0.5: None})}  # whole numbers stay
     assert columns["half"] == tuple(np.float16(sure).tolist()) and columns["double"] == tuple(np.float32(sure).tolist())
 
 

@@ -321,7 +321,7 @@ def _plain(value: object, kind, arrow, where: str) -> object:
     if arrow.types.is_struct(kind): return {field.name: _plain(value[field.name], field.type, arrow, where) for field in kind}
     if arrow.types.is_map(kind):
         if arrow.types.is_nested(kind.key_type): refuse(where, "keys of a map must be single values", str(kind.key_type), "Store it as a list of structs")
-        pairs = {key: _plain(item, kind.item_type, arrow, where) for key, item in value}
+        pairs = {_plain(key, kind.key_type, arrow, where): _plain(item, kind.item_type, arrow, where) for key, item in value}
         if len(pairs) < len(value): refuse(where, "keys of a map must not repeat", repr([key for key, _ in value]), "Keep one of them")
         return pairs
     if arrow.types.is_nested(kind): return [_plain(item, kind.value_type, arrow, where) for item in value]

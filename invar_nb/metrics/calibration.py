@@ -18,7 +18,7 @@ import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.sparse import csc_array
 
-from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, lock, refuse
+from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, find_precision, lock, refuse
 from ..ground.interval import Interval
 from ..statistics.bca import interval_from, p_value_from, point_interval
 from ..statistics.bootstrap import METHODS, BootstrapPlan, MonteCarlo
@@ -116,7 +116,7 @@ def _gaps_by_block(p, y, where, names, room, first=None):
         yield np.subtract(hit, part, gap)
 
 
-_ROOMS = deque()  # between calls: to take memory anew costs as much as a pass over it
+_ROOMS = deque(maxlen=8)  # between calls: to take memory anew costs as much as a pass over it
 
 
 def _room():
@@ -129,7 +129,7 @@ _MOST_BINS = 1 << 20
 
 
 def _as_bins(n_bins, binning, where):
-    if type(n_bins) is int and 1 <= n_bins <= _MOST_BINS and binning in ("width", "mass"): return n_bins  # the rest names the culprit
+    if type(n_bins) is int and 1 <= n_bins <= _MOST_BINS and type(binning) is str and binning in ("width", "mass"): return n_bins  # the rest names the culprit
     as_choice(binning, ("width", "mass"), where=where, name="binning")
     n_bins = as_count(n_bins, where=where, name="n_bins")
     if n_bins > _MOST_BINS:
@@ -141,9 +141,7 @@ def _precision(values):
     "The float type the probabilities were rounded to: edges are rounded to the same one."
     kind = getattr(values, "dtype", None)
     if kind is _DOUBLE: return kind
-    if isinstance(kind, np.dtype): return np.dtype(f"f{kind.itemsize}") if kind.kind == "f" and kind.itemsize < 8 else _DOUBLE
-    kind = str(kind).removeprefix("torch.")
-    return np.dtype(kind) if kind in ("float16", "float32") else _DOUBLE
+    return find_precision(values) or _DOUBLE
 
 
 _FINE, _BEST = 1 << 12, 1 << 10  # finer bins at most, and best: their sums stay in the cache, and seldom does one addition wait for the last to the same bin
@@ -169,7 +167,7 @@ class _Width:
     def __init__(self, n_bins, precision):
         self.n_bins, self.edges, exact = n_bins, _edges(n_bins, precision), _multiplier(n_bins, precision)
         self.exact, (factor, self.cut) = exact is not None, exact or (float(n_bins), 1)
-        self.factor, self.bins, self.spare = np.float64(factor), n_bins * self.cut + 1, deque()
+        self.factor, self.bins, self.spare = np.float64(factor), n_bins * self.cut + 1, deque(maxlen=8)
         self.doubt = 2 * n_bins * float(np.finfo(precision).eps)  # farther than this from a whole number, p M and p against the edges agree
 
     def fine(self, p, scaled, index):

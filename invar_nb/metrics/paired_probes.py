@@ -217,7 +217,8 @@ def _open(differences, margin):
 
 def _settled(row, others, margin, level, held, n):
     "Whether n probes with these shares would end the doubt about the accuracy; `held`: only whether it fell is open."
-    counts = [round(row.counts[name] * n / row.counts["probes"]) for name in ("only_baseline", "only_candidate")]
+    shares = [row.counts[name] * n / row.counts["probes"] for name in ("only_baseline", "only_candidate")]
+    counts = [round(share) if sum(map(round, shares)) <= n else int(share) for share in shares]  # where all differ, two halves may both be rounded up
     test = mcnemar(*counts, trials=n, level=level)
     found = convinces(float(holm([test.p_value, *others])[0]), level) and abs(test.difference) >= margin
     return found or test.interval.inside(-margin, margin) or held and test.interval.low > -margin

@@ -20,7 +20,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..ground.contract import ContractError, PairingError, as_printed, canonical_json, digest, lock, refuse
+from ..ground.contract import ContractError, PairingError, as_printed, canonical_json, digest, find_precision, lock, refuse
 
 # %% ../../nbs/metrics/23_probes.ipynb #c017
 COLUMNS = ("id", "label", "prediction", "confidence", "probabilities", "samples", "correct_samples",
@@ -115,13 +115,7 @@ def _row_of(values, what, where, cure):
         refuse(where, f"{what} must be a sequence", type(values).__name__ if shape is None else f"{type(values).__name__} of shape {shape}", cure)
     plain = next((getattr(values, name) for name in ("to_pylist", "tolist", "to_list") if hasattr(values, name)), None)
     items = list(values) if plain is None else plain()
-    return [as_printed(item) if isinstance(item, float) else item for item in items] if _is_single(values) else items
-
-
-def _is_single(values):
-    "Whether an array, a tensor or a column of a data frame has single precision, by the name of its type."
-    kind = getattr(values, "dtype", getattr(values, "type", None))
-    return str(getattr(kind, "name", kind)).lower() in ("float32", "torch.float32", "float", "float[pyarrow]")
+    return [as_printed(item) if isinstance(item, float) else item for item in items] if find_precision(values) == np.float32 else items
 
 # %% ../../nbs/metrics/23_probes.ipynb #c023
 def _numbers(values, what, where, places):
