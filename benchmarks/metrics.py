@@ -18,11 +18,10 @@ from functools import partial
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy and torch are imported
 
 import numpy as np  # noqa: E402
-from scipy.sparse import csc_array  # noqa: E402
 from alternate import alternate, machine, table  # noqa: E402
 
 from invar_nb.metrics.bleu import corpus_bleu  # noqa: E402
-from invar_nb.metrics.calibration import brier_decomposition, brier_score, expected_calibration_error, reliability_bins  # noqa: E402
+from invar_nb.metrics.calibration import _BLOCK, _ENTRY, _width, brier_decomposition, brier_score, expected_calibration_error, reliability_bins  # noqa: E402
 
 
 def installed(name): return importlib.util.find_spec(name) is not None
@@ -82,19 +81,21 @@ def passes(block):
     "{metric: {pass: callable}}: what a call does to each block of outcomes in 64-bit integers, each pass by itself on a block in the cache."
     p, y = data(block)
     gap, scaled, one = np.empty(block), np.empty(block), np.float64(1).view(np.int64)
-    column = csc_array((np.empty(block), np.zeros(block, dtype=np.int32), np.array([0, block], dtype=np.int32)), shape=(1031, 1))
+    width = _width(10, np.dtype(float))
+    column = width.column()
+    column.indptr[1], column.data[:block] = block, y - p
     shared = {COPY: lambda: np.copyto(scaled, p), "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)),
               "outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y), "outcomes as floats": lambda: np.multiply(y, one, gap.view(np.int64)),
               "differences": lambda: np.subtract(gap, p, gap)}
     return {"Brier score": {**shared, "sum of the squares": lambda: np.dot(gap, gap)},
-            "calibration error": {**shared, "times the number of finer bins": lambda: np.multiply(p, 1030.0, scaled),
-                                  "the whole parts": lambda: column.indices.__setitem__(slice(None), scaled), "sums by bins": lambda: column @ np.ones(1)}}
+            "calibration error": {**shared, "times the number of finer bins": lambda: np.multiply(p, width.factor, scaled),
+                                  "the whole parts": lambda: column.indices[:block].__setitem__(slice(None), scaled), "sums by bins": lambda: column @ _ENTRY}}
 
 
 COPY = "a bare copy, for comparison"
 
 
-def passes_table(n, block=1 << 17):
+def passes_table(n, block=_BLOCK):
     for metric, steps in passes(block).items():
         seconds = {name: [t * n / block for t in times] for name, times in alternate(steps, 300).items()}
         table(f"passes of the {metric} of {n} predictions, outcomes int64, in the cache", seconds, COPY)

@@ -193,7 +193,7 @@ def as_printed(
 
 
 def find_precision(values: object) -> np.dtype | None:
-    "float16 or float32 where that is the type of an array, a tensor, a column of every column of a data frame or of every number of a list, by the name it has there; else None."
+    "float16 or float32 where that is the type of an array, a tensor or a column, of every column of a data frame or of every number of a list, by the name it has there; else None."
     kinds = [getattr(values, name) for name in ("dtype", "type", "typecode", "format") if hasattr(values, name)][:1] or list(getattr(values, "dtypes", ()))
     if isinstance(values, (list, tuple)) and values and hasattr(values[0], "dtype"): kinds = {getattr(value, "dtype", None) for value in values}
     names = {str(getattr(kind, "name", kind)).lower() for kind in kinds}
