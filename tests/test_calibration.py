@@ -15,7 +15,7 @@ from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
                                           calibration_difference, calibration_interval, expected_calibration_error, maximum_calibration_error,
                                           reliability_bins, top_label)
-from invar_nb.metrics.calibration import _Column, _gaps_by_block, _influence_values, _poisson_binomial, _width
+from invar_nb.metrics.calibration import _Column, _Width, _influence_values, _poisson_binomial, _width
 from invar_nb.statistics.exact import bootstrap_interval
 from invar_nb.statistics.proportion import wilson_interval
 
@@ -247,9 +247,9 @@ def test_no_bin_is_taken_beyond_the_last(n_bins, bad):
     assert taken == ((0 <= index) & (index < width.bins)).all() and not (taken and width.exact)
 
 
-def test_numbers_that_change_while_they_are_read_are_refused():
-    with pytest.raises(ContractError, match="f: p must stay as it is while it is read"):
-        list(_gaps_by_block(np.array([0.5]), np.array([True]), "f", ("p", "y"), np.empty(1), lambda part: False))
+def test_numbers_that_change_while_they_are_read_are_refused(monkeypatch):
+    monkeypatch.setattr(_Width, "fine", lambda *_: False)
+    with pytest.raises(ContractError, match="confidence must stay as it is while it is read"): expected_calibration_error([0.5], [True])
 
 
 def test_calls_at_the_same_time_do_not_disturb_each_other():

@@ -101,19 +101,15 @@ _INT, _BYTE = np.dtype(np.int64), np.dtype(np.uint8)
 _ONE = np.float64(1).view(_INT)  # 0 and 1 times these bits are the bits of 0.0 and 1.0: faster than a conversion
 
 
-def _gaps_by_block(p, y, where, names, room, first=None):
-    "Outcome - probability of admissible values, a block at a time, in the first places of `room`; `first` is what else to do with p, False where that failed."
-    kind = y.dtype
-    if kind == bool: y, kind = y.view(_BYTE), _BYTE  # they convert faster
-    for start in range(0, p.size, _BLOCK):
-        part, hit = p[start:start + _BLOCK], y[start:start + _BLOCK]
-        gap = room[:part.size]
-        if not _is_in_unit(part): _in_unit(p, where, names[0])
-        if first is not None and not first(part): refuse(where, f"{names[0]} must stay as it is while it is read", "other numbers a moment later", "Pass a copy")
-        if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
-        if kind == _INT: np.multiply(hit, _ONE, gap.view(_INT)); hit = gap
-        elif kind != _DOUBLE: gap[:] = hit; hit = gap
-        yield np.subtract(hit, part, gap)
+def _as_bytes(y): return y.view(_BYTE) if y.dtype == bool else y  # booleans convert faster so
+
+
+def _gap(part, hit, room):
+    "Outcome - probability of one block of admissible values, in the first places of `room`."
+    gap = room[:part.size]
+    if hit.dtype == _INT: np.multiply(hit, _ONE, gap.view(_INT)); hit = gap
+    elif hit.dtype != _DOUBLE: gap[:] = hit; hit = gap
+    return np.subtract(hit, part, gap)
 
 
 _ROOMS = deque(maxlen=8)  # between calls: to take memory anew costs as much as a pass over it
@@ -212,11 +208,16 @@ def _gaps(p, y, n_bins, binning, precision, where):
     if binning == "mass":
         _in_unit(p, where, names[0]); _zero_or_one(y, where, names[1])
         return np.bincount(_mass_index(p, n_bins), weights=np.subtract(y, p, dtype=float), minlength=n_bins)
-    width = _width(n_bins, precision)
+    width, y = _width(n_bins, precision), _as_bytes(y)
     column, total = width.column(), 0.0
     room, index, end = column.data, column.indices, column.indptr
-    for gap in _gaps_by_block(p, y, where, names, room, lambda part: width.fine(part, room[:part.size], index[:part.size])):
-        end[1] = gap.size
+    for start in range(0, p.size, _BLOCK):
+        part, hit = p[start:start + _BLOCK], y[start:start + _BLOCK]
+        if not _is_in_unit(part): _in_unit(p, where, names[0])
+        if not width.fine(part, room[:part.size], index[:part.size]): refuse(where, f"{names[0]} must stay as it is while it is read", "other numbers a moment later", "Pass a copy")
+        if not _is_zero_or_one(hit): _zero_or_one(y, where, names[1])
+        _gap(part, hit, room)
+        end[1] = part.size
         total = column @ _ENTRY + total  # entries of equal row are added up: no loop of NumPy is as fast
     width.spare.append(column)
     return width.fold(total)
@@ -507,23 +508,18 @@ def brier_score(
         _divisor(normalization, 1, where)
         p = _as_numbers(probability, where, "probability")
         y = _as_flags(label, where, "label", p.size)
-        room = _room()
-        total = sum(map(_square, _gaps_by_block(p, y, where, ("probability", "label"), room)))
+        y, room, total = _as_bytes(y), _room(), 0.0
+        for start in range(0, p.size, _BLOCK):
+            part, hit = p[start:start + _BLOCK], y[start:start + _BLOCK]
+            if not _is_in_unit(part): _in_unit(p, where, "probability")
+            if not _is_zero_or_one(hit): _zero_or_one(y, where, "label")
+            gap = _gap(part, hit, room)
+            total += float(gap @ gap)
         _ROOMS.append(room)
         return total / p.size
     p = _as_rows(probability, where, "probability")
     y = _as_labels(label, p.shape[1], where, len(p))
     return float(_row_scores(p, y).sum() / len(p) / _divisor(normalization, p.shape[1], where))
-
-
-def _square(gap):
-    "Sum of squares, row by row: on long vectors a linear algebra library may start threads, and on a busy machine wait for them."
-    whole = gap.size // _ROW * _ROW
-    rows, rest = gap[:whole].reshape(-1, 1, _ROW), gap[whole:]
-    return (float((rows @ rows.transpose(0, 2, 1)).sum()) if whole else 0.0) + (float(rest @ rest) if rest.size else 0.0)
-
-
-_ROW = 1 << 13
 
 
 def _row_scores(p, y):
