@@ -561,10 +561,79 @@ def test_the_seed_given_is_the_seed_used():
         found = calibration_interval(p, y, method="percentile", seed=seed, replicates=1000, level=0.9)
         beside = {other: all(d[k - 2] <= end <= d[k + 1] for end, k in ((found.low, 50), (found.high, 950))) for other, d in drawn.items()}
         assert beside == {0: seed == 0, 5: seed == 5}
-        lowered = calibration_interval(p, y, seed=seed, replicates=1000, level=0.9)
+        widened = calibration_interval(p, y, seed=seed, replicates=1000, level=0.9)
         by_noise = (2 + math.sqrt(2)) * (drawn[seed].mean() - expected_calibration_error(p, y))
-        assert lowered.method == "lowered" and lowered.high == found.high and by_noise > 0.02
-        assert lowered.low == pytest.approx(max(0, found.low - by_noise), abs=1e-12) and lowered.endpoint_error[0] > found.endpoint_error[0]
+        assert widened.method == "widened" and widened.high == found.high and by_noise > 0.02
+        assert widened.low == pytest.approx(max(0, found.low - by_noise), abs=1e-12) and widened.endpoint_error[0] > found.endpoint_error[0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_difference_is_widened_at_either_end_by_the_noise_of_one_arm(turned):
+    rng = np.random.default_rng(25)
+    p = rng.uniform(0.5, 0.9, 120)
+    y = (rng.random(120) < p).astype(float)
+    x = [np.round(p + 0.1, 3), p] if turned else [p, np.round(p + 0.1, 3)]
+    order = np.lexsort([y, x[0], y, x[1]])  # the order in which the function draws
+    x, y = [a[order] for a in x], y[order]
+    ask = lambda **more: calibration_difference((x[0], y), (x[1], y), **{"replicates": 800, "draws": 19, "seed": 3, "level": 0.9, **more})
+    told, plain = ask(), ask(method="percentile")
+    drawn = np.random.default_rng(3).integers(0, 120, (800, 120))
+    seen = [np.array([expected_calibration_error(a[k], y[k]) for k in drawn]) for a in x]
+    noise = [(2 + math.sqrt(2)) * (T.mean() - expected_calibration_error(a, y)) for T, a in zip(seen, x, strict=True)]
+    assert min(noise) > 0.001 and noise[turned] > 2 * noise[not turned]  # the arm that is right is the one that noise lifts
+    assert told.interval.method == "widened" and plain.interval.method == "percentile"
+    np.testing.assert_allclose([told.interval.low, told.interval.high], [plain.interval.low - noise[1], plain.interval.high + noise[0]], rtol=0, atol=1e-12)
+    apart = seen[1] - seen[0]
+    assert told.bootstrap_p_value == plain.bootstrap_p_value == pytest.approx(2 * min((apart < noise[1]).mean(), (apart > -noise[0]).mean()), abs=1e-12)
+    for level in (0.8, 0.9, 0.95, 0.98):
+        assert ask(level=level).interval.contains(0) == (told.bootstrap_p_value > 1 - level) or abs(told.bootstrap_p_value - (1 - level)) < 4 / 800
+
+
+def test_an_interval_of_a_difference_stays_within_what_differences_can_be():
+    few = (np.full(4, 0.5), np.array([1, 0, 1, 0])), (np.ones(4), np.zeros(4))  # errors of 0 and 1
+    assert calibration_difference(*few, replicates=200, draws=9).interval.high == 1 and calibration_difference(*few[::-1], replicates=200, draws=9).interval.low == -1
+    with pytest.raises(ContractError, match="method must be one of 'bca'"): calibration_difference(*few, metric="mce", method="widened")
+
+
+@pytest.mark.parametrize("binning", ["width", "mass"])
+def test_an_interval_of_a_difference_reaches_no_farther_than_bins_lie_apart(binning):
+    "Two arms that hardly differ: noise lifts both alike."
+    rng = np.random.default_rng(26)
+    p = rng.uniform(0.5, 0.9, 400)
+    y, q = (rng.random(400) < p).astype(float), p + rng.normal(0, 0.005, 400)
+    order = np.lexsort([y, p, y, q])
+    p, q, y = p[order], q[order], y[order]
+    found = calibration_difference((p, y), (q, y), binning=binning, replicates=500, draws=9, seed=3, level=0.9).interval
+    bins = (lambda x: (x * 10).astype(int)) if binning == "width" else (lambda x: np.searchsorted(np.sort(x), x, side="left") * 10 // 400)
+    drawn = np.random.default_rng(3).integers(0, 400, (500, 400))
+    sums = [[np.bincount(bins(x[k]), weights=y[k] - x[k], minlength=10) for k in drawn] for x in (p, q)]
+    around = np.sort(np.abs(np.subtract(*sums)).sum(axis=1) / 400)[[486, 489]]  # the quantile at 1 - 0.1/4
+    assert around[0] <= found.high == -found.low <= around[1]
+
+
+def overconfident_edit(rng, n=400, more=0.06):
+    q = rng.uniform(0.4, 0.93, n)
+    came = rng.random(n) < q
+    return ((q, came), (q + more, came)), more
+
+
+def wrong_elsewhere(rng, n=500, error=0.04):
+    "Equal errors: a fifth of the probes off by five times as much, and all of them."
+    sure, luck = np.repeat([0.55, 0.65, 0.75, 0.85, 0.95], n // 5), rng.random(n)
+    return [(sure, luck < right) for right in (np.where(sure > 0.9, sure - 5 * error, sure), sure - error)], 0.0
+
+
+@pytest.mark.parametrize("world", [overconfident_edit, wrong_elsewhere])
+def test_the_interval_of_a_difference_holds_where_noise_lifts_one_arm_only(world):
+    rng, held, alarms, R = np.random.default_rng(41), {"widened": 0, "bca": 0}, 0, 100
+    for k in range(R):
+        arms, true = world(rng)
+        for method in held:
+            told = calibration_difference(*arms, method=method, replicates=200, draws=1, seed=k)
+            held[method] += told.interval.contains(true)
+        alarms += true == 0 and told.bootstrap_p_value <= 0.05
+    assert held["widened"] / R > 0.95 - 3 * math.sqrt(0.95 * 0.05 / R) > 0.8 > held["bca"] / R
+    assert alarms / R < 0.05 + 2 * math.sqrt(0.05 * 0.95 / R)
 
 
 @pytest.mark.parametrize("binning", ["width", "mass"])
@@ -578,7 +647,7 @@ def test_the_interval_of_a_calibration_error_holds_the_error(binning):
         assert found.low <= error <= found.high
         outside += not plain.low <= error <= plain.high
     assert outside > 0
-    with pytest.raises(ContractError, match="method must be one of 'lowered'"): calibration_interval([0.5, 0.6], [1, 0], method="basic")
+    with pytest.raises(ContractError, match="method must be one of 'widened'"): calibration_interval([0.5, 0.6], [1, 0], method="basic")
 
 
 @pytest.mark.parametrize("n", [2, 5, 9])

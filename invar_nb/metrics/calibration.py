@@ -13,6 +13,7 @@ import math
 from collections import deque
 from dataclasses import asdict, dataclass, fields, replace
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
@@ -429,11 +430,7 @@ def null_mean(
     "Mean ECE of a perfectly calibrated model with these confidences, exact (@eq-calibration-null); the law itself is not computed."
     where = "null_mean"
     n_bins, p = _as_bins(n_bins, binning, where), _as_probabilities(confidence, where, "confidence")
-    return _null_mean(p, _index(p, n_bins, binning, _precision(confidence)))
-
-
-def _null_mean(p, index):
-    total = []
+    index, total = _index(p, n_bins, binning, _precision(confidence)), []
     for m in np.flatnonzero(np.bincount(index)):
         part = np.sort(p[index == m].astype(float))
         total.append(float(_poisson_binomial(part) @ np.abs(np.arange(part.size + 1) - part.sum())))
@@ -565,9 +562,12 @@ class _Column:
         return (np.bincount(self.index, weights=values, minlength=self.n_bins) / np.maximum(count, 1))[self.index]
 
 
+def _size(gap, n): return np.abs(gap).sum(axis=1) / n
+
+
 def _statistic(metric, sums, n):
     "The statistic of bin sums, shape (rows, M) each, for every row."
-    if metric == "ece": return np.abs(sums("gap")).sum(axis=1) / n
+    if metric == "ece": return _size(sums("gap"), n)
     if metric == "score": return sums("square").sum(axis=1) / n
     if metric == "uncertainty":
         base = sums("y").sum(axis=1) / n
@@ -612,8 +612,8 @@ def _influence_values(metric, c):
 _DRAWN = 1 << 20  # indices held at once
 
 
-def _replicates(metric, columns, factors, plan):
-    "R resamples of whole probes: every column of a probe is drawn together."
+def _replicates(metric, columns, plan):
+    "Resamples of whole probes, every column of a probe drawn together, shape (columns, R); below two ECEs, how far their bins lie apart."
     n = columns[0].p.size
     rng, out = np.random.default_rng(plan.seed), []
     rows = max(1, _DRAWN // max(n, max(c.n_bins for c in columns)))
@@ -621,8 +621,9 @@ def _replicates(metric, columns, factors, plan):
         size = min(rows, plan.replicates - start)
         drawn = rng.integers(0, n, (size, n))
         sums = _counted(columns, drawn) if n >= _MANY and all(c.binning == "width" and c.n_bins <= 64 for c in columns) else (_resampled(c, drawn) for c in columns)
-        out.append(sum(f * _statistic(metric, s, n) for s, f in zip(sums, factors, strict=True)))
-    return np.concatenate(out)
+        gaps = [s("gap") for s in sums] if metric == "ece" else []
+        out.append([_size(gap, n) for gap in (*gaps, *(b - a for a, b in pairwise(gaps)))] if gaps else [_statistic(metric, s, n) for s in sums])
+    return np.concatenate(out, axis=1)
 
 
 _MANY = 5000  # probes from which resamples are counted once for all columns
@@ -660,8 +661,8 @@ def _estimate(metric, columns, factors):
     return float(sum(f * _statistic(metric, _Sums(c), n)[0] for c, f in zip(columns, factors, strict=True)))
 
 
-def _analysis(metric, columns, factors, plan, chance=0.0, lower=False):
-    "(estimate, interval, p-value) by Monte Carlo, through the bootstrap of the statistics floor; p against 0 and against chance, the larger."
+def _analysis(metric, columns, factors, plan, widen=False):
+    "(estimate, interval, p-value) by Monte Carlo, through the bootstrap of the statistics floor; the ECE's p is always that of the widened interval."
     order = np.lexsort([a for c in columns for a in (c.y, c.p)])  # the order of the rows is forgotten
     columns = [replace(c, p=c.p[order], y=c.y[order], index=c.index[order]) for c in columns]
     estimate = _estimate(metric, columns, factors)
@@ -669,16 +670,17 @@ def _analysis(metric, columns, factors, plan, chance=0.0, lower=False):
     values = sum(f * _influence_values(metric, c) for c, f in zip(columns, factors, strict=True))
     ones = np.ones(n, dtype=np.int64)
     if n == 1: return estimate, point_interval([estimate], [1], plan), None
-    drawn = _replicates(metric, columns, factors, plan)
-    scale = float(sum(abs(f) for f in factors))
+    arms, apart = np.split(_replicates(metric, columns, plan), [len(columns)])
+    drawn, scale = np.asarray(factors) @ arms, float(sum(abs(f) for f in factors))
     if np.ptp(drawn) <= 64 * np.finfo(float).eps * scale and abs(drawn[0] - estimate) <= 64 * np.finfo(float).eps * scale:
         flat = np.full(n, estimate if abs(estimate) > 64 * np.finfo(float).eps * scale else 0.0)
         return float(flat[0]), point_interval(flat, ones, plan), 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
     if spread_is_rounding(values, scale=scale): values = np.full(n, estimate)  # no influence to first order
-    distribution = MonteCarlo(drawn)
-    interval = interval_from(distribution, values, ones, plan)
-    if lower: interval = _lowered(interval, estimate, drawn)
-    return estimate, interval, max(p_value_from(MonteCarlo(drawn - c), values - c, ones, plan) for c in {0.0, chance})
+    interval = interval_from(MonteCarlo(drawn), values, ones, plan)
+    if metric != "ece": return estimate, interval, p_value_from(MonteCarlo(drawn), values, ones, plan)
+    noise = _added_by_noise(arms, [_estimate(metric, [c], [1.0]) for c in columns], factors)
+    far = max(abs(estimate), MonteCarlo(apart[0]).quantile(1 - (1 - plan.level) / 4)) if len(apart) else 1.0
+    return estimate, _widened(interval, noise, min(1.0, far), len(apart)) if widen else interval, _widened_p(drawn, noise)
 
 # %% ../../nbs/metrics/20_calibration.ipynb #c073
 def calibration_interval(
@@ -688,7 +690,7 @@ def calibration_interval(
     metric: str = "ece",  # "ece" or "mce"
     n_bins: int = 10,
     binning: str = "width",
-    method: str | None = None,  # "lowered" (@eq-calibration-lowered), "percentile", "bca" or "expanded"; None: "lowered" for the ECE, "percentile" for the MCE
+    method: str | None = None,  # "widened" (@eq-calibration-widened), "percentile", "bca" or "expanded"; None: "widened" for the ECE, "percentile" for the MCE
     level: float = 0.95,
     replicates: int = 2000,
     seed: int = 0,
@@ -696,20 +698,41 @@ def calibration_interval(
     "Bootstrap interval of a calibration error over probes; read it beside the null band, since both estimates are biased upwards."
     where = "calibration_interval"
     as_choice(metric, ("ece", "mce"), where=where, name="metric")
-    method = ("lowered" if metric == "ece" else "percentile") if method is None else as_choice(method, ("lowered", *METHODS), where=where, name="method")
-    plan = BootstrapPlan(method="percentile" if method == "lowered" else method, replicates=replicates, seed=seed, level=level)
-    return _analysis(metric, [_confidence_column(confidence, correct, n_bins, binning, where)], [1.0], plan, lower=method == "lowered")[1]
+    plan, widen = _plan(metric, method, "percentile", level, replicates, seed, where)
+    return _analysis(metric, [_confidence_column(confidence, correct, n_bins, binning, where)], [1.0], plan, widen)[1]
 
 
-_LIFT = 2 + math.sqrt(2)  # times what resampling adds to the error: by how much noise may have lifted its resamples
+def _plan(metric, method, usual, level, replicates, seed, where):
+    "The bootstrap's plan, and whether its interval is widened; `usual` is the method of the MCE."
+    options, usual = (("widened", *METHODS), "widened") if metric == "ece" else (METHODS, usual)
+    method = as_choice(usual if method is None else method, options, where=where, name="method")
+    return BootstrapPlan(method="percentile" if method == "widened" else method, replicates=replicates, seed=seed, level=level), method == "widened"
 
 
-def _lowered(interval, estimate, drawn):
-    "The lower percentile moved down by what noise may have added (@eq-calibration-lowered)."
-    if interval.fallback is not None: return replace(interval, method="lowered")
-    low = max(0.0, interval.low - _LIFT * max(0.0, float(drawn.mean()) - estimate))
-    error = interval.endpoint_error[0] + _LIFT * float(drawn.std()) / math.sqrt(drawn.size)
-    return replace(interval, low=low, method="lowered", endpoint_error=(error, interval.endpoint_error[1]))
+_LIFT = 2 + math.sqrt(2)  # times what resampling adds to an error: by how much noise may have lifted its resamples
+
+
+def _added_by_noise(arms, estimates, factors):
+    "By how much noise may have moved the resamples (up, down), and the Monte Carlo errors of both (@eq-calibration-widened)."
+    lift = [_LIFT * max(0.0, float(drawn.mean()) - estimate) for drawn, estimate in zip(arms, estimates, strict=True)]
+    error = [_LIFT * float(drawn.std()) / math.sqrt(drawn.size) for drawn in arms]
+    side = lambda sign, values: float(sum(max(0.0, sign * f) * v for f, v in zip(factors, values, strict=True)))
+    return side(1, lift), side(-1, lift), side(1, error), side(-1, error)
+
+
+def _widened(interval, noise, far, two):
+    "By noise (@eq-calibration-widened, @eq-calibration-widened-difference), but no farther than bins lie apart (@eq-calibration-apart)."
+    if interval.fallback is not None: return replace(interval, method="widened")
+    up, down, low_error, high_error = noise
+    return replace(interval, low=max(-far if two else 0.0, interval.low - up), high=min(far, interval.high + down), method="widened",
+                   endpoint_error=(interval.endpoint_error[0] + low_error, interval.endpoint_error[1] + high_error))
+
+
+def _widened_p(drawn, noise):
+    "One minus the level at which the widened interval just reaches 0."
+    floor = 1 / (drawn.size + 1)  # R replicates cannot prove more
+    below, above = MonteCarlo(drawn - noise[0]).below(0.0), 1 - MonteCarlo(drawn + noise[1]).below(0.0)
+    return 2 * min(max(below, floor), max(above, floor), 0.5)
 
 
 def _confidence_column(confidence, correct, n_bins, binning, where, name="confidence", outcome="correct"):
@@ -909,7 +932,7 @@ class MetricDifference:
     n: int
     p_from: str | None = None   # "swap and bootstrap, the larger", or "sign_flip" for the Brier score; None for a single probe
     swap_p_value: float | None = None       # exact where the arms are exchangeable on every probe; None beside "sign_flip"
-    bootstrap_p_value: float | None = None  # by resamples, against 0 and, for the ECE, what chance shows; right where probes are many
+    bootstrap_p_value: float | None = None  # by resamples: at 1 - p the interval just reaches 0, for the ECE the widened one; right where probes are many
     p_draws: int | None = None  # patterns drawn; None where every one was counted
     p_seed: int | None = None   # of the draws
 
@@ -936,7 +959,7 @@ def calibration_difference(
     metric: str = "ece",
     n_bins: int = 10,
     binning: str = "width",
-    method: str = "bca",
+    method: str | None = None,  # "widened" (@eq-calibration-widened), "percentile", "bca" or "expanded"; None: "widened" for the ECE, "bca" for the MCE
     level: float = 0.95,
     replicates: int = 2000,  # of the interval
     draws: int = 9999,  # of the p-value
@@ -945,13 +968,12 @@ def calibration_difference(
     "Difference of two calibration errors on the same probes; interval by resampling probes, p-value the larger of that and of swapping the arms."
     where = "calibration_difference"
     as_choice(metric, ("ece", "mce"), where=where, name="metric")
-    plan = BootstrapPlan(method=method, replicates=replicates, seed=seed, level=level)
+    plan, widen = _plan(metric, method, "bca", level, replicates, seed, where)
     draws = as_count(draws, where=where, name="draws")
     arms = [_confidence_column(*_as_arm(arm, where, name), n_bins, binning, where, f"{name} confidence", f"{name} correct")
             for name, arm in (("baseline", baseline), ("candidate", candidate))]
     _same_probes(arms, where)
-    chance = _null_mean(arms[1].p, arms[1].index) - _null_mean(arms[0].p, arms[0].index) if metric == "ece" else 0.0
-    delta, interval, resampled = _analysis(metric, arms, [-1.0, 1.0], plan, chance)
+    delta, interval, resampled = _analysis(metric, arms, [-1.0, 1.0], plan, widen)
     tested = _tested(metric, arms[:1], arms[1:], [1.0], draws, plan.seed, resampled)
     values = [_estimate(metric, [arm], [1.0]) for arm in arms]
     return MetricDifference(metric=metric, baseline=values[0], candidate=values[1], delta=delta, interval=interval, n=arms[0].p.size, **tested)

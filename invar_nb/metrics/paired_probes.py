@@ -117,7 +117,7 @@ def _ece_difference(a, b):
     found = calibration_difference((a.confidence, a.correct), (b.confidence, b.correct),
                                    **{name: s[name] for name in ("n_bins", "binning", "level", "replicates", "seed")})
     parts = {name: getattr(found, name) for name in ("p_value", "p_from", "p_draws", "p_seed", "interval")}
-    return {"delta": found.delta, **_tested_by(parts, f"bootstrap, {s['replicates']} replicates, seed {s['seed']}")}
+    return {"delta": found.delta, **_tested_by(parts, f"bootstrap, {s['replicates']} replicates, seed {s['seed']}, widened by noise")}
 
 # %% ../../nbs/metrics/25_paired_probes.ipynb #c022
 def _headline(a, b, one, two, danger):
