@@ -227,6 +227,20 @@ def test_worse_in_a_slice_is_worse(tmp_path, capsys):
     assert code == 0 and "exit 1" not in said
 
 
+@pytest.mark.parametrize(("margin", "counts"), [(0.02, True), (0.04, True), (0.05, False)])
+def test_a_slice_counts_from_the_margin_on(margin, counts, tmp_path, capsys):
+    "Of 500 Spanish probes 20 are lost and none is won: 4 points, beyond noise."
+    def table(lost):
+        return [{"id": f"{tongue}-{i:03d}", "label": "yes" if i % 2 else "no", "language": tongue, "prediction": ("yes" if i % 2 else "no") if i >= fewest else ("no" if i % 2 else "yes")}
+                for tongue, fewest in lost.items() for i in range(500)]
+    as_jsonl(table({"en": 40, "es": 40}), tmp_path / "a.jsonl")
+    as_jsonl(table({"en": 20, "es": 60}), tmp_path / "b.jsonl")
+    code, said, _ = run(capsys, "predictions", tmp_path / "b.jsonl", "--baseline", tmp_path / "a.jsonl", "--margin", margin, "--out", tmp_path / "out")
+    document = told(tmp_path / "out")
+    assert [row["flag"] for row in document["comparison"]["slices"] if row["value"] == "es"] == ["significant"] and "worse where language = es" in said
+    assert code == int(counts) and ("exit 1" in said) == counts and ("beyond noise worse" in document["sentence"]) == counts
+
+
 @pytest.mark.parametrize("column", ["{}", "p_{}", "prob_{}"])
 def test_columns_called_like_the_labels_get_their_cure(column, tmp_path, capsys):
     rows = answers()

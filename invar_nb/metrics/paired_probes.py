@@ -302,7 +302,7 @@ def _comparison_sentence(c):
     more = f"about {c.probes_to_settle} probes would tell in about half of such tests, were these the true shares" if c.probes_to_settle else "more probes may tell"
     moved = [row for row in c.differences if row.flag == "significant" and abs(row.gain) >= c.margin]
     worse, better = ([row for row in moved if row.side == side] for side in ("worse", "better"))
-    slices = [row.name for row in sorted(c.slices, key=lambda row: row.adjusted_p) if row.flag == "significant" and row.side == "worse"]
+    slices = [row.name for row in sorted(c.slices, key=lambda row: row.adjusted_p) if row.flag == "significant" and -row.delta >= c.margin]
     end = f"; beyond noise worse {name_slices(slices)}." if slices else "."
     if moved: size = score if accuracy in moved else size
     if worse: return f"Regressed: worse in {_moves(worse)}{f'; better in {_moves(better)}' if better else ''}; {size}{end}"

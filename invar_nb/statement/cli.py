@@ -826,7 +826,7 @@ def _check_predictions(files: list[str], settings: dict, o) -> None:
 
 # %% ../../nbs/statement/53_cli.ipynb #c040
 def predictions_code(document: dict, *, fail_inconclusive: bool = False) -> int:
-    "1 regressed, as a whole or in a slice beyond noise, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
+    "1 regressed, as a whole or in a slice beyond noise and by the margin, 4 inconclusive where that is asked for, 0 for any other answer; @eq-cli-exit."
     verdict = document["verdict"]
     if verdict["verdict"] == "regressed" or _worse_slices(document):
         return REGRESSED
@@ -834,7 +834,8 @@ def predictions_code(document: dict, *, fail_inconclusive: bool = False) -> int:
 
 
 def _worse_slices(document: dict) -> list[dict]:
-    return [row for row in (document["comparison"] or {}).get("slices", ()) if row["flag"] == "significant" and row["side"] == "worse"]
+    if (compared := document["comparison"]) is None: return []
+    return [row for row in compared["slices"] if row["flag"] == "significant" and -row["delta"] >= compared["margin"]]
 
 
 def _where_beyond_noise(rows, tests):
@@ -864,7 +865,7 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
     rows.append(("slices", f"{len(e['slices'])}, each against the rest: {_where_beyond_noise(e['slices'], e['slice_tests'])}"))
     if c is not None: rows.append(("", f"each against the baseline: {_where_beyond_noise(c['slices'], c['slice_tests'])}"))
     if kind != "regressed" and _worse_slices(document):
-        rows.append(("exit 1", "worse in a slice beyond noise, whatever the verdict on the whole"))
+        rows.append(("exit 1", "worse in a slice, beyond noise and by the margin, whatever the verdict on the whole"))
     if e["ignored"]:
         rows.append(("ignored", "; ".join(f"{name}, which {why}" if "rename it" in why else name for name, why in sorted(e["ignored"].items()))))
     rows += [("warning", line) for line in document["warnings"]]

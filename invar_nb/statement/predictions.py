@@ -173,7 +173,7 @@ def _conventions(inputs, d):
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
                     f"where its adjusted p-value is at most {1 - inputs['level']:.3g} and it is at least {inputs['margin']:g} in its own unit. "
-                    "A loss outranks a gain.")
+                    "A loss outranks a gain. A slice where the accuracy fell counts by the same two rules.")
         said += [f"Test of {_title(row['metric'])}: {row['test']}." for row in d["comparison"]["differences"] if row["p_value"] is not None]
     return said
 
