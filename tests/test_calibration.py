@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
@@ -551,6 +552,25 @@ def test_a_paired_difference_resamples_pairs():
     assert math.isclose(turned.delta, -found.delta, rel_tol=1e-12)
 
 
+def lifted(p, y, drawn, alpha, bins=10):
+    "By how much noise may have lifted the resamples: mean of a folded normal less its centre, bin by bin, and what resampling added."
+    added = drawn.mean() - expected_calibration_error(p, y)
+    for m in range(bins):
+        inside = np.where((p * bins).astype(int) == m, p - y, 0.0)
+        sigma = math.sqrt(inside.var() / len(p))
+        if sigma > 0:
+            least = max(0.0, abs(inside.mean()) - stats.norm.isf(alpha / 2) * sigma)
+            added += stats.foldnorm(least / sigma, scale=sigma).mean() - least
+    return added
+
+
+def not_seen(p, y, alpha, bins=10):
+    "By how much answers not seen may move the error: the exact limit of Clopper and Pearson for none of K."
+    held = [y[(p * bins).astype(int) == m] for m in range(bins)]
+    K = sum(len(h) for h in held if len(h) and h.min() == h.max())
+    return K / len(p) * stats.beta(1, K).ppf(1 - alpha / 2) if K else 0.0
+
+
 def test_the_seed_given_is_the_seed_used():
     "The same draws, taken by hand from the rows in order: the ends lie beside the order statistics that the level asks for."
     p, y = predictions(60, seed=24, shift=0.1)
@@ -562,9 +582,10 @@ def test_the_seed_given_is_the_seed_used():
         beside = {other: all(d[k - 2] <= end <= d[k + 1] for end, k in ((found.low, 50), (found.high, 950))) for other, d in drawn.items()}
         assert beside == {0: seed == 0, 5: seed == 5}
         widened = calibration_interval(p, y, seed=seed, replicates=1000, level=0.9)
-        by_noise = (2 + math.sqrt(2)) * (drawn[seed].mean() - expected_calibration_error(p, y))
-        assert widened.method == "widened" and widened.high == found.high and by_noise > 0.02
-        assert widened.low == pytest.approx(max(0, found.low - by_noise), abs=1e-12) and widened.endpoint_error[0] > found.endpoint_error[0]
+        by_noise, unseen = lifted(p, y, drawn[seed], 0.1), not_seen(p, y, 0.1)
+        assert widened.method == "widened" and widened.fallback is None and by_noise > 0.02 and unseen > 0
+        assert widened.high == pytest.approx(found.high + unseen, abs=1e-12) and widened.low == pytest.approx(max(0, found.low - by_noise - unseen), abs=1e-12)
+        assert widened.endpoint_error[0] > found.endpoint_error[0] and widened.endpoint_error[1] == pytest.approx(found.endpoint_error[1])
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -579,14 +600,17 @@ def test_a_difference_is_widened_at_either_end_by_the_noise_of_one_arm(turned):
     told, plain = ask(), ask(method="percentile")
     drawn = np.random.default_rng(3).integers(0, 120, (800, 120))
     seen = [np.array([expected_calibration_error(a[k], y[k]) for k in drawn]) for a in x]
-    noise = [(2 + math.sqrt(2)) * (T.mean() - expected_calibration_error(a, y)) for T, a in zip(seen, x, strict=True)]
-    assert min(noise) > 0.001 and noise[turned] > 2 * noise[not turned]  # the arm that is right is the one that noise lifts
-    assert told.interval.method == "widened" and plain.interval.method == "percentile"
-    np.testing.assert_allclose([told.interval.low, told.interval.high], [plain.interval.low - noise[1], plain.interval.high + noise[0]], rtol=0, atol=1e-12)
-    apart = seen[1] - seen[0]
-    assert told.bootstrap_p_value == plain.bootstrap_p_value == pytest.approx(2 * min((apart < noise[1]).mean(), (apart > -noise[0]).mean()), abs=1e-12)
-    for level in (0.8, 0.9, 0.95, 0.98):
-        assert ask(level=level).interval.contains(0) == (told.bootstrap_p_value > 1 - level) or abs(told.bootstrap_p_value - (1 - level)) < 4 / 800
+    noise = lambda alpha: [lifted(a, y, T, alpha) for T, a in zip(seen, x, strict=True)]
+    unseen = lambda alpha: sum(not_seen(a, y, alpha) for a in x)
+    up, down = noise(0.1)[1], noise(0.1)[0]
+    assert min(up, down) > 0.001 and max(up, down) == (up, down)[not turned] > 1.2 * min(up, down)  # the arm that is right is the one that noise lifts
+    assert told.interval.method == "widened" and plain.interval.method == "percentile" and unseen(0.1) == 0
+    np.testing.assert_allclose([told.interval.low, told.interval.high], [plain.interval.low - up, plain.interval.high + down], rtol=0, atol=1e-12)
+    p = told.bootstrap_p_value
+    assert plain.bootstrap_p_value == p and 0.01 < p < 0.99
+    side = seen[1] - seen[0] if told.delta > 0 else seen[0] - seen[1]
+    assert np.quantile(side, p / 2) == pytest.approx(noise(p)[told.delta > 0] + unseen(p), abs=1e-9)  # where an end just reaches 0
+    for level in (0.8, 0.9, 0.95, 0.98): assert ask(level=level).interval.contains(0) == (p > 1 - level)
 
 
 def test_an_interval_of_a_difference_stays_within_what_differences_can_be():
@@ -607,7 +631,10 @@ def test_an_interval_of_a_difference_reaches_no_farther_than_bins_lie_apart(binn
     bins = (lambda x: (x * 10).astype(int)) if binning == "width" else (lambda x: np.searchsorted(np.sort(x), x, side="left") * 10 // 400)
     drawn = np.random.default_rng(3).integers(0, 400, (500, 400))
     sums = [[np.bincount(bins(x[k]), weights=y[k] - x[k], minlength=10) for k in drawn] for x in (p, q)]
-    around = np.sort(np.abs(np.subtract(*sums)).sum(axis=1) / 400)[[486, 489]]  # the quantile at 1 - 0.1/4
+    apart = np.abs(np.subtract(*sums)).sum(axis=1) / 400
+    here = [np.bincount(bins(x), weights=y - x, minlength=10) for x in (p, q)]
+    around = np.sort(apart)[[486, 489]] + np.abs(np.subtract(*here)).sum() / 400 - apart.mean()  # the quantile at 1 - 0.1/4, recentred
+    if binning == "width": around = around + not_seen(p, y, 0.1) + not_seen(q, y, 0.1)
     assert around[0] <= found.high == -found.low <= around[1]
 
 
@@ -650,11 +677,31 @@ def test_the_interval_of_a_calibration_error_holds_the_error(binning):
     with pytest.raises(ContractError, match="method must be one of 'widened'"): calibration_interval([0.5, 0.6], [1, 0], method="basic")
 
 
-@pytest.mark.parametrize("n", [2, 5, 9])
-def test_a_difference_without_spread_has_the_p_value_of_its_signs(n):
-    told = calibration_difference((np.full(n, 0.9), np.ones(n)), (np.full(n, 0.6), np.ones(n)))
-    assert told.interval.fallback.code == "all_equal" and math.isclose(told.delta, 0.3) and told.p_value == told.swap_p_value == told.bootstrap_p_value == 2.0 ** (1 - n)
-    assert calibration_difference((np.full(n, 0.9), np.ones(n)), (np.full(n, 0.9), np.ones(n))).p_value == 1
+@pytest.mark.parametrize("n", [2, 5, 9, 30])
+def test_a_difference_without_spread_is_as_sure_as_its_probes_are_many(n):
+    sure, unsure = (np.full(n, 0.9), np.ones(n)), (np.full(n, 0.6), np.ones(n))
+    told = calibration_difference(sure, unsure)
+    assert math.isclose(told.delta, 0.3) and told.swap_p_value == max(2.0 ** (1 - n), 1e-4) and told.interval.fallback is None
+    e = 1 - 0.025 ** (1 / n)  # the chance of a wrong answer that n right ones leave open, in either arm
+    assert told.interval.high == pytest.approx(min(1, 0.3 + 2 * e)) and told.interval.low == pytest.approx(max(0.3 - 2 * e, -min(1, 0.3 + 2 * e)))
+    assert told.p_value == max(told.swap_p_value, told.bootstrap_p_value) and told.bootstrap_p_value == pytest.approx(min(1, 2 * 0.85**n), rel=1e-6)
+    assert calibration_difference(sure, unsure, metric="mce").p_value == max(2.0 ** (1 - n), 1e-4)
+    same = calibration_difference(sure, sure)
+    assert same.p_value == 1 and same.interval.width == 0 and same.interval.fallback.code == "all_equal"
+
+
+@pytest.mark.parametrize("n", [15, 60])
+def test_right_answers_only_leave_room_for_wrong_ones(n):
+    "Both arms err by 0.02, one upwards, one downwards; most files of 15 have no wrong answer."
+    rng, held, alarms, R = np.random.default_rng(43), np.zeros(2), 0, 100
+    for k in range(R):
+        came = rng.random(n) < 0.97
+        arms = [(np.full(n, conf), came) for conf in (0.95, 0.99)]
+        held += [calibration_interval(*arm, replicates=200, seed=k).contains(0.02) for arm in arms]
+        told = calibration_difference(*arms, replicates=200, draws=99, seed=k)
+        alarms += told.p_value <= 0.05
+        assert told.interval.contains(0) == (told.bootstrap_p_value > 0.05)
+    assert held.min() / R > 0.95 - 3 * math.sqrt(0.95 * 0.05 / R) and alarms / R < 0.05 + 2 * math.sqrt(0.05 * 0.95 / R)
 
 
 def test_a_difference_of_terms_and_of_classes():

@@ -745,9 +745,10 @@ def test_a_difference_that_no_resample_changes_has_no_interval():
     "All right, one arm a little less sure of each."
     arms = [Predictions.from_columns({"id": list(range(60)), "label": ["x", "y"] * 30, "p:x": [sure, 1 - sure] * 30, "p:y": [1 - sure, sure] * 30}) for sure in (0.98, 0.86)]
     c = compare_predictions(*arms, **FAST)
-    for metric in ("ece", "brier"):
-        row = c.difference(metric)
-        assert row.delta > 0 and row.interval is None and "every resample of these probes is the same" in row.reason and row.p_value < 0.001 and "interval" not in row.test
+    row = c.difference("brier")
+    assert row.delta > 0 and row.interval is None and "every resample of these probes is the same" in row.reason and row.p_value < 0.001 and "interval" not in row.test
+    row = c.difference("ece")  # sixty right answers leave room for wrong ones in either arm
+    assert row.delta == pytest.approx(0.12) and row.interval.width == pytest.approx(4 * (1 - 0.025 ** (1 / 60))) and row.reason is None and 0.01 < row.p_value < 0.05
     assert c.verdict == "regressed" and json.dumps(c.to_dict(), allow_nan=False)
     near = Predictions.from_columns({"id": list(range(60)), "label": ["x", "y"] * 30, "p:x": [0.979, 0.021] * 30, "p:y": [0.021, 0.979] * 30})
     near = compare_predictions(arms[0], near, margin=0.1, **FAST)  # below the margin, but nothing says by how much on other probes

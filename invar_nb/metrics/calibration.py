@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.sparse import csc_array
+from scipy.special import ndtr, ndtri
 
 from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, find_precision, lock, refuse
 from ..ground.interval import Interval
@@ -562,12 +563,9 @@ class _Column:
         return (np.bincount(self.index, weights=values, minlength=self.n_bins) / np.maximum(count, 1))[self.index]
 
 
-def _size(gap, n): return np.abs(gap).sum(axis=1) / n
-
-
 def _statistic(metric, sums, n):
     "The statistic of bin sums, shape (rows, M) each, for every row."
-    if metric == "ece": return _size(sums("gap"), n)
+    if metric == "ece": return np.abs(sums("gap")).sum(axis=1) / n
     if metric == "score": return sums("square").sum(axis=1) / n
     if metric == "uncertainty":
         base = sums("y").sum(axis=1) / n
@@ -622,7 +620,7 @@ def _replicates(metric, columns, plan):
         drawn = rng.integers(0, n, (size, n))
         sums = _counted(columns, drawn) if n >= _MANY and all(c.binning == "width" and c.n_bins <= 64 for c in columns) else (_resampled(c, drawn) for c in columns)
         gaps = [s("gap") for s in sums] if metric == "ece" else []
-        out.append([_size(gap, n) for gap in (*gaps, *(b - a for a, b in pairwise(gaps)))] if gaps else [_statistic(metric, s, n) for s in sums])
+        out.append([np.abs(gap).sum(axis=1) / n for gap in (*gaps, *(b - a for a, b in pairwise(gaps)))] if gaps else [_statistic(metric, s, n) for s in sums])
     return np.concatenate(out, axis=1)
 
 
@@ -660,6 +658,65 @@ def _estimate(metric, columns, factors):
     n = columns[0].p.size
     return float(sum(f * _statistic(metric, _Sums(c), n)[0] for c, f in zip(columns, factors, strict=True)))
 
+# %% ../../nbs/metrics/20_calibration.ipynb #c074
+class _Noise:
+    "How far chance may have moved the resamples of one arm's ECE."
+    def __init__(self, c, drawn):
+        self.n, gap, square, count, hits = c.p.size, *(c.sums(name)[0] for name in ("gap", "square", "count", "y"))
+        self.sigma = np.sqrt(np.maximum(square - gap**2 / self.n, 0.0)) / self.n
+        self.away = np.divide(np.abs(gap) / self.n, self.sigma, out=np.zeros(c.n_bins), where=self.sigma > 0)
+        self.alike = float(count[(hits == 0) | (hits == count)].sum())
+        self.again, self.error = max(0.0, float(drawn.mean()) - _estimate("ece", [c], [1.0])), float(drawn.std()) / math.sqrt(drawn.size)
+
+    def lift(self, alpha):
+        "By how much noise may have lifted them: once in the data, once more by resampling (@eq-calibration-lift)."
+        near = np.maximum(0.0, self.away + ndtri(alpha / 2))
+        return float(self.sigma @ (math.sqrt(2 / math.pi) * np.exp(-(near**2) / 2) - 2 * near * ndtr(-near))) + self.again
+
+    def unseen(self, alpha):
+        "By how much answers that were not seen may move them (@eq-calibration-unseen)."
+        return self.alike / self.n * (1 - (alpha / 2) ** (1 / self.alike)) if self.alike else 0.0
+
+
+class _Widened:
+    "The interval of one ECE (@eq-calibration-widened), or of the difference of two (@eq-calibration-widened-difference), and the p-value of the latter."
+    def __init__(self, columns, drawn, arms, apart):
+        self.two, self.drawn, self.noise = len(columns) == 2, MonteCarlo(drawn), [_Noise(c, t) for c, t in zip(columns, arms, strict=True)]
+        if self.two:
+            gaps = [c.sums("gap")[0] for c in columns]
+            self.apart = MonteCarlo(apart[0] + np.abs(gaps[1] - gaps[0]).sum() / columns[0].p.size - apart[0].mean())
+
+    def unseen(self, alpha): return sum(noise.unseen(alpha) for noise in self.noise)
+
+    def ends(self, alpha):
+        low = self.drawn.quantile(alpha / 2) - self.noise[-1].lift(alpha) - self.unseen(alpha)
+        high = self.drawn.quantile(1 - alpha / 2) + (self.noise[0].lift(alpha) if self.two else 0.0) + self.unseen(alpha)
+        return [0.0 if abs(end) <= _ROUNDING else end for end in (low, high)]
+
+    def interval(self, estimate, level):
+        alpha, most = 1 - level, 1.0
+        low, high = self.ends(alpha)
+        if self.two: most = min(most, max(abs(estimate), self.apart.quantile(1 - alpha / 4)) + self.unseen(alpha))  # @eq-calibration-apart
+        errors = self.drawn.quantile_error(alpha / 2) + self.noise[-1].error, self.drawn.quantile_error(1 - alpha / 2) + (self.noise[0].error if self.two else 0.0)
+        return Interval(low=max(low, -most if self.two else 0.0), high=min(high, most), level=level, method="widened", engine=self.drawn.engine, endpoint_error=errors)
+
+    def p_value(self):
+        "One minus the level at which the interval just reaches 0; R replicates prove no less than 2/(R + 1)."
+        least, most = 2 / (self.drawn.n_replicates + 1), 1.0
+        if not self._holds_zero(least): return least
+        if self._holds_zero(most): return most
+        for _ in range(40):
+            middle = (least + most) / 2
+            least, most = (middle, most) if self._holds_zero(middle) else (least, middle)
+        return most
+
+    def _holds_zero(self, alpha):
+        low, high = self.ends(alpha)
+        return low <= 0 <= high
+
+
+_ROUNDING = 128 * np.finfo(float).eps  # differences of errors below it are none
+
 
 def _analysis(metric, columns, factors, plan, widen=False):
     "(estimate, interval, p-value) by Monte Carlo, through the bootstrap of the statistics floor; the ECE's p is always that of the widened interval."
@@ -671,18 +728,23 @@ def _analysis(metric, columns, factors, plan, widen=False):
     ones = np.ones(n, dtype=np.int64)
     if n == 1: return estimate, point_interval([estimate], [1], plan), None
     arms, apart = np.split(_replicates(metric, columns, plan), [len(columns)])
-    drawn, scale = np.asarray(factors) @ arms, float(sum(abs(f) for f in factors))
+    drawn, scale, p_value = np.asarray(factors) @ arms, float(sum(abs(f) for f in factors)), None
+    if metric == "ece" and not _agree(columns):
+        wide = _Widened(columns, drawn, arms, apart)
+        p_value = wide.p_value()
+        if widen: return estimate, wide.interval(estimate, plan.level), p_value
     if np.ptp(drawn) <= 64 * np.finfo(float).eps * scale and abs(drawn[0] - estimate) <= 64 * np.finfo(float).eps * scale:
         flat = np.full(n, estimate if abs(estimate) > 64 * np.finfo(float).eps * scale else 0.0)
-        return float(flat[0]), point_interval(flat, ones, plan), 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
+        still = 1.0 if flat[0] == 0 else 2.0 ** (1 - n)
+        return float(flat[0]), point_interval(flat, ones, plan), still if p_value is None else p_value
     if spread_is_rounding(values, scale=scale): values = np.full(n, estimate)  # no influence to first order
     interval = interval_from(MonteCarlo(drawn), values, ones, plan)
-    if metric != "ece": return estimate, interval, p_value_from(MonteCarlo(drawn), values, ones, plan)
-    noise = _added_by_noise(arms, [_estimate(metric, [c], [1.0]) for c in columns], factors)
-    far = max(abs(estimate), MonteCarlo(apart[0]).quantile(1 - (1 - plan.level) / 4)) if len(apart) else 1.0
-    return estimate, _widened(interval, noise, min(1.0, far), len(apart)) if widen else interval, _widened_p(drawn, noise)
+    return estimate, interval, p_value_from(MonteCarlo(drawn), values, ones, plan) if p_value is None else p_value
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c073
+
+def _agree(columns): return len(columns) == 2 and all(np.array_equal(*(getattr(c, name) for c in columns)) for name in ("p", "y"))
+
+# %% ../../nbs/metrics/20_calibration.ipynb #c075
 def calibration_interval(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,     # y_i, booleans or 0/1, shape (n,)
@@ -690,7 +752,7 @@ def calibration_interval(
     metric: str = "ece",  # "ece" or "mce"
     n_bins: int = 10,
     binning: str = "width",
-    method: str | None = None,  # "widened" (@eq-calibration-widened), "percentile", "bca" or "expanded"; None: "widened" for the ECE, "percentile" for the MCE
+    method: str | None = None,  # "widened" (@eq-calibration-widened), or of resamples "percentile", "bca" or "expanded"; None: "widened" for the ECE, "percentile" for the MCE
     level: float = 0.95,
     replicates: int = 2000,
     seed: int = 0,
@@ -709,39 +771,13 @@ def _plan(metric, method, usual, level, replicates, seed, where):
     return BootstrapPlan(method="percentile" if method == "widened" else method, replicates=replicates, seed=seed, level=level), method == "widened"
 
 
-_LIFT = 2 + math.sqrt(2)  # times what resampling adds to an error: by how much noise may have lifted its resamples
-
-
-def _added_by_noise(arms, estimates, factors):
-    "By how much noise may have moved the resamples (up, down), and the Monte Carlo errors of both (@eq-calibration-widened)."
-    lift = [_LIFT * max(0.0, float(drawn.mean()) - estimate) for drawn, estimate in zip(arms, estimates, strict=True)]
-    error = [_LIFT * float(drawn.std()) / math.sqrt(drawn.size) for drawn in arms]
-    side = lambda sign, values: float(sum(max(0.0, sign * f) * v for f, v in zip(factors, values, strict=True)))
-    return side(1, lift), side(-1, lift), side(1, error), side(-1, error)
-
-
-def _widened(interval, noise, far, two):
-    "By noise (@eq-calibration-widened, @eq-calibration-widened-difference), but no farther than bins lie apart (@eq-calibration-apart)."
-    if interval.fallback is not None: return replace(interval, method="widened")
-    up, down, low_error, high_error = noise
-    return replace(interval, low=max(-far if two else 0.0, interval.low - up), high=min(far, interval.high + down), method="widened",
-                   endpoint_error=(interval.endpoint_error[0] + low_error, interval.endpoint_error[1] + high_error))
-
-
-def _widened_p(drawn, noise):
-    "One minus the level at which the widened interval just reaches 0."
-    floor = 1 / (drawn.size + 1)  # R replicates cannot prove more
-    below, above = MonteCarlo(drawn - noise[0]).below(0.0), 1 - MonteCarlo(drawn + noise[1]).below(0.0)
-    return 2 * min(max(below, floor), max(above, floor), 0.5)
-
-
 def _confidence_column(confidence, correct, n_bins, binning, where, name="confidence", outcome="correct"):
     n_bins = _as_bins(n_bins, binning, where)
     p = _as_probabilities(confidence, where, name)
     y = _as_outcomes(correct, where, outcome, p.size)
     return _Column(p.astype(float), y.astype(float), n_bins, _index(p, n_bins, binning, _precision(confidence)), binning)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c074
+# %% ../../nbs/metrics/20_calibration.ipynb #c076
 TERMS = ("score", "reliability", "resolution", "uncertainty", "within_bin_variance", "within_bin_covariance")
 
 
@@ -782,7 +818,7 @@ def _forecast_columns(probability, label, n_bins, normalization, where, name="pr
         columns.append(_Column(p, y, n_bins or distinct.size, index, "width" if n_bins else "distinct"))
     return columns, factors
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c075
+# %% ../../nbs/metrics/20_calibration.ipynb #c077
 def brier_decomposition(
     probability: object,  # P(label 1), shape (n,); or one column per class, shape (n, C): classes are decomposed one by one and added
     label: object,        # 0/1, shape (n,); or the true column, 0 .. C-1
@@ -795,7 +831,7 @@ def brier_decomposition(
     terms = {name: _estimate(name, columns, factors) for name in TERMS}
     return BrierDecomposition(**terms, n=columns[0].p.size, n_bins=n_bins, normalization=normalization)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c077
+# %% ../../nbs/metrics/20_calibration.ipynb #c079
 def brier_interval(
     probability: object,
     label: object,
@@ -827,7 +863,7 @@ def _brier_analysis(term, columns, factors, plan):
     if min(factors) < 0 and np.abs(values).max() <= 8 * np.finfo(float).eps * scale: values = np.zeros(values.size)  # two equal models
     return (float(values.mean()) if not values.any() else _estimate("score", columns, factors), *bootstrap_analysis(values, np.ones(values.size, dtype=np.int64), plan, scale=scale))
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c079
+# %% ../../nbs/metrics/20_calibration.ipynb #c081
 _FLIPPED = 12  # pairs that differ, up to which every pattern is counted
 _SWAPS = 1 << 22  # swaps held at once
 _WIDE = 64  # bins up to which sums of swaps are one product of matrices
@@ -883,7 +919,7 @@ class _Swaps:
         sums.base = self.base
         return sums
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c080
+# %% ../../nbs/metrics/20_calibration.ipynb #c082
 def _oriented(one, two):
     "The unordered pairs, smaller forecasts first, in an order of their own; which of them had to be turned; which differ at all."
     flip, same = np.zeros(one[0].p.size, dtype=bool), np.ones(one[0].p.size, dtype=bool)
@@ -919,7 +955,7 @@ def _swap_test(metric, one, two, factors, draws, seed):
     reaching = sum(int((size(block) >= least).sum()) for block in _patterns(differ.size, draws, seed))
     return (reaching / 2**differ.size, None) if differ.size <= _FLIPPED else ((reaching + 1) / (draws + 1), draws)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c081
+# %% ../../nbs/metrics/20_calibration.ipynb #c083
 @dataclass(frozen=True, kw_only=True)
 class MetricDifference:
     "Candidate minus baseline of one metric on the same probes."
@@ -959,7 +995,7 @@ def calibration_difference(
     metric: str = "ece",
     n_bins: int = 10,
     binning: str = "width",
-    method: str | None = None,  # "widened" (@eq-calibration-widened), "percentile", "bca" or "expanded"; None: "widened" for the ECE, "bca" for the MCE
+    method: str | None = None,  # "widened" (@eq-calibration-widened-difference), or of resamples "percentile", "bca" or "expanded"; None: "widened" for the ECE, "bca" for the MCE
     level: float = 0.95,
     replicates: int = 2000,  # of the interval
     draws: int = 9999,  # of the p-value
@@ -997,7 +1033,7 @@ def _same_probes(arms, where):
     if arms[0].p.size != arms[-1].p.size:
         refuse(where, "both models must have predicted the same probes", f"{arms[0].p.size} and {arms[-1].p.size}", "Match the probes by id first", error=PairingError)
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c082
+# %% ../../nbs/metrics/20_calibration.ipynb #c084
 def brier_difference(
     baseline: object,   # probabilities of one model, shape (n,) or (n, C)
     candidate: object,  # the same of the other, same shape and probes
@@ -1047,7 +1083,7 @@ def score_flips(
     return {"p_value": found.p_value, "p_from": "sign_flip", "p_draws": None if found.seed is None else found.patterns, "p_seed": found.seed}
 
 
-# %% ../../nbs/metrics/20_calibration.ipynb #c084
+# %% ../../nbs/metrics/20_calibration.ipynb #c086
 def top_label(
     probability: object,  # shape (n, C)
     label: object,        # the true column, shape (n,)

@@ -168,7 +168,8 @@ def _conventions(inputs, d):
             (f"Slices: each value against all other probes by Fisher's exact test; p-values adjusted by {_PROCEDURES[inputs['multiplicity']]} "
              f"over {e['slice_tests']} different questions."),
             (f"Intervals of calibration errors and of means over classes: bootstrap over probes, {inputs['replicates']} replicates, seed {inputs['seed']}; "
-             "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error. The interval of a calibration error is widened by what noise may have added, at its lower end, and that of a difference at both."),
+             "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error. The interval of a calibration error is widened by what noise may have added, "
+             "at its lower end, and that of a difference at both; bins in which every answer came out alike widen it too."),
             "A metric that cannot be computed has no value, and its reason stands in its place. 0/0 is never 0."]
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
