@@ -606,11 +606,36 @@ def test_a_difference_is_widened_at_either_end_by_the_noise_of_one_arm(turned):
     assert min(up, down) > 0.001 and max(up, down) == (up, down)[not turned] > 1.2 * min(up, down)  # the arm that is right is the one that noise lifts
     assert told.interval.method == "widened" and plain.interval.method == "percentile" and unseen(0.1) == 0
     np.testing.assert_allclose([told.interval.low, told.interval.high], [plain.interval.low - up, plain.interval.high + down], rtol=0, atol=1e-12)
+    assert all(wide > narrow > 0 for wide, narrow in zip(told.interval.endpoint_error, plain.interval.endpoint_error, strict=True))
     p = told.bootstrap_p_value
     assert plain.bootstrap_p_value == p and 0.01 < p < 0.99
     side = seen[1] - seen[0] if told.delta > 0 else seen[0] - seen[1]
     assert np.quantile(side, p / 2) == pytest.approx(noise(p)[told.delta > 0] + unseen(p), abs=1e-9)  # where an end just reaches 0
     for level in (0.8, 0.9, 0.95, 0.98): assert ask(level=level).interval.contains(0) == (p > 1 - level)
+
+
+def test_resamples_that_lie_low_by_luck_narrow_no_interval():
+    far = np.full(400, 0.9), np.arange(400) % 2  # off by twenty standard deviations: noise lifts nothing
+    for seed, lucky in ((0, False), (5, True)):
+        found, plain = (calibration_interval(*far, seed=seed, replicates=100, method=method) for method in (None, "percentile"))
+        assert found.high == plain.high and (plain.low - found.low < 1e-12) == lucky and plain.low >= found.low - 1e-12
+
+
+def test_a_shift_of_every_confidence_far_from_the_truth_is_a_point_but_for_rounding():
+    rng = np.random.default_rng(45)
+    for _ in range(150):
+        n, (one, two) = int(rng.integers(100, 200)), np.round(rng.uniform(0.5, 1, 2), 2)
+        came = np.arange(n) < n // 20
+        found = calibration_difference((np.full(n, one), came), (np.full(n, two), came), n_bins=1, replicates=100, draws=19).interval
+        assert found.low <= found.high and [found.low, found.high] == pytest.approx([two - one] * 2, abs=0.02)
+
+
+def test_resamples_prove_no_less_than_their_number():
+    rng = np.random.default_rng(44)
+    p = rng.uniform(0.5, 0.7, 500)
+    came = rng.random(500) < p
+    told = calibration_difference((p, came), (p + 0.3, came), replicates=300, draws=99)
+    assert told.interval.low > 0.1 and told.bootstrap_p_value == 2 / 301 and told.swap_p_value == 1 / 100
 
 
 def test_an_interval_of_a_difference_stays_within_what_differences_can_be():

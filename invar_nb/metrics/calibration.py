@@ -684,21 +684,25 @@ class _Widened:
         self.two, self.drawn, self.noise = len(columns) == 2, MonteCarlo(drawn), [_Noise(c, t) for c, t in zip(columns, arms, strict=True)]
         if self.two:
             gaps = [c.sums("gap")[0] for c in columns]
-            self.apart = MonteCarlo(apart[0] + np.abs(gaps[1] - gaps[0]).sum() / columns[0].p.size - apart[0].mean())
+            self.apart = MonteCarlo(apart[0] - apart[0].mean() + np.abs(gaps[1] - gaps[0]).sum() / columns[0].p.size)
 
-    def unseen(self, alpha): return sum(noise.unseen(alpha) for noise in self.noise)
+    def _unseen(self, alpha): return sum(noise.unseen(alpha) for noise in self.noise)
 
-    def ends(self, alpha):
-        low = self.drawn.quantile(alpha / 2) - self.noise[-1].lift(alpha) - self.unseen(alpha)
-        high = self.drawn.quantile(1 - alpha / 2) + (self.noise[0].lift(alpha) if self.two else 0.0) + self.unseen(alpha)
-        return [0.0 if abs(end) <= _ROUNDING else end for end in (low, high)]
+    def _ends(self, alpha):
+        low, high = self.drawn.quantile(alpha / 2) - self._unseen(alpha), self.drawn.quantile(1 - alpha / 2) + self._unseen(alpha)
+        return low - self.noise[-1].lift(alpha), high + self.noise[0].lift(alpha) if self.two else high
 
-    def interval(self, estimate, level):
-        alpha, most = 1 - level, 1.0
-        low, high = self.ends(alpha)
-        if self.two: most = min(most, max(abs(estimate), self.apart.quantile(1 - alpha / 4)) + self.unseen(alpha))  # @eq-calibration-apart
-        errors = self.drawn.quantile_error(alpha / 2) + self.noise[-1].error, self.drawn.quantile_error(1 - alpha / 2) + (self.noise[0].error if self.two else 0.0)
-        return Interval(low=max(low, -most if self.two else 0.0), high=min(high, most), level=level, method="widened", engine=self.drawn.engine, endpoint_error=errors)
+    def interval(self, level):
+        alpha = 1 - level
+        low, high = self._ends(alpha)
+        errors = [self.drawn.quantile_error(q) for q in (alpha / 2, 1 - alpha / 2)]
+        errors[0] += self.noise[-1].error
+        if not self.two: low, high = max(low, 0.0), min(high, 1.0)
+        else:
+            errors[1] += self.noise[0].error
+            most = min(1.0, max(low, -high, self.apart.quantile(1 - alpha / 4) + self._unseen(alpha)))  # @eq-calibration-apart; never past the other end by rounding
+            low, high = max(low, -most), min(high, most)
+        return Interval(low=low, high=high, level=level, method="widened", engine=self.drawn.engine, endpoint_error=errors)
 
     def p_value(self):
         "One minus the level at which the interval just reaches 0; R replicates prove no less than 2/(R + 1)."
@@ -711,11 +715,8 @@ class _Widened:
         return most
 
     def _holds_zero(self, alpha):
-        low, high = self.ends(alpha)
+        low, high = self._ends(alpha)
         return low <= 0 <= high
-
-
-_ROUNDING = 128 * np.finfo(float).eps  # differences of errors below it are none
 
 
 def _analysis(metric, columns, factors, plan, widen=False):
@@ -732,7 +733,7 @@ def _analysis(metric, columns, factors, plan, widen=False):
     if metric == "ece" and not _agree(columns):
         wide = _Widened(columns, drawn, arms, apart)
         p_value = wide.p_value()
-        if widen: return estimate, wide.interval(estimate, plan.level), p_value
+        if widen: return estimate, wide.interval(plan.level), p_value
     if np.ptp(drawn) <= 64 * np.finfo(float).eps * scale and abs(drawn[0] - estimate) <= 64 * np.finfo(float).eps * scale:
         flat = np.full(n, estimate if abs(estimate) > 64 * np.finfo(float).eps * scale else 0.0)
         still = 1.0 if flat[0] == 0 else 2.0 ** (1 - n)

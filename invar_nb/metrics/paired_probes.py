@@ -286,12 +286,12 @@ class PredictionsComparison:
 def _change(row):
     "Points where the metric is a share of probes."
     if row.interval is None: return f"{row.delta:+.4f}"
-    if row.metric in ("accuracy", "danger"): return f"{100 * row.delta:+.1f} points [{100 * row.interval.low:+.1f}, {100 * row.interval.high:+.1f}]"
+    if row.metric in ("accuracy", "danger"): return f"{100 * row.delta:+z.1f} points [{100 * row.interval.low:+z.1f}, {100 * row.interval.high:+z.1f}]"
     return f"{row.delta:+.4f} [{row.interval.low:+.4f}, {row.interval.high:+.4f}]"
 
 
 def _moves(rows):
-    size = {row.metric: f"{100 * row.delta:+.1f} points" if row.metric in ("accuracy", "danger") else f"{row.delta:+.4f}" for row in rows}
+    size = {row.metric: f"{100 * row.delta:+z.1f} points" if row.metric in ("accuracy", "danger") else f"{row.delta:+.4f}" for row in rows}
     return enumerate_names([f"{TITLES[row.metric]} ({size[row.metric]}, adjusted {p_text(row.adjusted_p)})" for row in rows])
 
 

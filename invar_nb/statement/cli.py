@@ -859,6 +859,7 @@ def predictions_summary(document: dict, folder: Optional[Path] = None) -> str:
             rows.append((name, f"none, {estimate['reason']}"))
             continue
         ends = "" if estimate["interval"] is None else f" [{estimate['interval']['low']:.4f}, {estimate['interval']['high']:.4f}]"
+        if name == "ece": ends += " " + estimate["reading"].partition(",")[0]  # beyond chance, or not
         against = "" if found is None or found["delta"] is None else f"   baseline {found['baseline']:.4f}, {found['delta']:+.4f}"
         tested = "" if found is None or found["adjusted_p"] is None else f", adjusted p {show_p(found['adjusted_p'])}, {found['flag']}"
         rows.append((name, f"{estimate['value']:.4f}{ends}{against}{tested}"))
