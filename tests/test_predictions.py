@@ -241,6 +241,14 @@ def test_a_slice_counts_from_the_margin_on(margin, counts, tmp_path, capsys):
     assert code == int(counts) and ("exit 1" in said) == counts and ("beyond noise worse" in document["sentence"]) == counts
 
 
+@pytest.mark.parametrize(("right", "word"), [(90, "not beyond chance"), (50, "beyond chance")])
+def test_the_terminal_says_whether_a_calibration_error_is_beyond_chance(right, word, tmp_path, capsys):
+    table = [{"id": str(i), "label": "yes", "prediction": "yes" if i < right else "no", "confidence": 0.9} for i in range(100)]
+    code, said, _ = run(capsys, "predictions", as_jsonl(table, tmp_path / "a.jsonl"), "--out", tmp_path / "out")
+    line = next(line for line in said.splitlines() if line.startswith("  ece "))
+    assert code == 0 and line.endswith(f"] {word}")
+
+
 @pytest.mark.parametrize("column", ["{}", "p_{}", "prob_{}"])
 def test_columns_called_like_the_labels_get_their_cure(column, tmp_path, capsys):
     rows = answers()

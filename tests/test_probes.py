@@ -741,6 +741,12 @@ def test_an_accuracy_that_stays_is_not_equivalence_where_the_danger_may_have_ris
     assert c.sentence.startswith("Undecided: the accuracy is equivalent") and "danger cell (+25.0 points [+" in c.sentence
 
 
+def test_a_loss_of_less_than_a_tenth_of_a_point_has_no_sign():
+    arms = [Predictions.from_columns({"id": range(3000), "label": ["x", "y"] * 1500, "prediction": ["x", "y"] * 1499 + ["x", last]}) for last in "yx"]
+    found = compare_predictions(*arms, **FAST)
+    assert found.difference("accuracy").delta < 0 and "+0.0 points" in found.sentence and "-0.0 " not in found.sentence
+
+
 def test_a_difference_that_no_resample_changes_has_no_interval():
     "All right, one arm a little less sure of each."
     arms = [Predictions.from_columns({"id": list(range(60)), "label": ["x", "y"] * 30, "p:x": [sure, 1 - sure] * 30, "p:y": [1 - sure, sure] * 30}) for sure in (0.98, 0.86)]
