@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import optimize, stats
 
 from invar_nb.ground.contract import ContractError, PairingError, canonical_json
 from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
@@ -564,11 +564,16 @@ def lifted(p, y, drawn, alpha, bins=10):
     return added
 
 
+def beyond(k, n, alpha):
+    "Jeffreys' upper limit for k of n less the binomial quantile, whose cdf is made smooth through the beta distribution."
+    smooth = lambda x: stats.beta.cdf(1 - k / n, n - x, x + 1) - (1 - alpha / 2)
+    reached = optimize.brentq(smooth, -0.999, n - 1e-9) + 0.5 if k else 0.0
+    return max(0.0, stats.beta(k + 0.5, n - k + 0.5).ppf(1 - alpha / 2) - max(0.0, reached) / n)
+
+
 def not_seen(p, y, alpha, bins=10):
-    "By how much answers not seen may move the error: the exact limit of Clopper and Pearson for none of K."
     held = [y[(p * bins).astype(int) == m] for m in range(bins)]
-    K = sum(len(h) for h in held if len(h) and h.min() == h.max())
-    return K / len(p) * stats.beta(1, K).ppf(1 - alpha / 2) if K else 0.0
+    return beyond(sum(min((h == 0).sum(), (h == 1).sum()) for h in held), len(p), alpha)
 
 
 def test_the_seed_given_is_the_seed_used():
@@ -604,8 +609,9 @@ def test_a_difference_is_widened_at_either_end_by_the_noise_of_one_arm(turned):
     unseen = lambda alpha: sum(not_seen(a, y, alpha) for a in x)
     up, down = noise(0.1)[1], noise(0.1)[0]
     assert min(up, down) > 0.001 and max(up, down) == (up, down)[not turned] > 1.2 * min(up, down)  # the arm that is right is the one that noise lifts
-    assert told.interval.method == "widened" and plain.interval.method == "percentile" and unseen(0.1) == 0
-    np.testing.assert_allclose([told.interval.low, told.interval.high], [plain.interval.low - up, plain.interval.high + down], rtol=0, atol=1e-12)
+    assert told.interval.method == "widened" and plain.interval.method == "percentile"
+    cap = told.interval.high if told.interval.high < plain.interval.high + down + unseen(0.1) - 1e-9 else np.inf  # tested below
+    np.testing.assert_allclose([told.interval.low, told.interval.high], [max(-cap, plain.interval.low - up - unseen(0.1)), min(cap, plain.interval.high + down + unseen(0.1))], rtol=0, atol=1e-12)
     assert all(wide > narrow > 0 for wide, narrow in zip(told.interval.endpoint_error, plain.interval.endpoint_error, strict=True))
     p = told.bootstrap_p_value
     assert plain.bootstrap_p_value == p and 0.01 < p < 0.99
@@ -645,21 +651,22 @@ def test_an_interval_of_a_difference_stays_within_what_differences_can_be():
 
 
 @pytest.mark.parametrize("binning", ["width", "mass"])
-def test_an_interval_of_a_difference_reaches_no_farther_than_bins_lie_apart(binning):
-    "Two arms that hardly differ: noise lifts both alike."
+@pytest.mark.parametrize("split", [0, 2])
+def test_an_interval_of_a_difference_reaches_no_farther_than_bins_lie_apart(binning, split):
+    "Two arms that hardly differ: noise lifts both alike. Answers that one arm alone has right may be more of them elsewhere."
     rng = np.random.default_rng(26)
     p = rng.uniform(0.5, 0.9, 400)
     y, q = (rng.random(400) < p).astype(float), p + rng.normal(0, 0.005, 400)
-    order = np.lexsort([y, p, y, q])
-    p, q, y = p[order], q[order], y[order]
-    found = calibration_difference((p, y), (q, y), binning=binning, replicates=500, draws=9, seed=3, level=0.9).interval
+    z = np.where(np.arange(400) < split, 1 - y, y)
+    order = np.lexsort([y, p, z, q])
+    p, q, y, z = p[order], q[order], y[order], z[order]
+    found = calibration_difference((p, y), (q, z), binning=binning, replicates=500, draws=9, seed=3, level=0.9).interval
     bins = (lambda x: (x * 10).astype(int)) if binning == "width" else (lambda x: np.searchsorted(np.sort(x), x, side="left") * 10 // 400)
     drawn = np.random.default_rng(3).integers(0, 400, (500, 400))
-    sums = [[np.bincount(bins(x[k]), weights=y[k] - x[k], minlength=10) for k in drawn] for x in (p, q)]
-    apart = np.abs(np.subtract(*sums)).sum(axis=1) / 400
-    here = [np.bincount(bins(x), weights=y - x, minlength=10) for x in (p, q)]
-    around = np.sort(apart)[[486, 489]] + np.abs(np.subtract(*here)).sum() / 400 - apart.mean()  # the quantile at 1 - 0.1/4, recentred
-    if binning == "width": around = around + not_seen(p, y, 0.1) + not_seen(q, y, 0.1)
+    gaps = lambda k: [np.bincount(bins(x[k]), weights=came[k] - x[k], minlength=10) for x, came in ((p, y), (q, z))]
+    apart = np.array([np.abs(np.subtract(*gaps(k))).sum() / 400 for k in drawn])
+    around = np.sort(apart)[[486, 489]] + np.abs(np.subtract(*gaps(np.arange(400)))).sum() / 400 - apart.mean()  # the quantile at 1 - 0.1/4, recentred
+    if split: around = around + beyond(split, 400, 0.05)
     assert around[0] <= found.high == -found.low <= around[1]
 
 
@@ -707,9 +714,10 @@ def test_a_difference_without_spread_is_as_sure_as_its_probes_are_many(n):
     sure, unsure = (np.full(n, 0.9), np.ones(n)), (np.full(n, 0.6), np.ones(n))
     told = calibration_difference(sure, unsure)
     assert math.isclose(told.delta, 0.3) and told.swap_p_value == max(2.0 ** (1 - n), 1e-4) and told.interval.fallback is None
-    e = 1 - 0.025 ** (1 / n)  # the chance of a wrong answer that n right ones leave open, in either arm
-    assert told.interval.high == pytest.approx(min(1, 0.3 + 2 * e)) and told.interval.low == pytest.approx(max(0.3 - 2 * e, -min(1, 0.3 + 2 * e)))
-    assert told.p_value == max(told.swap_p_value, told.bootstrap_p_value) and told.bootstrap_p_value == pytest.approx(min(1, 2 * 0.85**n), rel=1e-6)
+    e = stats.beta(0.5, n + 0.5)  # the chance of a wrong answer that n right ones leave open, in either arm
+    bounds = [max(0.3 - 2 * e.ppf(0.975), -0.5), min(0.3 + 2 * e.ppf(0.975), 0.5)]  # 0.5: the same answers, so gaps of 0.1 and 0.4 in two bins are all there is
+    assert [told.interval.low, told.interval.high] == pytest.approx(bounds)
+    assert told.p_value == max(told.swap_p_value, told.bootstrap_p_value) and told.bootstrap_p_value == pytest.approx(max(2 / 2001, 2 * e.sf(0.15)), rel=1e-6)
     assert calibration_difference(sure, unsure, metric="mce").p_value == max(2.0 ** (1 - n), 1e-4)
     same = calibration_difference(sure, sure)
     assert same.p_value == 1 and same.interval.width == 0 and same.interval.fallback.code == "all_equal"

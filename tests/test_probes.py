@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.stats import beta
 
 from invar_nb.ground.contract import ContractError, PairingError, as_printed, canonical_json
 from invar_nb.ground.interval import Interval
@@ -754,7 +755,8 @@ def test_a_difference_that_no_resample_changes_has_no_interval():
     row = c.difference("brier")
     assert row.delta > 0 and row.interval is None and "every resample of these probes is the same" in row.reason and row.p_value < 0.001 and "interval" not in row.test
     row = c.difference("ece")  # sixty right answers leave room for wrong ones in either arm
-    assert row.delta == pytest.approx(0.12) and row.interval.width == pytest.approx(4 * (1 - 0.025 ** (1 / 60))) and row.reason is None and 0.01 < row.p_value < 0.05
+    e = beta(0.5, 60.5)
+    assert row.delta == pytest.approx(0.12) and [row.interval.low, row.interval.high] == pytest.approx([0.12 - 2 * e.ppf(0.975), 0.02 + 0.14]) and row.reason is None and row.p_value == pytest.approx(max(2 / 101, 2 * e.sf(0.06)), rel=1e-6)
     assert c.verdict == "regressed" and json.dumps(c.to_dict(), allow_nan=False)
     near = Predictions.from_columns({"id": list(range(60)), "label": ["x", "y"] * 30, "p:x": [0.979, 0.021] * 30, "p:y": [0.021, 0.979] * 30})
     near = compare_predictions(arms[0], near, margin=0.1, **FAST)  # below the margin, but nothing says by how much on other probes

@@ -18,7 +18,7 @@ from itertools import pairwise
 import numpy as np
 from scipy.fft import irfft, next_fast_len, rfft
 from scipy.sparse import csc_array
-from scipy.special import ndtr, ndtri
+from scipy.special import bdtrik, betaincinv, ndtr, ndtri
 
 from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, find_booleans, find_precision, lock, refuse
 from ..ground.interval import Interval
@@ -665,7 +665,7 @@ class _Noise:
         self.n, gap, square, count, hits = c.p.size, *(c.sums(name)[0] for name in ("gap", "square", "count", "y"))
         self.sigma = np.sqrt(np.maximum(square - gap**2 / self.n, 0.0)) / self.n
         self.away = np.divide(np.abs(gap) / self.n, self.sigma, out=np.zeros(c.n_bins), where=self.sigma > 0)
-        self.alike = float(count[(hits == 0) | (hits == count)].sum())
+        self.odd = int(np.minimum(hits, count - hits).sum())
         self.again, self.error = max(0.0, float(drawn.mean()) - _estimate("ece", [c], [1.0])), float(drawn.std()) / math.sqrt(drawn.size)
 
     def lift(self, alpha):
@@ -675,7 +675,13 @@ class _Noise:
 
     def unseen(self, alpha):
         "By how much answers that were not seen may move them (@eq-calibration-unseen)."
-        return self.alike / self.n * (1 - (alpha / 2) ** (1 / self.alike)) if self.alike else 0.0
+        return _beyond_resamples(self.odd, self.n, alpha)
+
+
+def _beyond_resamples(k, n, alpha):
+    "How far the upper limit of Jeffreys for a share k/n lies above the quantile of its resamples."
+    reached = max(0.0, float(bdtrik(1 - alpha / 2, n, k / n)) + 0.5) if k else 0.0  # a count steps, half a step on average beyond the smooth quantile
+    return max(0.0, float(betaincinv(k + 0.5, n - k + 0.5, 1 - alpha / 2)) - reached / n)
 
 
 class _Widened:
@@ -683,7 +689,7 @@ class _Widened:
     def __init__(self, columns, drawn, arms, apart):
         self.two, self.drawn, self.noise = len(columns) == 2, MonteCarlo(drawn), [_Noise(c, t) for c, t in zip(columns, arms, strict=True)]
         if self.two:
-            gaps = [c.sums("gap")[0] for c in columns]
+            gaps, self.split, self.n = [c.sums("gap")[0] for c in columns], int((columns[0].y != columns[1].y).sum()), columns[0].p.size
             self.apart = MonteCarlo(apart[0] - apart[0].mean() + np.abs(gaps[1] - gaps[0]).sum() / columns[0].p.size)
 
     def _unseen(self, alpha): return sum(noise.unseen(alpha) for noise in self.noise)
@@ -700,7 +706,7 @@ class _Widened:
         if not self.two: low, high = max(low, 0.0), min(high, 1.0)
         else:
             errors[1] += self.noise[0].error
-            most = min(1.0, max(low, -high, self.apart.quantile(1 - alpha / 4) + self._unseen(alpha)))  # @eq-calibration-apart; never past the other end by rounding
+            most = min(1.0, max(0.0, low, -high, self.apart.quantile(1 - alpha / 4) + (_beyond_resamples(self.split, self.n, alpha / 2) if self.split else 0.0)))  # @eq-calibration-apart; never past the other end by rounding
             low, high = max(low, -most), min(high, most)
         return Interval(low=low, high=high, level=level, method="widened", engine=self.drawn.engine, endpoint_error=errors)
 
