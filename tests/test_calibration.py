@@ -636,6 +636,14 @@ def test_a_shift_of_every_confidence_far_from_the_truth_is_a_point_but_for_round
         assert found.low <= found.high and [found.low, found.high] == pytest.approx([two - one] * 2, abs=0.02)
 
 
+def test_bins_apart_by_rounding_only_leave_no_negative_room():
+    true_of_none = [0, 0, 1, 1, 1]
+    for seed in (0, 964):
+        for tiny in (1e-20, 1e-17):
+            found = calibration_difference(([0.0] * 5, true_of_none), ([tiny] * 5, true_of_none), seed=seed, draws=19).interval
+            assert abs(found.low) < 1e-15 and abs(found.high) < 1e-15 and str(found.low) != "-0.0"
+
+
 def test_resamples_prove_no_less_than_their_number():
     rng = np.random.default_rng(44)
     p = rng.uniform(0.5, 0.7, 500)

@@ -707,7 +707,7 @@ class _Widened:
         else:
             errors[1] += self.noise[0].error
             most = min(1.0, max(0.0, low, -high, self.apart.quantile(1 - alpha / 4) + (_beyond_resamples(self.split, self.n, alpha / 2) if self.split else 0.0)))  # @eq-calibration-apart; never past the other end by rounding
-            low, high = max(low, -most), min(high, most)
+            low, high = max(low, 0.0 - most), min(high, most)
         return Interval(low=low, high=high, level=level, method="widened", engine=self.drawn.engine, endpoint_error=errors)
 
     def p_value(self):
