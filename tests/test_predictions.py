@@ -618,7 +618,7 @@ def test_the_report_names_the_test_behind_each_p_value():
     said = build_predictions_report(arms[1], arms[0], replicates=100, seed=3).document()["conventions"]
     assert "Test of calibration error (ECE): paired swap test, 9999 draws, seed 3, and bootstrap: the larger p; interval by bootstrap, 100 replicates, seed 3, widened by noise." in said
     assert any(line.startswith("Test of Brier score: paired sign-flip test, every pattern counted; interval by the exact bootstrap") for line in said)
-    assert any("of Brier scores and pass@k: exact bootstrap, no Monte Carlo error." in line and line.endswith("and that of a difference at both; bins in which every answer came out alike widen it too.") for line in said)
+    assert any("of Brier scores and pass@k: exact bootstrap, no Monte Carlo error." in line and line.endswith("and that of a difference at both; few wrong answers, or few right ones, widen it too.") for line in said)
 
 
 # --- nothing of the user's is lost -----------------------------------------------------------------------------------------------------

@@ -169,7 +169,7 @@ def _conventions(inputs, d):
              f"over {e['slice_tests']} different questions."),
             (f"Intervals of calibration errors and of means over classes: bootstrap over probes, {inputs['replicates']} replicates, seed {inputs['seed']}; "
              "of Brier scores and pass@k: exact bootstrap, no Monte Carlo error. The interval of a calibration error is widened by what noise may have added, "
-             "at its lower end, and that of a difference at both; bins in which every answer came out alike widen it too."),
+             "at its lower end, and that of a difference at both; few wrong answers, or few right ones, widen it too."),
             "A metric that cannot be computed has no value, and its reason stands in its place. 0/0 is never 0."]
     if d["comparison"] is not None:
         said.append("Both arms answered the same probes, joined by id. Headline differences are adjusted together by Holm; one counts in the verdict "
