@@ -662,11 +662,11 @@ def _estimate(metric, columns, factors):
 class _Noise:
     "How far chance may have moved the resamples of one arm's ECE."
     def __init__(self, c, drawn):
-        self.n, gap, square, count, hits = c.p.size, *(c.sums(name)[0] for name in ("gap", "square", "count", "y"))
-        self.sigma = np.sqrt(np.maximum(square - gap**2 / self.n, 0.0)) / self.n
-        self.away = np.divide(np.abs(gap) / self.n, self.sigma, out=np.zeros(c.n_bins), where=self.sigma > 0)
+        self.n, self.gap, square, count, hits = c.p.size, *(c.sums(name)[0] for name in ("gap", "square", "count", "y"))
+        self.sigma = np.sqrt(np.maximum(square - self.gap**2 / self.n, 0.0)) / self.n
+        self.away = np.divide(np.abs(self.gap) / self.n, self.sigma, out=np.zeros(c.n_bins), where=self.sigma > 0)
         self.odd = int(np.minimum(hits, count - hits).sum())
-        self.again, self.error = max(0.0, float(drawn.mean()) - _estimate("ece", [c], [1.0])), float(drawn.std()) / math.sqrt(drawn.size)
+        self.again, self.error = max(0.0, float(drawn.mean()) - np.abs(self.gap).sum() / self.n), float(drawn.std()) / math.sqrt(drawn.size)
 
     def lift(self, alpha):
         "By how much noise may have lifted them: once in the data, once more by resampling (@eq-calibration-lift)."
@@ -689,14 +689,17 @@ class _Widened:
     def __init__(self, columns, drawn, arms, apart):
         self.two, self.drawn, self.noise = len(columns) == 2, MonteCarlo(drawn), [_Noise(c, t) for c, t in zip(columns, arms, strict=True)]
         if self.two:
-            gaps, self.split, self.n = [c.sums("gap")[0] for c in columns], int((columns[0].y != columns[1].y).sum()), columns[0].p.size
-            self.apart = MonteCarlo(apart[0] - apart[0].mean() + np.abs(gaps[1] - gaps[0]).sum() / columns[0].p.size)
-
-    def _unseen(self, alpha): return sum(noise.unseen(alpha) for noise in self.noise)
+            self.split, n, gap = int((columns[0].y != columns[1].y).sum()), columns[0].p.size, self.noise[1].gap - self.noise[0].gap
+            self.apart = MonteCarlo(apart[0] - apart[0].mean() + np.abs(gap).sum() / n)
 
     def _ends(self, alpha):
-        low, high = self.drawn.quantile(alpha / 2) - self._unseen(alpha), self.drawn.quantile(1 - alpha / 2) + self._unseen(alpha)
+        unseen = sum(noise.unseen(alpha) for noise in self.noise)
+        low, high = self.drawn.quantile(alpha / 2) - unseen, self.drawn.quantile(1 - alpha / 2) + unseen
         return low - self.noise[-1].lift(alpha), high + self.noise[0].lift(alpha) if self.two else high
+
+    def _reach(self, alpha):
+        "How far the bins of two arms may lie apart (@eq-calibration-apart)."
+        return self.apart.quantile(1 - alpha / 4) + (_beyond_resamples(self.split, self.noise[0].n, alpha / 2) if self.split else 0.0)
 
     def interval(self, level):
         alpha = 1 - level
@@ -706,7 +709,7 @@ class _Widened:
         if not self.two: low, high = max(low, 0.0), min(high, 1.0)
         else:
             errors[1] += self.noise[0].error
-            most = min(1.0, max(0.0, low, -high, self.apart.quantile(1 - alpha / 4) + (_beyond_resamples(self.split, self.n, alpha / 2) if self.split else 0.0)))  # @eq-calibration-apart; never past the other end by rounding
+            most = min(1.0, max(0.0, low, -high, self._reach(alpha)))  # no end may pass the other by rounding
             low, high = max(low, 0.0 - most), min(high, most)
         return Interval(low=low, high=high, level=level, method="widened", engine=self.drawn.engine, endpoint_error=errors)
 
@@ -738,7 +741,7 @@ def _analysis(metric, columns, factors, plan, widen=False):
     drawn, scale, p_value = np.asarray(factors) @ arms, float(sum(abs(f) for f in factors)), None
     if metric == "ece" and not _agree(columns):
         wide = _Widened(columns, drawn, arms, apart)
-        p_value = wide.p_value()
+        if wide.two: p_value = wide.p_value()
         if widen: return estimate, wide.interval(plan.level), p_value
     if np.ptp(drawn) <= 64 * np.finfo(float).eps * scale and abs(drawn[0] - estimate) <= 64 * np.finfo(float).eps * scale:
         flat = np.full(n, estimate if abs(estimate) > 64 * np.finfo(float).eps * scale else 0.0)
