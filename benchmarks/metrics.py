@@ -20,8 +20,8 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import numpy as np  # noqa: E402
 from alternate import alternate, machine, table  # noqa: E402
 
-from invar_nb.metrics.bleu import corpus_bleu  # noqa: E402
-from invar_nb.metrics.calibration import _BLOCK, _ENTRY, _width, brier_decomposition, brier_score, expected_calibration_error, reliability_bins  # noqa: E402
+from invar_nb.probes.bleu import corpus_bleu  # noqa: E402
+from invar_nb.probes.calibration import _BLOCK, _ENTRY, _width, brier_decomposition, brier_score, expected_calibration_error, reliability_bins  # noqa: E402
 
 
 def installed(name): return importlib.util.find_spec(name) is not None

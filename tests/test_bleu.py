@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
-from invar_nb.ground.contract import ContractError
-from invar_nb.metrics import bleu as room
-from invar_nb.metrics.bleu import (SMOOTHINGS, TOKENIZERS, BleuRecipe, approximate_randomization, bleu, bleu_statistics, corpus_bleu, paired_bootstrap,
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.probes import bleu as room
+from invar_nb.probes.bleu import (SMOOTHINGS, TOKENIZERS, BleuRecipe, approximate_randomization, bleu, bleu_statistics, corpus_bleu, paired_bootstrap,
                                    segment_statistics, tokenize_lines)
 
 sacrebleu = pytest.importorskip("sacrebleu")

@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from invar_nb.ground.contract import ContractError, PairingError, canonical_json
-from invar_nb.metrics.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
+from invar_nb.foundations.numbers import ContractError, PairingError, canonical_json
+from invar_nb.probes.calibration import (NORMALIZATIONS, TERMS, brier_decomposition, brier_difference, brier_interval, brier_score,
                                           calibration_difference, calibration_interval, expected_calibration_error, maximum_calibration_error,
                                           reliability_bins, top_label)
-from invar_nb.metrics.calibration import _Column, _Width, _influence_values, _poisson_binomial, _width
+from invar_nb.probes.calibration import _Column, _Width, _influence_values, _poisson_binomial, _width
 from invar_nb.statistics.exact import bootstrap_interval
 from invar_nb.statistics.proportion import wilson_interval
 
@@ -814,7 +814,7 @@ def test_every_swap_of_a_term_by_hand(term, n_bins):
 
 
 def test_resamples_counted_once_are_the_same_resamples(monkeypatch):
-    import invar_nb.metrics.calibration as room
+    import invar_nb.probes.calibration as room
     came, views = equal_arms(60, np.random.default_rng(2))
     arms = [as_confidence(p, came) for p in views]
     asks = [lambda: calibration_difference(*arms, replicates=200, draws=9).interval, lambda: calibration_difference(*arms, metric="mce", replicates=200, draws=9).interval,

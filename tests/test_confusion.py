@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy.stats import norm
 
-from invar_nb.ground.contract import ContractError
-from invar_nb.metrics.confusion import AMBIGUOUS, RATES, confusion_matrix, danger_cell, precision_recall_f1, score_interval
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.probes.confusion import AMBIGUOUS, RATES, confusion_matrix, danger_cell, precision_recall_f1, score_interval
 
 metrics = pytest.importorskip("sklearn.metrics")
 statsmodels = pytest.importorskip("statsmodels.stats.proportion")

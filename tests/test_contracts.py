@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from invar_nb import WindowLosses, bootstrap_interval, build_report, check_report, verify
-from invar_nb.ground.contract import ContractError, PairingError
+from invar_nb.foundations.numbers import ContractError, PairingError
 from invar_nb.statement import report as room
 
 jsonschema = pytest.importorskip("jsonschema")

@@ -10,7 +10,7 @@ import pytest
 
 import invar_nb
 from invar_nb import ContractError, pair, compare, judge, read_losses, verify
-from invar_nb.ground.contract import digest
+from invar_nb.foundations.numbers import digest
 from invar_nb.statement import demo
 
 shipped = Path(invar_nb.__file__).parent / "demo_models"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from invar_nb.ground.contract import ContractError
+from invar_nb.foundations.numbers import ContractError
 from invar_nb.statement import document as room
 from invar_nb.statement import page
 

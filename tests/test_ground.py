@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from invar_nb.ground.contract import (ContractError, PairingError, as_choice, as_count, as_counts, as_fraction, as_names, as_vector,
+from invar_nb.foundations.numbers import (ContractError, PairingError, as_choice, as_count, as_counts, as_fraction, as_names, as_vector,
                                       canonical_json, digest, lock, refuse, strict_json)
-from invar_nb.ground.interval import ENGINES, FALLBACKS, Fallback, Interval
+from invar_nb.foundations.interval import ENGINES, FALLBACKS, Fallback, Interval
 from invar_nb.statistics.weighted import as_pairs, effective_sample_size, ratio_standard_error, spread_is_rounding, weighted_mean
 
 settings.register_profile("house", deadline=None, derandomize=True)  # the same examples on every machine, however busy
@@ -303,7 +303,7 @@ def test_no_pairs_is_a_pairing_error():
 
 
 # --- weight of the floor --------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("module, banned", [("ground.contract", ("scipy", "torch", "matplotlib", "pyarrow")), ("ground.interval", ("scipy", "torch", "matplotlib", "pyarrow")),
+@pytest.mark.parametrize("module, banned", [("foundations.numbers", ("scipy", "torch", "matplotlib", "pyarrow")), ("foundations.interval", ("scipy", "torch", "matplotlib", "pyarrow")),
                                             ("statistics.weighted", ("scipy", "torch", "matplotlib", "pyarrow"))])
 def test_the_ground_knows_only_numpy(module, banned):
     code = f"import sys, invar_nb.{module}; print([m for m in {banned!r} if m in sys.modules])"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invar_nb.ground.contract import ContractError
+from invar_nb.foundations.numbers import ContractError
 from invar_nb.statistics.multiplicity import PROCEDURES, adjust, benjamini_hochberg, holm
 
 p_value = st.one_of(st.sampled_from([0.0, 1.0, 0.05, 0.025, 0.01, 0.5, 5e-324, 1 - 2**-53]), st.floats(0, 1), st.integers(0, 20).map(lambda i: i / 20))

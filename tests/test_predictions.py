@@ -11,8 +11,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from invar_nb.ground.contract import ContractError
-from invar_nb.metrics.probes import Predictions
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.probes.probes import Predictions
 from invar_nb.statement.cli import main
 from invar_nb.statement.document import body_digest, canonical_text, structure_errors
 from invar_nb.statement.predictions import (PREDICTIONS_FILES, build_predictions_report, check_predictions_report, predictions_schema, read_predictions, render_predictions_html,

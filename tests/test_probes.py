@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta
 
-from invar_nb.ground.contract import ContractError, PairingError, as_printed, canonical_json
-from invar_nb.ground.interval import Interval
-from invar_nb.metrics.evaluation import Estimate, evaluate, slice_text
-from invar_nb.metrics.paired_probes import HEADLINE, Difference, PredictionsComparison, compare_predictions
-from invar_nb.metrics.probes import Predictions
+from invar_nb.foundations.numbers import ContractError, PairingError, as_printed, canonical_json
+from invar_nb.foundations.interval import Interval
+from invar_nb.probes.evaluation import Estimate, evaluate, slice_text
+from invar_nb.probes.paired_probes import HEADLINE, Difference, PredictionsComparison, compare_predictions
+from invar_nb.probes.probes import Predictions
 from invar_nb.statistics.proportion import mcnemar
 
 FAST = {"replicates": 100}

@@ -9,7 +9,7 @@ from itertools import combinations, product
 import numpy as np
 import pytest
 
-from invar_nb.ground.contract import ContractError, PairingError
+from invar_nb.foundations.numbers import ContractError, PairingError
 from invar_nb.statistics.proportion import (_no_heavier, _survives, discordant_pairs, fisher_exact, mcnemar, newcombe_interval, overlapping_intervals,
                                             pass_at_k, pass_at_k_interval, wilson_interval)
 

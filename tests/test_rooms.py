@@ -23,7 +23,7 @@ def run_or_say(path, record_property, **kw):
     except pages.PageError as e: error = e
     if error:
         floor = path.parent.name if path.parent != pages.nbs else ""
-        if error.needs_torch and WANTED == "no" and floor in pages.TORCH_FLOORS: pytest.skip(f"needs torch: {ids(path)}")
+        if error.needs_torch and WANTED == "no" and floor in pages.TORCH_LAYERS: pytest.skip(f"needs torch: {ids(path)}")
         pytest.fail(str(error), pytrace=False)
     record_property(f"page {ids(path)}{' (installed)' if kw.get('installed') else ''}", f"{seconds:.2f}")
     return nb

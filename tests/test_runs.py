@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from invar_nb.evidence.runs import (Evaluator, ExperimentResult, Hypothesis, QueueRecord, RunsComparison, compare_runs, judge_many, judge_runs,
                                     pair_runs, run_queue, seeds_to_settle)
 from invar_nb.evidence.verdict import MetricSpec, Verdict
-from invar_nb.ground.contract import ContractError, PairingError, canonical_json
+from invar_nb.foundations.numbers import ContractError, PairingError, canonical_json
 
 stats = pytest.importorskip("scipy.stats")
 LOWER, HIGHER = "lower_is_better", "higher_is_better"

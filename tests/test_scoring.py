@@ -20,7 +20,7 @@ from tokenizers import Tokenizer, decoders, normalizers, pre_tokenizers, process
 from tokenizers import models as token_models  # noqa: E402
 
 from invar_nb.evidence.windows import Window, perplexity, plan_windows  # noqa: E402
-from invar_nb.ground.contract import ContractError, PairingError  # noqa: E402
+from invar_nb.foundations.numbers import ContractError, PairingError  # noqa: E402
 from invar_nb.machine import scoring  # noqa: E402
 from invar_nb.machine.scoring import (ProgressLine, check_same_tokenizer, data_digest, load_model, plan_text, read_documents, read_texts, score_plan,  # noqa: E402
                                       score_text, score_windows, token_log_losses, tokenizer_digest, weights_digest)

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from invar_nb.evidence.windows import WindowLosses
-from invar_nb.ground.contract import ContractError
+from invar_nb.foundations.numbers import ContractError
 from invar_nb.machine import store
 from invar_nb.machine.store import Ledger, file_digest, losses_digest, parse_losses, read_losses, write_bytes, write_losses
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from invar_nb.ground.contract import ContractError, digest
+from invar_nb.foundations.numbers import ContractError, digest
 from invar_nb.machine.tables import Table, as_number, parse_table, read_table
 
 try:

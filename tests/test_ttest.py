@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from invar_nb.ground.contract import ContractError, PairingError, canonical_json
+from invar_nb.foundations.numbers import ContractError, PairingError, canonical_json
 from invar_nb.statistics import ttest as room
 from invar_nb.statistics.ttest import SignFlip, TTest, paired_t_test, sign_flip_test, t_quantile, t_two_sided_p
 

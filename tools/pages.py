@@ -10,8 +10,8 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
-FLOORS = ("ground", "statistics", "metrics", "evidence", "machine", "statement")
-TORCH_FLOORS = ("machine", "statement", "tutorials", "")     # the other floors never need torch
+LAYERS = ("foundations", "statistics", "probes", "evidence", "comparison", "metrics", "files", "machine", "models", "experiments", "statement", "report")   # imports go down
+TORCH_LAYERS = ("machine", "statement", "models", "report", "tutorials", "")     # the other layers never need torch
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
 
 
@@ -26,7 +26,7 @@ class PageError(AssertionError):
 def pages():
     "Every notebook of the project, in reading order."
     found = [f for f in nbs.rglob("*.ipynb") if not any(p[0] in "._" for p in f.relative_to(nbs).parts)]
-    order = {floor: i for i, floor in enumerate(FLOORS)}
+    order = {layer: i for i, layer in enumerate(LAYERS)}
     return sorted(found, key=lambda f: (order.get(f.parent.name, -1 if f.stem == "index" else 9), f.name))
 
 

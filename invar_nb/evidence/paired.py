@@ -15,8 +15,8 @@ import numpy as np
 
 import invar_nb
 from .windows import WindowLosses, as_window_ids, perplexity, selected_windows, store_labels
-from ..ground.contract import PairingError, as_counts, as_names, as_vector, lock, refuse
-from ..ground.interval import Interval
+from ..foundations.numbers import PairingError, as_counts, as_names, as_vector, lock, refuse
+from ..foundations.interval import Interval
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.weighted import effective_sample_size, spread_is_rounding, weighted_mean

@@ -21,8 +21,8 @@ from types import MappingProxyType
 import numpy as np
 
 from .verdict import MetricSpec, Verdict, decide
-from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_fraction, as_vector, refuse
-from ..ground.interval import Interval
+from ..foundations.numbers import ContractError, PairingError, as_choice, as_count, as_fraction, as_vector, refuse
+from ..foundations.interval import Interval
 from ..statistics.multiplicity import PROCEDURES, adjust
 from ..statistics.ttest import SignFlip, TTest, paired_t_test, sign_flip_test, t_quantile
 from ..statistics.weighted import spread_is_rounding

@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import asdict, dataclass
 
 from .paired import Comparison
-from ..ground.contract import as_choice, as_count, as_fraction, refuse
+from ..foundations.numbers import as_choice, as_count, as_fraction, refuse
 
 # %% ../../nbs/evidence/32_verdict.ipynb #c025
 DIRECTIONS = ("higher_is_better", "lower_is_better")

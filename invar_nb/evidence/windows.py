@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from ..ground.contract import as_choice, as_count, as_counts, as_names, as_vector, canonical_json, refuse
+from ..foundations.numbers import as_choice, as_count, as_counts, as_names, as_vector, canonical_json, refuse
 from ..statistics.weighted import weighted_mean
 
 # %% ../../nbs/evidence/30_windows.ipynb #c029

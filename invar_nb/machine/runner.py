@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from ..ground.contract import as_choice, as_count, as_names, canonical_json, digest, refuse, strict_json
+from ..foundations.numbers import as_choice, as_count, as_names, canonical_json, digest, refuse, strict_json
 from ..evidence.runs import FIELDS, TERMINALS, ExperimentResult
 from .store import file_digest, write_bytes
 

@@ -13,7 +13,7 @@ import contextlib, dataclasses, hashlib, inspect, json, os, re, sys, time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 import numpy as np
-from ..ground.contract import ContractError, PairingError, as_choice, as_count, as_names, canonical_json, digest, refuse, strict_json
+from ..foundations.numbers import ContractError, PairingError, as_choice, as_count, as_names, canonical_json, digest, refuse, strict_json
 from ..evidence.windows import FIRST_WINDOWS, Window, WindowLosses, assign_splits, plan_windows
 
 # %% ../../nbs/machine/40_scoring.ipynb #c031

@@ -11,7 +11,7 @@ import hashlib, io, os, secrets, time
 from collections.abc import Mapping
 from pathlib import Path
 import numpy as np
-from ..ground.contract import as_count, as_names, as_vector, canonical_json, digest, refuse, strict_json
+from ..foundations.numbers import as_count, as_names, as_vector, canonical_json, digest, refuse, strict_json
 from ..evidence.windows import WindowLosses
 
 # %% ../../nbs/machine/41_store.ipynb #c017

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import NoReturn
 
-from ..ground.contract import ContractError, as_printed, digest, refuse, strict_json
+from ..foundations.numbers import ContractError, as_printed, digest, refuse, strict_json
 
 # %% ../../nbs/machine/44_tables.ipynb #c020
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""The floor `metrics`: what predictions score, and how sure that is."""
+"""One page a metric; each registers itself."""

@@ -52,7 +52,7 @@ def _no_interrupt(*_) -> None:
 
 def _told(error: BaseException, command: str = "") -> tuple[int, str]:
     "Exit code and one line for anything that can end a command."
-    from invar_nb.ground.contract import ContractError
+    from invar_nb.foundations.numbers import ContractError
     if isinstance(error, _UsageError):
         return USAGE, error.format_message()  # type: ignore[attr-defined]
     if isinstance(error, ContractError):
@@ -165,7 +165,7 @@ def _quiet(asked: bool) -> bool:
 @contextlib.contextmanager
 def _as_usage():
     "What the library refuses about the options themselves is a matter of usage."
-    from invar_nb.ground.contract import ContractError
+    from invar_nb.foundations.numbers import ContractError
     try:
         yield
     except ContractError as error:
@@ -211,7 +211,7 @@ def arm_kind(argument: str) -> str:
 
 # %% ../../nbs/statement/53_cli.ipynb #c018
 def _documents(files: list[str]) -> Any:
-    from invar_nb.ground.contract import refuse
+    from invar_nb.foundations.numbers import refuse
     from invar_nb.machine.scoring import read_documents
     for file in files:
         if not Path(file).is_file():
@@ -223,7 +223,7 @@ def _documents(files: list[str]) -> Any:
 
 
 def _load(argument: str, kind: str, o) -> Any:
-    from invar_nb.ground.contract import ContractError
+    from invar_nb.foundations.numbers import ContractError
     from invar_nb.machine.scoring import load_model
     try:
         return load_model(Path(argument).expanduser() if kind == "directory" else argument, dtype=o.dtype, device=o.device,
@@ -250,7 +250,7 @@ def _words(folder: Path, o) -> Any:
 
 def _check_early(arguments: list[str], texts: tuple[str, ...], o) -> None:
     "What can be told from the two directories before the first weight is loaded: configuration, length, tokenizer."
-    from invar_nb.ground.contract import refuse, strict_json
+    from invar_nb.foundations.numbers import refuse, strict_json
     from invar_nb.machine.scoring import check_same_tokenizer
     folders = [Path(argument).expanduser() for argument in arguments if Path(argument).expanduser().is_dir()]
     limits = []
@@ -392,7 +392,7 @@ def _fewest(level: float) -> int:
 # %% ../../nbs/statement/53_cli.ipynb #c025
 def _check_scoring(o) -> None:
     "Refuse options that make no sense before anything is loaded."
-    from invar_nb.ground.contract import as_choice, refuse
+    from invar_nb.foundations.numbers import as_choice, refuse
     for name, least in (("max_length", 2), ("stride", 1), ("windows", 1), ("batch_tokens", 1)):
         _whole(getattr(o, name), f"--{name.replace('_', '-')}", least)
     with _as_usage():
@@ -407,7 +407,7 @@ def _check_scoring(o) -> None:
 
 
 def _check_statistics(settings: dict) -> None:
-    from invar_nb.ground.contract import as_choice, refuse
+    from invar_nb.foundations.numbers import as_choice, refuse
     from invar_nb.statement.report import LARGEST_MARGIN, LEVELS, MOST_REPLICATES, PROFILES, TIERS
     from invar_nb.statistics.bootstrap import BootstrapPlan
     _within(settings["level"], "--level", LEVELS, 0.95)
@@ -652,7 +652,7 @@ _SHELL_WORDS = {"pass intersect=True": "give --intersect", 'Judge it with scale=
 @contextlib.contextmanager
 def _in_words_of_the_shell(words: dict, options: tuple = ()):
     "A cure that is an argument of a function, as the option that it is here; what one of the options asks in vain is a matter of usage."
-    from invar_nb.ground.contract import ContractError
+    from invar_nb.foundations.numbers import ContractError
     try:
         yield
     except ContractError as error:
@@ -671,7 +671,7 @@ _BAD_ENDS = ("timeout", "timed out", "oom", "crash", "crashed", "failed", "error
 def _arms_of_runs(files: tuple[str, str], names: list[str], assume_ok: bool) -> list[list]:
     "The runs of both files; a metric that neither of them has is a slip of the pen."
     from invar_nb.evidence.runs import ExperimentResult
-    from invar_nb.ground.contract import refuse
+    from invar_nb.foundations.numbers import refuse
     from invar_nb.machine.tables import read_table
     for file in files:
         if not Path(file).is_file():
@@ -741,7 +741,7 @@ def runs(
         raise _UsageError("runs needs --metric NAME, a column of both tables.")
     specs = _metric_specs(metric, direction, scale, threshold, alpha)
     from invar_nb.evidence.runs import compare_runs, judge_many
-    from invar_nb.ground.contract import as_choice
+    from invar_nb.foundations.numbers import as_choice
     from invar_nb.statistics.multiplicity import PROCEDURES
     if multiplicity is not None:
         with _as_usage():
@@ -800,10 +800,10 @@ _OPTION_WORDS = {"pass normalize=True": "give --normalize", "with labels=": "wit
 # %% ../../nbs/statement/53_cli.ipynb #c038
 def _check_predictions(files: list[str], settings: dict, o) -> None:
     "Refuse options that make no sense before a row is read."
-    from invar_nb.ground.contract import as_choice
-    from invar_nb.metrics.confusion import AMBIGUOUS
-    from invar_nb.metrics.evaluation import LEVELS, MOST_BINS, MOST_REPLICATES
-    from invar_nb.metrics.paired_probes import MARGINS
+    from invar_nb.foundations.numbers import as_choice
+    from invar_nb.probes.confusion import AMBIGUOUS
+    from invar_nb.probes.evaluation import LEVELS, MOST_BINS, MOST_REPLICATES
+    from invar_nb.probes.paired_probes import MARGINS
     from invar_nb.statistics.multiplicity import PROCEDURES
     for file in files:
         if not Path(file).is_file():
@@ -840,7 +840,7 @@ def _worse_slices(document: dict) -> list[dict]:
 
 def _where_beyond_noise(rows, tests):
     "Slices beyond noise by their sides, the surest first; how many tests the p-values pay for."
-    from invar_nb.metrics.evaluation import name_slices, slice_name
+    from invar_nb.probes.evaluation import name_slices, slice_name
     if not tests: return "none to compare"
     flagged = sorted((row for row in rows if row["flag"] not in (None, "within noise")), key=lambda row: row["adjusted_p"])
     named = {side: [slice_name(row["slice"], row["value"]) for row in flagged if row["side"] == side] for side in ("worse", "better")}
@@ -916,7 +916,7 @@ def predictions(
     told = _told_labels(labels)
     from dataclasses import replace
     from invar_nb.statement.document import refuse_to_lose, refuse_to_overwrite, refuse_what_cannot_be_replaced
-    from invar_nb.metrics.evaluation import count_probes
+    from invar_nb.probes.evaluation import count_probes
     from invar_nb.statement.predictions import PREDICTIONS_FILES, name_checkpoint, read_predictions, save_predictions
     with _as_usage():
         refuse_what_cannot_be_replaced(out, PREDICTIONS_FILES, where="--out")

@@ -22,8 +22,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..ground.contract import as_choice, as_count, digest, refuse
-from ..ground.interval import Interval
+from ..foundations.numbers import as_choice, as_count, digest, refuse
+from ..foundations.interval import Interval
 from ..machine.scoring import load_model, plan_text, score_plan
 from .report import save_comparison, verify
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import invar_nb
-from ..ground.contract import canonical_json, digest, refuse, strict_json
+from ..foundations.numbers import canonical_json, digest, refuse, strict_json
 from ..machine.store import file_digest
 
 # %% ../../nbs/statement/48_document.ipynb #c017

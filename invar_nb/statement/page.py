@@ -106,7 +106,7 @@ def ticks(
 ) -> list[float]:
     "The multiples of a round step from low to high; @eq-page-ticks. Raises ContractError where low < high does not hold."
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        from invar_nb.ground.contract import refuse
+        from invar_nb.foundations.numbers import refuse
         refuse("ticks", "an axis needs two finite ends, low below high", f"{low!r} and {high!r}", "Widen the range before you ask")
     step = 10.0 ** math.floor(math.log10((high - low) / wanted))
     step *= min((m for m in (1, 2, 5, 10) if (high - low) / (m * step) <= wanted), default=10)
@@ -120,7 +120,7 @@ TONES = ("improved", "regressed", "noise")  # the colour of the lead's edge
 
 def check_blocks(blocks: Iterable[tuple]) -> list[tuple]:
     "The blocks as a list; raises ContractError for an unknown kind, a wrong number of parts, or a table row that does not fit its head."
-    from invar_nb.ground.contract import refuse
+    from invar_nb.foundations.numbers import refuse
     blocks = [tuple(block) for block in blocks]
     for i, (kind, *parts) in enumerate(blocks):
         if kind not in BLOCKS:
@@ -174,7 +174,7 @@ def render_page(
 ) -> str:
     "An HTML page that needs nothing but itself: inline style, inline pictures, no script, no address to call."
     if tone not in TONES:
-        from invar_nb.ground.contract import refuse
+        from invar_nb.foundations.numbers import refuse
         refuse("render_page", f"tone must be one of {', '.join(TONES)}", repr(tone), "noise is the quiet one")
     body = "\n".join(_html_block(tone, *block) for block in check_blocks(blocks))
     return ('<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<meta name="viewport" content="width=device-width,initial-scale=1">\n'

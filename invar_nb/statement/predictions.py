@@ -17,12 +17,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import invar_nb
-from ..ground.contract import ContractError, canonical_json, digest, refuse, strict_json
+from ..foundations.numbers import ContractError, canonical_json, digest, refuse, strict_json
 from ..machine.store import file_digest, write_bytes
 from ..machine.tables import as_number, parse_table, read_table
-from ..metrics.evaluation import TITLES, Evaluation, evaluate, slice_name, slice_text
-from ..metrics.paired_probes import PredictionsComparison, compare_predictions
-from ..metrics.probes import Predictions
+from ..probes.evaluation import TITLES, Evaluation, evaluate, slice_name, slice_text
+from ..probes.paired_probes import PredictionsComparison, compare_predictions
+from ..probes.probes import Predictions
 from .document import (ASIDE, body_digest, canonical_text, check_pages, environment_digest, find_evidence, first_difference,
                                          load_schema, read_canonical, save_folder, sealed, structure_errors)
 from .page import (BETTER, INK, SOFT, WORSE, draw_dot, draw_label, draw_line, draw_rect, draw_side_label, render_page,

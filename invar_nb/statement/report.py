@@ -24,7 +24,7 @@ import invar_nb
 from ..evidence.paired import Comparison, PairedWindows, compare, pair
 from ..evidence.verdict import Verdict, decide, judge
 from ..evidence.windows import WindowLosses, bits_per_byte, perplexity
-from ..ground.contract import PairingError, as_choice, as_count, as_fraction, canonical_json, refuse
+from ..foundations.numbers import PairingError, as_choice, as_count, as_fraction, canonical_json, refuse
 from ..machine.store import file_digest, read_losses, write_bytes, write_losses
 from .document import (ASIDE, body_digest, canonical_text, check_pages, environment_digest, find_evidence, first_difference,
                                          load_schema, read_canonical, same_json, save_folder, sealed, structure_errors)

@@ -1,1 +1,1 @@
-"""The floor `statistics`: numbers, never models."""
+"""Intervals and tests on plain numbers."""

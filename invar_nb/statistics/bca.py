@@ -10,8 +10,8 @@ __all__ = ['empirical_influence', 'leave_one_out', 'acceleration', 'bias_correct
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr
 
-from ..ground.contract import as_fraction, as_vector, refuse
-from ..ground.interval import Fallback, Interval
+from ..foundations.numbers import as_fraction, as_vector, refuse
+from ..foundations.interval import Fallback, Interval
 from .bootstrap import BootstrapPlan, canonical_order, tail_levels
 from .weighted import as_pairs, effective_sample_size, spread_is_rounding, weighted_mean
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-from ..ground.contract import as_choice, as_count, as_fraction, as_vector, lock, refuse
+from ..foundations.numbers import as_choice, as_count, as_fraction, as_vector, lock, refuse
 from .weighted import as_pairs, weighted_mean
 
 # %% ../../nbs/statistics/11_bootstrap.ipynb #c028

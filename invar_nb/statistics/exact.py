@@ -13,7 +13,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 from scipy.special import gammaln, ndtri
 
-from ..ground.interval import Interval
+from ..foundations.interval import Interval
 from .bca import interval_from, p_value_from, point_interval
 from .bootstrap import BootstrapPlan, MonteCarlo, bootstrap_replicates, canonical_order
 from .weighted import as_pairs

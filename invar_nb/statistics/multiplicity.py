@@ -8,7 +8,7 @@ __all__ = ['PROCEDURES', 'holm', 'benjamini_hochberg', 'adjust']
 # %% ../../nbs/statistics/19_multiplicity.ipynb #c003
 import numpy as np
 
-from ..ground.contract import as_choice, as_vector, lock, refuse
+from ..foundations.numbers import as_choice, as_vector, lock, refuse
 
 # %% ../../nbs/statistics/19_multiplicity.ipynb #c028
 PROCEDURES = ("holm", "benjamini_hochberg")

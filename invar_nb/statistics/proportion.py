@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import erfinv
 
-from ..ground.contract import PairingError, as_count, as_fraction, as_vector, find_booleans, refuse
-from ..ground.interval import Interval
+from ..foundations.numbers import PairingError, as_count, as_fraction, as_vector, find_booleans, refuse
+from ..foundations.interval import Interval
 from .exact import bootstrap_interval
 from .weighted import weighted_mean
 

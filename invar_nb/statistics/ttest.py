@@ -13,8 +13,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ..ground.contract import PairingError, as_choice, as_count, as_fraction, as_vector, refuse
-from ..ground.interval import Fallback, Interval
+from ..foundations.numbers import PairingError, as_choice, as_count, as_fraction, as_vector, refuse
+from ..foundations.interval import Fallback, Interval
 from .weighted import spread_is_rounding
 
 # %% ../../nbs/statistics/15_ttest.ipynb #c036

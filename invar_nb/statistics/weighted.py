@@ -8,7 +8,7 @@ __all__ = ['as_pairs', 'weighted_mean', 'effective_sample_size', 'ratio_standard
 # %% ../../nbs/statistics/10_weighted.ipynb #c002
 import math
 import numpy as np
-from ..ground.contract import PairingError, as_counts, as_vector, refuse
+from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c044
 def as_pairs(

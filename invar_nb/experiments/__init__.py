@@ -1,0 +1,1 @@
+"""Runs over seeds: the evaluator, the guard, the runner, the queue."""

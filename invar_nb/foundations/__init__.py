@@ -1,0 +1,1 @@
+"""Numbers, intervals, documents and journals that everything else rests on."""

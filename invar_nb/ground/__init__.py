@@ -1,1 +1,0 @@
-"""The floor `ground`: what makes a number admissible, and what an interval promises. Knows numpy."""

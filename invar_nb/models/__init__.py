@@ -1,0 +1,1 @@
+"""Text, checkpoints and scoring: what touches torch."""

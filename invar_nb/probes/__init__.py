@@ -1,0 +1,1 @@
+"""The floor `metrics`: what predictions score, and how sure that is."""

@@ -1,0 +1,1 @@
+"""The report, its pages, the demo and the command line."""
