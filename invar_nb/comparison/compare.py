@@ -70,8 +70,8 @@ class _ByMetric(Mapping):
 
 
 _OF_PRIMARY = ("delta", "ratio", "ratio_interval", "interval", "p_value", "n", "n_eff",
-               "level", "improvement", "baseline", "candidate", "n_units", "units_eff", "method",
-               "fallback")
+               "level", "improvement", "baseline", "candidate", "n_units", "units_eff",
+               "method", "fallback")
 
 # %% ../../nbs/comparison/39_compare.ipynb #c009
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

@@ -178,8 +178,9 @@ def _of_statistic(metric, pair, units):
     b, without_b = metric.leave_one_out(pair.candidate, units.codes, units.n_units)
     left_out = np.asarray(without_b, dtype=float) - np.asarray(without_a, dtype=float)
     if left_out.shape != (units.n_units,) or not np.isfinite(left_out).all():
-        refuse(f"metric {metric.name!r}", f"leave_one_out must give {units.n_units} finite values",
-               f"shape {left_out.shape}", "Return the value without each unit")
+        refuse(f"metric {metric.name!r}",
+               f"leave_one_out must give {units.n_units} finite values", f"shape {left_out.shape}",
+               "Return the value without each unit")
     return float(a), float(b), jackknife_statistic(float(b) - float(a), left_out)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c018
@@ -190,8 +191,8 @@ def _of_seeds(a, b):
     if n == 1: fallback = Fallback(code="single_pair", reason="One seed has no spread.")
     elif np.ptp(d) <= 8 * np.finfo(float).eps * max(np.abs(a[0]).max(), np.abs(b[0]).max()):
         fallback = Fallback(code="all_equal", reason="All seeds changed by the same amount.")
-    return Jackknife(estimate=float(d.mean()), standard_error=spread / math.sqrt(n), skewness=0.0,
-                     dof=max(n - 1.0, 0.0), nu=max(n - 1.0, 0.0), n_units=n, units_eff=float(n),
+    return Jackknife(estimate=float(d.mean()), standard_error=spread / math.sqrt(n),
+                     skewness=0.0, dof=max(n - 1.0, 0.0), nu=max(n - 1.0, 0.0), n_units=n, units_eff=float(n),
                      fallback=fallback)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c020

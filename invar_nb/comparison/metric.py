@@ -23,7 +23,7 @@ class Metric:
     unit: str = ""  # of the value: "nats/token", "share", "score"
     title: str = ""  # how a sentence calls it; the name where empty
     better: str = "lower"  # or "higher"
-    scale: str = "linear"  # "log": totals are of logarithms, values and ratio their exponentials
+    scale: str = "linear"  # "log": totals are of logarithms
     margin: float | None = None  # smallest change that matters; None: no default
     kind: str = "losses"  # of the arms it reads
     totals: Callable | None = None  # arm -> (numerators, weights >= 0), each of shape (n,)

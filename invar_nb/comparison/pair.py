@@ -39,7 +39,8 @@ class Pair:
         return len(self.baseline)
 
     def __repr__(self):
-        names = " and ".join(repr(arm.model or "unnamed") for arm in (self.baseline, self.candidate))
+        arms = (self.baseline, self.candidate)
+        names = " and ".join(repr(arm.model or "unnamed") for arm in arms)
         return f"Pair({names}, {self.kind}, n={self.n})"
 
     @property
@@ -83,7 +84,8 @@ def pair(
     kinds = [getattr(arm, "kind", None) for arm in (baseline, candidate)]
     if kinds[0] not in _AGREE or kinds[0] != kinds[1]:
         got = " and ".join(type(arm).__name__ for arm in (baseline, candidate))
-        _unpaired("the arms must be of one kind", got, "Pair losses with losses, answers with answers")
+        _unpaired("the arms must be of one kind", got,
+                  "Pair losses with losses, answers with answers")
     if not len(baseline) and not len(candidate):
         _unpaired("there must be at least one item", "none", "Measure both models on something")
     if baseline.data_id and candidate.data_id and baseline.data_id != candidate.data_id:

@@ -158,12 +158,13 @@ def _rationale(d, claim, margin):
     p = "no p-value" if d.p_value is None else f"p = {d.p_value:.2g}" if d.p_value >= 1e-4 \
         else "p < 0.0001"
     noun = {"serial": "windows in text order", "items": "examples"}.get(d.units, d.units)
-    first = (f"{d.title} went from {d.baseline:.5g} to {d.candidate:.5g}, {change_text(d.delta, d)} "
-             f"({_interval_text(d)}, {p}, {d.n_units} {noun})")
+    first = (f"{d.title} went from {d.baseline:.5g} to {d.candidate:.5g}, "
+             f"{change_text(d.delta, d)} ({_interval_text(d)}, {p}, {d.n_units} {noun})")
     size = margin_text(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
-           "inconclusive": f"the interval neither excludes 0 nor lies within the margin of {size}",
-           "regressed": "the interval excludes 0", "improved": "the interval excludes 0"}[claim]
+           "inconclusive": f"the interval neither excludes 0 nor lies within {size}",
+           "regressed": "the interval excludes 0",
+           "improved": "the interval excludes 0"}[claim]
     if not d.enough: why = _too_few(d)
     elif claim in ("regressed", "improved") and margin > 0:
         lies = min(abs(d.interval.low), abs(d.interval.high)) > margin
