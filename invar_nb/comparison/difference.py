@@ -179,7 +179,8 @@ def _of_statistic(metric, pair, units):
     left_out = np.asarray(without_b, dtype=float) - np.asarray(without_a, dtype=float)
     if left_out.shape != (units.n_units,) or not np.isfinite(left_out).all():
         refuse(f"metric {metric.name!r}",
-               f"leave_one_out must give {units.n_units} finite values", f"shape {left_out.shape}",
+               f"leave_one_out must give {units.n_units} finite values",
+               f"shape {left_out.shape}",
                "Return the value without each unit")
     return float(a), float(b), jackknife_statistic(float(b) - float(a), left_out)
 
