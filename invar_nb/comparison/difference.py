@@ -229,7 +229,7 @@ def measure(
     serial = units.name == "serial"
     if metric.totals is not None:
         totals = tuple(item_totals(metric, arm) for arm in (pair.baseline, pair.candidate))
-        values = [math.fsum(n) / math.fsum(w) for n, w in totals]
+        values = [float(n.sum() / w.sum()) for n, w in totals]
         if units.name == "seeds": found = _of_seeds(*totals)
         else: found, rows = _of_totals(*totals, units, serial)
     else:
