@@ -23,7 +23,7 @@ def verdicts(law, *, centre, sd, n, trials, seed, sign=1, units="auto", margin=0
     "Verdicts on simulated pairs of n windows whose differences have this mean, standard deviation and law."
     rng, draw = np.random.default_rng(seed), LAWS[law][0]
     for _ in range(trials):
-        loss = np.full(n, 9.0) + rng.random(n)
+        loss = np.full(n, 90.0) + rng.random(n)
         data = pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100))
         yield judge(compare(data, metrics=[PERPLEXITY], units=units), margin=margin)
 
