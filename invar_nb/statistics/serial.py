@@ -15,7 +15,7 @@ from scipy.fft import dct, dst, next_fast_len
 
 # %% ../../nbs/statistics/12_serial.ipynb #c003
 from ..foundations.interval import Interval
-from ..foundations.numbers import as_choice, as_fraction, as_vector, refuse
+from ..foundations.numbers import as_choice, as_fraction, refuse
 from .jackknife import Jackknife, jackknife_ratio, jackknife_ratio_difference
 from .weighted import as_pairs, unit_codes, unit_totals
 
@@ -84,23 +84,27 @@ UNITS = ("serial", "windows", "documents")
 
 
 def _plain_pairs(delta: object, tokens: object, where: str) -> tuple[np.ndarray, np.ndarray]:
-    "float64 pairs: arrays of sound counts are not copied, all else goes through `as_pairs`."
+    "float64 pairs: arrays that are sound are not copied, all else goes through `as_pairs`."
     if type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64 and delta.ndim == 1:
-        if tokens.dtype in (np.int64, np.float64) and tokens.shape == delta.shape and _sound(tokens):
+        if tokens.dtype in (np.int64, np.float64) and tokens.shape == delta.shape and _sound(delta, tokens):
             return delta, tokens.astype(float, copy=False)
     delta, tokens = as_pairs(delta, tokens, where=where)
+    with np.errstate(over="ignore"):
+        if not (np.abs(delta) * tokens).sum() < math.inf:
+            refuse(where, "delta times tokens must fit float64", f"delta up to {np.abs(delta).max():g}",
+                   "No loss in nats is this large; check the unit")
     return delta, tokens.astype(float)
 
 
-def _sound(tokens: np.ndarray) -> bool:
-    "Whether all are whole, at least 1, and their total is exact in float64."
-    total = 0
+def _sound(delta: np.ndarray, tokens: np.ndarray) -> bool:
+    "Whether counts are whole, at least 1, with an exact total, and no delta is extreme or missing."
+    total = 0.0
     for i in range(0, tokens.size, 16384):  # parts that stay in the processor's cache
-        part = tokens[i:i + 16384]
-        if not (part.min() >= 1 and (part.dtype == np.int64 or (np.rint(part) == part).all())): return False
-        if part.max() > 2**53: return False
-        total += int(part.sum())
-    return 0 < total <= 2**53
+        part, d = tokens[i:i + 16384], delta[i:i + 16384]
+        whole = part.dtype == np.int64 or (np.rint(part) == part).all()
+        if not (whole and part.min() >= 1 and -1e100 < d.min() and d.max() < 1e100): return False
+        total += float(part.sum())
+    return 0 < total <= 2**53 / 2
 
 # %% ../../nbs/statistics/12_serial.ipynb #c009
 def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
@@ -129,13 +133,8 @@ def jackknife_interval(
                "Give both for documents as units, or neither")
     delta, tokens = _plain_pairs(delta, tokens, where)
     if units == "documents":
-        fit = jackknife_ratio(*_document_totals(delta, tokens, document_ids, where))
-    elif units == "windows": fit = jackknife_ratio(delta, tokens, means=True)
-    else:
-        influence = np.empty(delta.size)
-        fit = _widened(jackknife_ratio(delta, tokens, means=True, influence=influence), influence)
-    if not math.isfinite(fit.estimate):
-        as_vector(delta, where=where, name="delta")
-        refuse(where, "delta times tokens must fit float64", f"{fit.estimate!r} on average",
-               "No loss in nats is this large; check the unit")
-    return fit.interval(level)
+        return jackknife_ratio(*_document_totals(delta, tokens, document_ids, where)).interval(level)
+    if units == "windows": return jackknife_ratio(delta, tokens, means=True).interval(level)
+    influence = np.empty(delta.size)
+    fit = jackknife_ratio(delta, tokens, means=True, influence=influence)
+    return _widened(fit, influence).interval(level)
