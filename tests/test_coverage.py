@@ -117,6 +117,50 @@ def broken(rows):
     return bad
 
 
+# --- the source systems' intervals in the cells where windows depend on each other ----------------------------------------------------------
+OLD_FIELDS = ("method", "units", "law", "tokens", "n", "dependence", "trials", "coverage", "se")
+
+
+def old_cells():
+    "(units, law, lengths or tokens, documents or windows, dependence)"
+    for lengths in ("geometric", "lognormal .8"):
+        for icc in (0.1, 0.3): yield "documents", "normal", lengths, 23, icc
+        yield "documents", "normal", lengths, 126, 0.3
+    yield "documents", "normal", "geometric", 8, 0.3
+    for n in (60, 180):
+        for ar in (0.3, 0.6): yield "serial", "normal", "equal", n, ar
+    yield "windows", "t3", "lognormal 1", 180, 0.0
+
+
+def simulate_old(units, law, shape, n, dependence, trials=500):
+    "Three rows: BCa over windows, BCa with the token rule, and the default interval on the same data."
+    from invar_nb import bootstrap_interval
+    rng, hits = generator("old", units, law, shape, n, dependence), np.zeros(3)
+    for k in range(trials):
+        if units == "documents":
+            windows, d = document_draws(law, shape, n, dependence, 1, rng)
+            t, ids = np.full(d.size, 512), np.repeat(np.arange(n), windows[0])
+        else: d, t, ids = *(x[0] for x in window_draws(law, shape, n, dependence, 1, rng)), None
+        t = t.astype(int)
+        hits += [i.contains(0) for i in (bootstrap_interval(d, t, replicates=1200, seed=k), bootstrap_interval(d, t, replicates=1200, seed=k, resample="tokens"),
+                                         jackknife_interval(d, t, units=units, document_ids=ids))]
+    return [dict(zip(OLD_FIELDS, (method, units, law, shape, n, dependence, trials, round(p, 4), round(math.sqrt(p * (1 - p) / trials), 4)), strict=True))
+            for method, p in zip(("bca", "bca, tokens", "jackknife"), (hits / trials).tolist(), strict=True)]
+
+
+@pytest.mark.slow
+def test_write_the_old_intervals():
+    rows = [row for cell in old_cells() for row in simulate_old(*cell)]
+    write(OLD_TABLE, rows)
+    assert all(row["coverage"] + 3 * row["se"] >= 0.93 for row in rows if row["method"] == "jackknife" and row["n"] > 8)
+
+
+def test_the_old_intervals_fall_short():
+    rows = read(OLD_TABLE)
+    assert len(rows) == 3 * len(list(old_cells()))
+    assert all(row["coverage"] < 0.93 for row in rows if row["method"] == "bca" and row["dependence"])
+
+
 @pytest.mark.slow
 def test_write_the_table():
     rows = [simulate(*cell) for cell in cells()]
