@@ -39,7 +39,8 @@ def read_canonical(data: bytes, *, where: str) -> dict:
                     min(len(want), len(have)))
         got = b"".join(have[line:line + 1]).decode("utf-8", "replace").strip()
         refuse(where, "the document must be in its canonical spelling",
-               f"line {line + 1}: {got!r}", "It was edited or reformatted; ask for the file as it was written")
+               f"line {line + 1}: {got!r}",
+               "It was edited or reformatted; ask for the file as it was written")
     return document
 
 # %% ../../nbs/foundations/02_document.ipynb #c010
