@@ -10,6 +10,7 @@ import json, math, os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from types import MappingProxyType
 
 # %% ../../nbs/experiments/74_runner.ipynb #c003
@@ -226,8 +227,9 @@ def run_all(
                 if key not in known or known[key].terminal in again}
         done, total = len(set(keys)) - len(todo), len(set(keys))
         for key, result in _in_parallel(todo, workers):
-            attempt = 1 + sum(name.startswith(key) for name, _ in journal.items())
+            attempt = next(k for k in count(1) if f"{key}/{k}" not in journal)
             journal.put(f"{key}/{attempt}", result.to_dict())
+            journal.flush()
             known[key], done = result, done + 1
             if progress is not None: progress(result, done, total)
     return [replace(known[key], **{name: getattr(spec, name) for name in _NAMES})
