@@ -24,7 +24,7 @@ def _brief(value: object) -> str:
 
 
 def _differing(old: Mapping, new: Mapping) -> str:
-    "Each field that differs, with both values where they are few: `dtype 'float32' -> 'int8'`."
+    "Each field that differs, with both values where they are few: `dtype 'f32' -> 'i8'`."
     found = [first_difference(old.get(name, "(absent)"), new.get(name, "(absent)"), path=name,
                               relative=0, absolute=0) for name in sorted({*old, *new})]
     found = [item for item in found if item]
@@ -88,8 +88,8 @@ def _load(link: sqlite3.Connection, path: Path, key: str, where: str) -> dict:
     rows = link.execute("SELECT name, value, digest FROM record ORDER BY rowid").fetchall()
     bad = next((name for name, value, seal in rows if seal != digest(name + value)), None)
     if bad is not None:
-        refuse(where, "a record must have the digest it was written with", f"{bad!r} in {path}",
-               f"The file is damaged. {again}", code="damaged")
+        refuse(where, "a record must have the digest it was written with",
+               f"{bad!r} in {path}", f"The file is damaged. {again}", code="damaged")
     return {name: json.loads(value) for name, value, _ in rows}
 
 # %% ../../nbs/foundations/03_journal.ipynb #c012
