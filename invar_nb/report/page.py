@@ -84,9 +84,12 @@ def _bootstrap(boot):
     return f"{low} to {high} ({boot['method']}, {drawn}, windows as if independent)"
 
 # %% ../../nbs/report/82_page.ipynb #c011
+def _tight(text): return re.sub(r"\n\s*\n", "\n", text).strip()
+
+
 def _render(name, d, escape, series, bins):
     page = environment(escape)
-    page.filters.update(show=show, p_value=show_p, bootstrap=_bootstrap)
+    page.filters.update(show=show, p_value=show_p, bootstrap=_bootstrap, tight=_tight)
     names = {"first_figure": "", "first_caption": "", **_evidence_cells(d)}
     if d["verdict"] is not None and d["comparison"]:
         names |= _first_figure(d)
@@ -106,8 +109,7 @@ def render_html(
     bins: list[tuple] | None = None,  # of reliability_figure
 ) -> str:
     "report.html: one self-contained page, no script, no network."
-    text = _render("report.html.j2", document, True, series, bins)
-    return re.sub(r"\n\s*\n", "\n", text).strip() + "\n"
+    return _tight(_render("report.html.j2", document, True, series, bins)) + "\n"
 
 
 def render_markdown(
