@@ -2,7 +2,7 @@
 #   make demo           two real checkpoints, real English, a verdict and a report, offline
 #   make test           every page, the installed library, the house rules, the site
 #   make docs           the site, in _docs/
-#   make room R=12_bca  while writing: export one page, run it, run it again on the installed module
+#   make room R=14_bca  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells)
 # PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.

@@ -18,7 +18,7 @@ from invar_nb.foundations.interval import Interval
 from invar_nb.probes.evaluation import Estimate, evaluate, slice_text
 from invar_nb.probes.paired_probes import HEADLINE, Difference, PredictionsComparison, compare_predictions
 from invar_nb.probes.probes import Predictions
-from invar_nb.statistics.proportion import mcnemar
+from invar_nb.statistics.two_proportions import mcnemar
 
 FAST = {"replicates": 100}
 some = settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))

@@ -1,6 +1,6 @@
 """The pages of the house: find them, run them in a fresh kernel, read what they show, export them.
 
-    python tools/pages.py room 12_bca      export one page, run it, run it again on the installed module
+    python tools/pages.py room 14_bca      export one page, run it, run it again on the installed module
     python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
 """
 import argparse, os, re, sys, tempfile, time
@@ -180,7 +180,7 @@ def store(path, slow=False):
 
 
 def find(name):
-    "A page by its name: `12_bca`, `statistics/12_bca`, `bca` or `index`."
+    "A page by its name: `14_bca`, `statistics/14_bca`, `bca` or `index`."
     name = name.removesuffix(".ipynb")
     hits = [p for p in pages() if name in (page_id(p), p.stem, re.sub(r"^\d+_", "", p.stem))]
     if len(hits) != 1:

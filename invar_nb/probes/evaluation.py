@@ -24,7 +24,8 @@ from .probes import Predictions, as_name, listed, natural_order
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_interval
 from ..statistics.multiplicity import PROCEDURES, adjust
-from ..statistics.proportion import fisher_exact, pass_at_k_interval, wilson_interval
+from ..statistics.proportion import pass_at_k_interval, wilson_interval
+from ..statistics.two_proportions import fisher_exact
 
 # %% ../../nbs/probes/24_evaluation.ipynb #c019
 LEVELS = (0.5, 0.9999)  # what may be asked for

@@ -21,7 +21,7 @@ from .probes import Predictions, enumerate_names, pair_predictions
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.multiplicity import holm
-from ..statistics.proportion import discordant_pairs, mcnemar, overlapping_intervals
+from ..statistics.two_proportions import discordant_pairs, mcnemar, overlapping_intervals
 
 # %% ../../nbs/probes/25_paired_probes.ipynb #c018
 @dataclass(frozen=True, kw_only=True)
