@@ -23,6 +23,8 @@ def axis_of(row: Mapping) -> tuple[Callable[[float], float], str]:
         return lambda d: 100 * math.expm1(min(d, 700)), f"change of {title} [%]"
     if row["unit"] == "share":
         return lambda d: 100 * d, f"change of {title} [percentage points]"
+    if row["unit"] == "relative":
+        return lambda d: 100 * d, f"change of {title} [%]"
     return float, f"change of {title}" + (f" [{row['unit']}]" if row["unit"] else "")
 
 # %% ../../nbs/report/82_page.ipynb #c006
@@ -45,7 +47,7 @@ def show_p(value: float | None) -> str:
 def _first_figure(d):
     "The primary metric's interval against the margin and, where one was asked for, the gate."
     row, gate = d["comparison"][0], d["policy"] and d["policy"]["gate"]
-    if row["n_units"] < 2:
+    if row["words"]["interval"] == "-":
         return {}
     words, (shown, axis) = row["words"], axis_of(row)
     band = tuple(map(shown, (-row["margin"], row["margin"]))) if row["margin"] else None
