@@ -16,7 +16,7 @@ from ..comparison.verdict import Verdict
 from .improvement import (LOG, Improvement, MetricSpec, find_improvement,
                                               geometric_mean, seeds_for_power, written_mean)
 from .runs import (Failures, as_runs, find_failures, metric_value,
-                                       pair_runs)
+                                       pair_runs, runs_arm)
 from ..foundations.numbers import as_choice, as_count, refuse
 from ..statistics.multiplicity import PROCEDURES, adjust
 
@@ -97,8 +97,8 @@ class RunsComparison:
         "Plain values for strict JSON."
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items()}
         found = None if self.improvement is None else self.improvement.to_dict()
-        return plain | {"spec": asdict(self.spec), "failures": asdict(self.failures), "n": self.n,
-                        "improvement": found, "verdict": self.verdict.to_dict()}
+        return plain | {"n": self.n, "spec": asdict(self.spec), "improvement": found,
+                        "failures": asdict(self.failures), "verdict": self.verdict.to_dict()}
 
 # %% ../../nbs/experiments/72_evaluator.ipynb #c011
 def _claim(c: RunsComparison, word: str) -> str:
@@ -113,7 +113,7 @@ def _verdict(c: RunsComparison) -> Verdict:
     fields = {"hypothesis_id": c.hypothesis_id, **asdict(c.spec), "p_value": c.p_value}
     if c.failures:  # the source's zeros: a failed verdict carries no numbers
         return Verdict(**fields, candidate_mean=0.0, baseline_mean=0.0, improvement=0.0,
-                       verdict="failed", claim="inconclusive", rationale=_failed(c))
+                       verdict="failed", rationale=_failed(c), headline=_failed(c))
     g, m, i = c.improvement.value, c.spec.improvement_threshold, c.improvement.interval
     p = c.p_value if c.adjusted_p_value is None else c.adjusted_p_value
     word = decide(g, p, improvement_threshold=m,
@@ -129,7 +129,7 @@ def _verdict(c: RunsComparison) -> Verdict:
         beyond_margin=claim == word and i is not None and (i.low > m or i.high < -m),
         not_worse=i is not None and i.low > -m, adjusted_p_value=c.adjusted_p_value,
         multiplicity=f"{c.multiplicity} over {c.family} tests" if c.multiplicity else None,
-        rationale=_sentence(c, claim, power))
+        headline=_headline(c, claim), rationale=_sentence(c, claim, power))
 
 # %% ../../nbs/experiments/72_evaluator.ipynb #c013
 _ARMS = ("candidate", "baseline")
@@ -140,28 +140,42 @@ def _percent(c: RunsComparison, g: float) -> str:
     return f"{100 * (math.expm1(change) if c.spec.scale == LOG else change):+.3g} %"
 
 
-def _change(c: RunsComparison) -> str:
-    i, mean, kind = c.improvement.interval, lambda v: float(written_mean(v)), "means"
-    if c.spec.scale == LOG: mean, kind = geometric_mean, "geometric means"
-    span = "no interval"
-    if i is not None and not c.improvement.degenerate:
-        low, high = (i.low, i.high)[::c.spec.sign]
-        span = f"{100 * c.level:.4g} % CI {_percent(c, low)} to {_percent(c, high)}"
-    return (f"{c.spec.metric} {_percent(c, c.improvement.value)} ({mean(c.baseline):.5g} to "
-            f"{mean(c.candidate):.5g}, {kind} over {c.n} seed{'s' if c.n > 1 else ''}, {span})")
+def _span(c: RunsComparison) -> str:
+    i = c.improvement.interval
+    if i is None or c.improvement.degenerate: return "no interval"
+    low, high = (i.low, i.high)[::c.spec.sign]
+    return f"{100 * c.level:.4g} % CI {_percent(c, low)} to {_percent(c, high)}"
+
+
+def _headline(c: RunsComparison, claim: str) -> str:
+    m = f" within {_margin(c)}" if claim == "equivalent" else ""
+    return (f"{claim.title()}{m}: {c.spec.metric} {_percent(c, c.improvement.value)} "
+            f"({_span(c)}).")
 
 # %% ../../nbs/experiments/72_evaluator.ipynb #c016
+def _margin(c: RunsComparison) -> str:
+    return f"{100 * c.spec.improvement_threshold:.3g} %"
+
+
+def _change(c: RunsComparison) -> str:
+    mean, kind, s = lambda v: float(written_mean(v)), "means", "s" if c.n > 1 else ""
+    if c.spec.scale == LOG: mean, kind = geometric_mean, "geometric means"
+    return (f"{c.spec.metric} {_percent(c, c.improvement.value)} ({mean(c.baseline):.5g} to "
+            f"{mean(c.candidate):.5g}, {kind} over {c.n} seed{s}, {_span(c)})")
+
+# %% ../../nbs/experiments/72_evaluator.ipynb #c017
 def _p(c: RunsComparison) -> str:
     "The test behind the word, and the exact one where the t test leans on a normal law."
-    said = f"{'sign' if c.improvement.degenerate else 'paired t'} test, p = {c.p_value:.2g}"
+    p = f"p = {c.p_value:.2g}" if c.p_value >= 1e-4 else "p < 0.0001"
+    said = f"{'sign' if c.improvement.degenerate else 'paired t'} test, {p}"
     if c.multiplicity:
         said += f", {c.adjusted_p_value:.2g} by {c.multiplicity} over {c.family} tests"
     exact = f"; exact sign-flip p = {c.improvement.sign_flip_p_value:.3g}"
     return said + (exact if c.improvement.outlying else "")
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c017
+# %% ../../nbs/experiments/72_evaluator.ipynb #c018
 def _sentence(c: RunsComparison, claim: str, power: int | None) -> str:
-    m = f"{100 * c.spec.improvement_threshold:.3g} %"
+    m = _margin(c)
     left = ", ".join(map(str, c.left_out))
     tail = f"; seeds in one arm only, left out: {left}." if left else "."
     if claim in ("improved", "regressed"):
@@ -170,17 +184,18 @@ def _sentence(c: RunsComparison, claim: str, power: int | None) -> str:
     if claim == "equivalent":
         return f"Equivalent within {m}: {_change(c)} ({_p(c)}){tail}"
     more = "; run more seeds" if c.n < 2 else ""
-    if power is not None: more = f"; about {power} seeds would give 80 % power at this difference"
-    return f"Inconclusive: {_change(c)}; {_why(c, m)}{more}{tail}"
+    if power is not None:
+        more = f"; about {power} seeds would give 80 % power at this difference"
+    return f"Inconclusive: {_change(c)}; {_why(c)}{more}{tail}"
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c018
-def _why(c: RunsComparison, m: str) -> str:
+# %% ../../nbs/experiments/72_evaluator.ipynb #c019
+def _why(c: RunsComparison) -> str:
     if c.n < 2: return "one seed has no spread to judge by"
     if c.improvement.degenerate and c.p_value == 1: return "the arms are equal on every seed"
     p = c.p_value if c.adjusted_p_value is None else c.adjusted_p_value
     if p > c.spec.significance_threshold:
         return f"not significant at {c.spec.significance_threshold:g} ({_p(c)})"
-    return f"significant ({_p(c)}), but below the {m} threshold, and the interval reaches beyond"
+    return f"significant ({_p(c)}), but below the {_margin(c)} threshold, maybe only by chance"
 
 
 def _failed(c: RunsComparison) -> str:
@@ -190,7 +205,7 @@ def _failed(c: RunsComparison) -> str:
             f"{f.n_candidate} candidate runs and {f.baseline} of {f.n_baseline} baseline runs "
             f"failed{fisher}; {c.spec.metric} was not compared.")
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c019
+# %% ../../nbs/experiments/72_evaluator.ipynb #c020
 def compare_runs(
     spec: MetricSpec,
     *,
@@ -214,14 +229,14 @@ def compare_runs(
                 candidate=_values(spec, pairs.candidate, "candidate"),
                 left_out=tuple(sorted(pairs.baseline_only + pairs.candidate_only)))
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c020
+# %% ../../nbs/experiments/72_evaluator.ipynb #c021
 def judge_runs(spec: MetricSpec, *, baseline_runs: Iterable, candidate_runs: Iterable,
                hypothesis_id: int = 0, intersect: bool = False) -> Verdict:
     "The verdict of `compare_runs` alone."
     return compare_runs(spec, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
                         hypothesis_id=hypothesis_id, intersect=intersect).verdict
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c022
+# %% ../../nbs/experiments/72_evaluator.ipynb #c023
 def judge_many(
     comparisons: Iterable[RunsComparison],
     *,
@@ -241,7 +256,7 @@ def judge_many(
                  replace(c, adjusted_p_value=next(adjusted), multiplicity=multiplicity,
                          family=len(tested)) for c in comparisons)
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c024
+# %% ../../nbs/experiments/72_evaluator.ipynb #c025
 @dataclass(frozen=True, kw_only=True)
 class Evaluator:
     "The source's evaluator: pure, same inputs, same verdict."

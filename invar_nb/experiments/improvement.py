@@ -16,6 +16,7 @@ import numpy as np
 # %% ../../nbs/experiments/71_improvement.ipynb #c003
 from ..foundations.interval import Interval
 from ..foundations.numbers import as_choice, as_fraction, refuse
+from ..statistics.planning import n_for_power
 from ..statistics.ttest import TTest, paired_t_test, sign_flip_test, t_quantile
 
 # %% ../../nbs/experiments/71_improvement.ipynb #c015
@@ -34,7 +35,8 @@ class MetricSpec:
 
     def __post_init__(self):
         where, m = "MetricSpec", self.improvement_threshold
-        if not isinstance(self.metric, str) or not (self.metric.strip() and self.metric.isprintable()):
+        name = self.metric if isinstance(self.metric, str) else ""
+        if not name.strip() or not name.isprintable():
             refuse(where, "metric must be a name", repr(self.metric), "Name it: 'perplexity'")
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
@@ -93,7 +95,7 @@ def fieller_interval(
 class Improvement:
     "Candidate against baseline over seeds; positive is better."
     value: float  # g, @eq-improvement-size
-    p_value: float | None  # paired t; sign test where all differences are equal; None for one seed
+    p_value: float | None  # paired t, or of the signs where all differences are equal
     interval: Interval | None  # None for one seed, or where a relative change has no bounds
     standard_deviation: float | None  # of one seed's improvement
     effect_size: float | None  # mean difference / its standard deviation
@@ -138,16 +140,17 @@ def _logs(baseline, candidate) -> list[list[float]]:
 def _sign_flip(d, scale: float) -> float | None:
     return sign_flip_test(d, scale=scale).p_value if len(d) > 1 else None
 
-
+# %% ../../nbs/experiments/71_improvement.ipynb #c025
 def _interval(spec: MetricSpec, y, x, t: TTest) -> Interval | None:
     ends = (t.interval.low, t.interval.high) if t.n > 1 else None
     if spec.scale == LINEAR: ends = fieller_interval(y, x, level=t.level)
     if ends is None: return None
     low, high = ends if spec.sign > 0 else (-ends[1], -ends[0])
-    return Interval(low=low + 0.0, high=high + 0.0, level=t.level, fallback=t.interval.fallback,
-                    method="t" if spec.scale == LOG else "fieller")
+    method = "t" if spec.scale == LOG else "fieller"
+    return Interval(low=low + 0.0, high=high + 0.0, level=t.level, method=method,
+                    fallback=t.interval.fallback)
 
-# %% ../../nbs/experiments/71_improvement.ipynb #c025
+
 def _spread(spec: MetricSpec, y, d, g: float, t: TTest) -> float | None:
     "Of d on the log scale; of d - g b in units of the baseline's mean on the linear one."
     if spec.scale == LOG or t.std is None: return t.std
@@ -156,15 +159,15 @@ def _spread(spec: MetricSpec, y, d, g: float, t: TTest) -> float | None:
 
 # %% ../../nbs/experiments/71_improvement.ipynb #c027
 def seeds_for_power(found: Improvement, *, threshold: float, level: float) -> int | None:
-    "Seeds for 80 % power (@eq-improvement-power); None where more seeds would not settle it."
+    "Seeds for 80 % power at this difference; None where more seeds would not settle it."
     g, sd = abs(found.value), found.standard_deviation
-    gap = g if g >= threshold else threshold - g
     if found.degenerate == "all_equal" and found.p_value < 1 and g >= threshold:
         return math.ceil(1 - math.log2(1 - level))  # n equal signs have p = 2^(1 - n)
-    if not sd or gap <= 0: return None
-    def enough(k):
-        q = t_quantile((1 + level) / 2, k - 1) + t_quantile(0.8, k - 1)
-        return k * gap**2 >= (q * sd) ** 2
+    if not sd or g == threshold == 0 or found.degenerate: return None
+
+    def enough(n):
+        inside = math.erf(t_quantile((1 + level) / 2, n - 1) / math.sqrt(2))  # normal level
+        return inside < 1 and (n_for_power(sd, g, threshold, level=inside) or math.inf) <= n
     low, high = 1, 2
     while not enough(high):
         low, high = high, 2 * high

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TERMINALS', 'FIELDS', 'ExperimentResult', 'find_failure', 'metric_value', 'as_runs', 'read_runs', 'RunPairs',
-           'pair_runs', 'Failures', 'find_failures']
+           'pair_runs', 'runs_arm', 'Failures', 'find_failures']
 
 # %% ../../nbs/experiments/70_runs.ipynb #c002
 import difflib, math, numbers, re
@@ -16,8 +16,9 @@ from types import MappingProxyType
 import numpy as np
 
 # %% ../../nbs/experiments/70_runs.ipynb #c003
+from ..comparison.scores import Runs
 from ..foundations.numbers import PairingError, as_count, refuse
-from ..statistics.proportion import fisher_exact
+from ..statistics.two_proportions import fisher_exact
 
 # %% ../../nbs/experiments/70_runs.ipynb #c011
 _SPELLED = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.I | re.A)
@@ -274,6 +275,17 @@ def _listed(seeds) -> str:
     return ", ".join(map(str, seeds[:6])) + more
 
 # %% ../../nbs/experiments/70_runs.ipynb #c030
+def runs_arm(runs: Iterable, metric: str, *, model: str = "") -> Runs:
+    "One metric of runs that all ended well, as an arm; a failed run is refused."
+    runs = sorted(as_runs(runs, "runs"), key=lambda run: (run.seed is None, run.seed or 0))
+    for run in runs:
+        if (why := find_failure(run, metric)) is not None:
+            refuse("runs_arm", "every run must have ended well", f"seed {run.seed} {why}",
+                   "Judge the arms with judge_runs, which keeps failures")
+    return Runs(ids=[run.seed for run in runs], metric=metric, model=model,
+                values=[run.metrics[metric] for run in runs])
+
+# %% ../../nbs/experiments/70_runs.ipynb #c032
 @dataclass(frozen=True, kw_only=True)
 class Failures:
     "Failed runs of both arms, and whether their numbers differ by more than chance."
@@ -287,7 +299,7 @@ class Failures:
     def __bool__(self):
         return bool(self.lines)
 
-# %% ../../nbs/experiments/70_runs.ipynb #c031
+# %% ../../nbs/experiments/70_runs.ipynb #c033
 def find_failures(
     *, baseline_runs: Iterable, candidate_runs: Iterable, metric: str
 ) -> Failures:
