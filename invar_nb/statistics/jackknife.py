@@ -18,10 +18,6 @@ from ..foundations.interval import Fallback, Interval
 from .weighted import units_eff
 
 # %% ../../nbs/statistics/11_jackknife.ipynb #c004
-_REASONS = {"single_pair": "One unit carries all the weight: there is no spread to measure.",
-            "all_equal": "All units changed by the same amount."}
-
-# %% ../../nbs/statistics/11_jackknife.ipynb #c005
 @dataclass(frozen=True, kw_only=True)
 class Jackknife:
     "What the interval and the p-value are functions of (@eq-jackknife-hall)."
@@ -53,7 +49,7 @@ class Jackknife:
         x = s * (1 + w * (1 + w / 3)) + self.skewness / 6
         return min(1.0, 2 * float(stdtr(self.dof, -abs(x))))
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c006
+# %% ../../nbs/statistics/11_jackknife.ipynb #c005
 def _end(fit: Jackknife, x: float) -> float:
     "The null value whose statistic is x: @eq-jackknife-hall solved for theta."
     c = fit.skewness
@@ -63,7 +59,7 @@ def _end(fit: Jackknife, x: float) -> float:
     else: s = 3 / c * math.expm1(math.log1p(c * u) / 3)
     return fit.estimate - fit.standard_error * s
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c007
+# %% ../../nbs/statistics/11_jackknife.ipynb #c006
 def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tuple[float, float]:
     "nu and c from the power sums of the influences."
     k = n * s4 / s2**2
@@ -73,55 +69,66 @@ def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tup
     v = max(0.0, m6 - 6 * k + 9 + g * (11 * g - 3 * m5 + 2.25 * g * (k - 1))) / n
     return nu, (g - v / g if g * g > v else 0.0) / (2 * math.sqrt(n))
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c008
-_BLOCK = 16384  # units at a time: the rows below stay in the processor's cache
+# %% ../../nbs/statistics/11_jackknife.ipynb #c007
+_BLOCK = 16384  # units at a time: the five rows below stay in the processor's cache
 
 
 def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -> list[float]:
-    "Sums of y^2 .. y^6 and of e^2 in one pass without large temporaries."
-    rows, e = np.ones((4, min(n, _BLOCK))), np.empty(min(n, _BLOCK))
-    four, s6, squares = np.zeros(4), 0.0, 0.0
+    "Sums of y^2 .. y^6 and of e^2 in one walk over the units."
+    rows = np.empty((5, min(n, _BLOCK)))
+    rows[3] = 1
+    four, s6, squares = 0.0, 0.0, 0.0
     for start in range(0, n, _BLOCK):
-        powers, d = rows[:, :n - start], e[:n - start]
-        y, y2, y3, _ = powers
-        fill(slice(start, start + _BLOCK), y, d, y2, y3)
-        if scale != (1, 1): y *= scale[0]; d *= scale[1]
+        block = rows[:, :n - start]
+        y, y2, y3, _, e = block
+        fill(slice(start, start + _BLOCK), y, e, y2, y3)
+        if scale != (1, 1): y *= scale[0]; e *= scale[1]
         np.multiply(y, y, y2)
         np.multiply(y2, y, y3)
-        four += powers @ y2  # y^3, y^4, y^5 and, with the row of ones, y^2
+        four = four + block[:4] @ y2  # y^3, y^4, y^5 and, with the row of ones, y^2
         s6 += float(y3 @ y3)
-        squares += float(d @ d)
+        squares += float(e @ e)
         if keep is not None: keep[start:start + _BLOCK] = y
     s3, s4, s5, s2 = four.tolist()
     return [s2, s3, s4, s5, s6, squares]
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c009
+# %% ../../nbs/statistics/11_jackknife.ipynb #c008
 def _safe_scale(n: int, fill: Callable) -> tuple[float, float]:
     "Powers of two that bring the largest y and e near 1, for units where y^6 would leave float64."
     y, e, *scratch = np.empty((4, n))
     fill(slice(0, n), y, e, *scratch)
     return tuple(2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1])) for a in (y, e))
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c010
+# %% ../../nbs/statistics/11_jackknife.ipynb #c009
+_EPS = 2.0**-52
+_REASONS = {"single_pair": "One unit carries all the weight: there is no spread to measure.",
+            "all_equal": "All units changed by the same amount."}
+
+
+def _no_spread(n: int, code: str, **parts: float) -> Jackknife:
+    return Jackknife(standard_error=0.0, skewness=0.0, dof=n - 1.0, nu=n - 1.0, n_units=n,
+                     fallback=Fallback(code=code, reason=_REASONS[code]), **parts)
+
+
 def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Callable,
          keep: np.ndarray | None = None) -> Jackknife:
     "One walk over the units, then the closed form; or the reason why there is no spread."
-    parts = dict(estimate=estimate, n_units=n, units_eff=effective)
-    def point(code): return Jackknife(**parts, standard_error=0.0, skewness=0.0, dof=n - 1.0,
-                                      nu=n - 1.0, fallback=Fallback(code=code, reason=_REASONS[code]))
-    if effective - 1 < 1e-9: return point("single_pair")
-    scale = (1, 1)
-    sums = _power_sums(n, fill, scale, keep)
+    parts, scale = dict(estimate=estimate, units_eff=effective), (1, 1)
+    if effective - 1 < 1e-9: return _no_spread(n, "single_pair", **parts)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = _power_sums(n, fill, scale, keep)
     if not (1e-70 < sums[0] < 1e70 and 1e-250 < sums[5] < 1e250):
         scale = _safe_scale(n, fill)
         sums = _power_sums(n, fill, scale, keep)
-    if math.sqrt(sums[0]) <= 8 * np.finfo(float).eps * rounding * scale[0]: return point("all_equal")
+    if math.sqrt(sums[0]) <= 8 * _EPS * rounding * scale[0]: return _no_spread(n, "all_equal", **parts)
     nu, c = _shape(n, *sums[:5])
-    return Jackknife(**parts, standard_error=math.sqrt(sums[5]) / scale[1], skewness=c, dof=nu, nu=nu)
+    error = math.sqrt(sums[5]) / scale[1]
+    return Jackknife(standard_error=error, skewness=c, dof=nu, nu=nu, n_units=n, **parts)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c011
+# %% ../../nbs/statistics/11_jackknife.ipynb #c010
 class _Ratio:
-    "sum N / sum W of one arm; with `means`, the numerators are given per unit of weight."
+    "sum N / sum W of one arm; with `means`, numerators are given per unit of weight."
+
     def __init__(self, numerators: np.ndarray, weights: np.ndarray, means: bool = False):
         self.numerators, self.weights, self.means = numerators, weights, means
         self.total = float(weights.sum())
@@ -129,16 +136,13 @@ class _Ratio:
         self.units_eff = units_eff(weights, self.total)
         self.rounding = abs(self.estimate) * self.total / math.sqrt(self.units_eff)  # |D| sqrt(sum W^2)
 
-    def residuals(self, block: slice, out: np.ndarray) -> None:
+    def residuals(self, block: slice, out: np.ndarray) -> np.ndarray:
         "N_u - D W_u."
-        if self.means:
-            np.subtract(self.numerators[block], self.estimate, out)
-            np.multiply(out, self.weights[block], out)
-        else:
-            np.multiply(self.weights[block], -self.estimate, out)
-            np.add(out, self.numerators[block], out)
+        top, weights = self.numerators[block], self.weights[block]
+        if self.means: return np.multiply(np.subtract(top, self.estimate, out), weights, out)
+        return np.add(np.multiply(weights, -self.estimate, out), top, out)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c012
+# %% ../../nbs/statistics/11_jackknife.ipynb #c011
 def jackknife_ratio(
     numerators: np.ndarray,  # N_u, shape (n_units,); with `means`, N_u / W_u
     weights: np.ndarray,     # W_u >= 0, shape (n_units,)
@@ -154,7 +158,7 @@ def jackknife_ratio(
         np.divide(y, e, e)
     return _fit(weights.size, arm.estimate, arm.units_eff, arm.rounding, fill, influence)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c013
+# %% ../../nbs/statistics/11_jackknife.ipynb #c012
 def jackknife_ratio_difference(
     baseline: tuple[np.ndarray, np.ndarray],   # N_u, W_u of the same units, shape (n_units,) each
     candidate: tuple[np.ndarray, np.ndarray],
@@ -175,7 +179,7 @@ def jackknife_ratio_difference(
     rounding, effective = math.hypot(b.rounding, share * a.rounding), min(a.units_eff, b.units_eff)
     return _fit(b.weights.size, b.estimate - a.estimate, effective, rounding, fill, influence)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c014
+# %% ../../nbs/statistics/11_jackknife.ipynb #c013
 def jackknife_statistic(
     estimate: float,            # D of all units
     leave_one_out: np.ndarray,  # D_(u), without each unit, shape (n_units,)

@@ -8,13 +8,14 @@ __all__ = ['UNITS', 'serial_ratio', 'serial_ratio_difference', 'jackknife_interv
 # %% ../../nbs/statistics/12_serial.ipynb #c002
 import math
 from dataclasses import replace
+from functools import lru_cache
 
 import numpy as np
-from scipy.fft import dct
+from scipy.fft import dct, dst, next_fast_len
 
 # %% ../../nbs/statistics/12_serial.ipynb #c003
 from ..foundations.interval import Interval
-from ..foundations.numbers import as_choice, as_fraction, refuse
+from ..foundations.numbers import as_choice, as_fraction, as_vector, refuse
 from .jackknife import Jackknife, jackknife_ratio, jackknife_ratio_difference
 from .weighted import as_pairs, unit_codes, unit_totals
 
@@ -24,17 +25,43 @@ def _cosine_terms(n: int) -> int:
     return min(n - 1, max(2, round(0.4 * n ** (2 / 3))))
 
 
+@lru_cache(maxsize=4)
+def _cosines(n: int) -> np.ndarray:  # shape (B, n), 1 MB at n = 2048
+    "cos(pi j (i - 1/2) / n) for j = 1..B: the same for every metric of one comparison."
+    return np.cos(np.outer(np.arange(1, _cosine_terms(n) + 1), np.arange(n) + 0.5) * (math.pi / n))
+
+# %% ../../nbs/statistics/12_serial.ipynb #c005
+def _slow_waves(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
+    "sum x_i cos(pi j (i - 1/2) / n) of a long series: moments of cells, then transforms of the cells."
+    n, cells = x.size, next_fast_len(8 * terms, real=True)
+    edges = -(-np.arange(cells + 1) * n // cells)          # cell q holds the windows from q n / cells on
+    moments, step = np.empty((8, cells)), max(1, cells * 16384 // n)
+    for q in range(0, cells, step):
+        starts, last = edges[q:min(q + step, cells)], edges[min(q + step, cells)]
+        index = np.arange(starts[0], last)
+        middle = np.repeat((np.arange(q, q + starts.size) + 0.5) * n / cells, np.diff(starts, append=last))
+        u, power = index + 0.5 - middle, x[starts[0]:last].copy()
+        for k in range(8):
+            moments[k, q:q + step] = np.add.reduceat(power, starts - starts[0])
+            power *= u
+    angle, total, factor = math.pi * np.arange(1, terms + 1) / n, np.zeros(terms), np.ones(terms)
+    for k in range(8):  # cos(a + b u) by Taylor: derivatives cycle through cos, -sin, -cos, sin
+        wave = dct(moments[k], 2)[1:terms + 1] if k % 2 == 0 else dst(moments[k], 2)[:terms]
+        total += (1, -1, -1, 1)[k % 4] * factor * wave / 2
+        factor *= angle / (k + 1)
+    return total
+
+
 def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     "The jackknife with the long-run variance of the influences, in text order."
     if fit.fallback is not None: return fit
     n, terms = influence.size, _cosine_terms(influence.size)
-    waves = dct(influence, 2, norm="ortho")[1:terms + 1]
-    ratio = n / terms * float(waves @ waves) / float(influence @ influence)
-    error = fit.standard_error * math.sqrt(ratio)
+    waves = _cosines(n) @ influence if n <= 2048 else _slow_waves(influence, terms)
+    error = fit.standard_error * math.sqrt(2 / terms * float(waves @ waves) / float(influence @ influence))
     if n < 10: error = max(error, fit.standard_error)
     return replace(fit, standard_error=error, dof=1 / (1 / terms + 1 / fit.nu))
 
-# %% ../../nbs/statistics/12_serial.ipynb #c005
+# %% ../../nbs/statistics/12_serial.ipynb #c006
 def serial_ratio(
     numerators: np.ndarray,  # N_i of windows in the order of the text, shape (n,)
     weights: np.ndarray,     # W_i >= 0, shape (n,)
@@ -43,7 +70,7 @@ def serial_ratio(
     influence = np.empty(weights.size)
     return _widened(jackknife_ratio(numerators, weights, influence=influence), influence)
 
-# %% ../../nbs/statistics/12_serial.ipynb #c006
+# %% ../../nbs/statistics/12_serial.ipynb #c007
 def serial_ratio_difference(
     baseline: tuple[np.ndarray, np.ndarray],   # N_i, W_i in the order of the text, shape (n,) each
     candidate: tuple[np.ndarray, np.ndarray],
@@ -52,28 +79,30 @@ def serial_ratio_difference(
     influence = np.empty(candidate[1].size)
     return _widened(jackknife_ratio_difference(baseline, candidate, influence=influence), influence)
 
-# %% ../../nbs/statistics/12_serial.ipynb #c007
+# %% ../../nbs/statistics/12_serial.ipynb #c008
 UNITS = ("serial", "windows", "documents")
 
 
 def _plain_pairs(delta: object, tokens: object, where: str) -> tuple[np.ndarray, np.ndarray]:
-    "float64 pairs: arrays that are sound already are not copied, all else goes through `as_pairs`."
-    sound = (type(delta) is type(tokens) is np.ndarray and delta.ndim == tokens.ndim == 1
-             and delta.size == tokens.size > 0 and delta.dtype == np.float64)
-    if sound and tokens.dtype == np.int64 and tokens.min() >= 1: weights = tokens.astype(float)
-    elif sound and tokens.dtype == np.float64 and _whole(tokens): weights = tokens
-    else: sound = False
-    if sound and weights.sum() <= 2**53 and math.isfinite(delta @ delta): return delta, weights
+    "float64 pairs: arrays of sound counts are not copied, all else goes through `as_pairs`."
+    if type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64 and delta.ndim == 1:
+        if tokens.dtype in (np.int64, np.float64) and tokens.shape == delta.shape and _sound(tokens):
+            return delta, tokens.astype(float, copy=False)
     delta, tokens = as_pairs(delta, tokens, where=where)
     return delta, tokens.astype(float)
 
 
-def _whole(tokens: np.ndarray) -> bool:
-    "Whether all are whole and at least 1, in blocks that stay in the cache."
-    parts = (tokens[i:i + 16384] for i in range(0, tokens.size, 16384))
-    return all(part.min() >= 1 and bool((np.rint(part) == part).all()) for part in parts)
+def _sound(tokens: np.ndarray) -> bool:
+    "Whether all are whole, at least 1, and their total is exact in float64."
+    total = 0
+    for i in range(0, tokens.size, 16384):  # parts that stay in the processor's cache
+        part = tokens[i:i + 16384]
+        if not (part.min() >= 1 and (part.dtype == np.int64 or (np.rint(part) == part).all())): return False
+        if part.max() > 2**53: return False
+        total += int(part.sum())
+    return 0 < total <= 2**53
 
-# %% ../../nbs/statistics/12_serial.ipynb #c008
+# %% ../../nbs/statistics/12_serial.ipynb #c009
 def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
     "N_u and W_u of each document; whole numbers below n serve as codes without a search."
     dense = (type(ids) is np.ndarray and ids.dtype.kind in "iu" and ids.shape == delta.shape
@@ -83,7 +112,7 @@ def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: 
     seen = weights > 0
     return (numerators, weights) if seen.all() else (numerators[seen], weights[seen])
 
-# %% ../../nbs/statistics/12_serial.ipynb #c009
+# %% ../../nbs/statistics/12_serial.ipynb #c010
 def jackknife_interval(
     delta: object,   # d_i = log_loss(candidate) - log_loss(baseline), shape (n,) [nats/token]
     tokens: object,  # t_i, shape (n,), counts >= 1
@@ -106,6 +135,7 @@ def jackknife_interval(
         influence = np.empty(delta.size)
         fit = _widened(jackknife_ratio(delta, tokens, means=True, influence=influence), influence)
     if not math.isfinite(fit.estimate):
+        as_vector(delta, where=where, name="delta")
         refuse(where, "delta times tokens must fit float64", f"{fit.estimate!r} on average",
                "No loss in nats is this large; check the unit")
     return fit.interval(level)

@@ -83,10 +83,11 @@ def units_eff(
     total: float | None = None,  # their sum, if known
 ) -> float:
     "Effective number of units, (sum W)^2 / sum W^2; checks nothing."
-    total, squares = float(weights.sum()) if total is None else total, float(weights @ weights)
-    if 1e-250 < squares < 1e250: return total * total / squares
-    scaled = weights / weights.max()
-    return float(scaled.sum() ** 2 / (scaled @ scaled))
+    total = float(weights.sum()) if total is None else total
+    if not 1e-120 < total < 1e120:  # squares might leave float64
+        weights = weights / weights.max()
+        total = float(weights.sum())
+    return total * total / float(weights @ weights)
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c053
 def unit_codes(
