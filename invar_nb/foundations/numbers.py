@@ -228,12 +228,22 @@ def as_names(
     if isinstance(values, (str, bytes, Mapping)) or not isinstance(values, Iterable) or getattr(values, "ndim", 1) != 1:
         refuse(where, f"{name} must be a sequence of names", repr(values), "Pass a list of strings")
     values = values.tolist() if hasattr(values, "tolist") else list(values)
+    if set(map(type, values)) == {str} and "" not in values and _writable("".join(values)):
+        _length(values, length, where, name)
+        return tuple(values)
     known = {}  # names repeat
     for i, value in enumerate(values):
-        if type(value) not in (str, int) or (type(value), value) not in known: known[type(value), value] = _name(value, i, where, name)
+        key = type(value), value
+        if type(value) not in (str, int) or key not in known:
+            known[key] = _name(value, i, where, name)
     out = tuple([known[type(value), value] for value in values])
     _length(out, length, where, name)
     return out
+
+
+def _writable(text: str) -> bool:
+    "Whether UTF-8 can write it: half a surrogate pair cannot."
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
 
 
 def _name(value: object, i: int, where: str, name: str) -> str:
@@ -242,7 +252,7 @@ def _name(value: object, i: int, where: str, name: str) -> str:
     if isinstance(value, numbers.Integral): return str(int(value))
     if not isinstance(value, str) or not value:
         refuse(where, f"{name} must be non-empty strings or integers", _at(i, value), "Give every entry its own name")
-    if any("\ud800" <= c <= "\udfff" for c in value):
+    if not _writable(value):
         refuse(where, f"{name} must be text that UTF-8 can write", _at(i, value), "Decode it with the right encoding")
     return str.__str__(value)
 
@@ -323,38 +333,64 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
                       separators=(",", ":") if indent is None else (",", ": "))
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c053
-def strict_json(text: str | bytes, *, where: str) -> object:
-    "Read JSON, refusing what `json.loads` lets pass: NaN, Infinity, 1e999, 1e-999, repeated keys, bytes that are not UTF-8."
-    def constant(literal: str) -> NoReturn:
-        refuse(where, "JSON numbers must be finite", literal, "NaN and Infinity are not JSON; write null")
+class _Unlike(Exception):
+    "A literal that JSON readers let pass and that cannot be kept: (must, got, cure)."
 
-    def number(literal: str) -> float:
-        value = float(literal)
-        if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
-            refuse(where, "JSON numbers must not vanish in float64", f"{literal}, which would become 0", "Change the unit, or write 0 if it is meant")
-        return value if math.isfinite(value) else constant(literal)
 
-    def mapping(items: list) -> dict:
-        if len({key for key, _ in items}) == len(items):
-            return dict(items)
-        seen = set()  # add gives None
-        refuse(where, "JSON keys must not repeat", repr(next(key for key, _ in items if key in seen or seen.add(key))), "Keep one of them")
+def _constant(literal: str) -> NoReturn:
+    raise _Unlike("JSON numbers must be finite", literal,
+                  "NaN and Infinity are not JSON; write null")
 
-    try:
-        text = text.decode("utf-8") if isinstance(text, bytes) else text
-        return json.loads(text, parse_constant=constant, parse_float=number, object_pairs_hook=mapping)
-    except ContractError:
-        raise
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        more = str(error).startswith("Extra data")
-        cure = "Remove what follows the value" if more else "The file is cut off or is not JSON; write it again"
-        refuse(where, "the text must be UTF-8 JSON", str(error), cure)
-    except ValueError:  # the interpreter's own limit
-        refuse(where, f"JSON integers must have at most {sys.get_int_max_str_digits()} digits", "more", "Write it as text, or as a number with an exponent")
-    except RecursionError:
-        refuse(where, "JSON must not be nested so deeply", "more levels than the interpreter has", "Flatten it")
+
+def _float(literal: str) -> float:
+    value = float(literal)
+    if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
+        raise _Unlike("JSON numbers must not vanish in float64",
+                      f"{literal}, which would become 0",
+                      "Change the unit, or write 0 if it is meant")
+    return value if math.isfinite(value) else _constant(literal)
+
+
+def _int(literal: str) -> int:
+    value = int(literal)  # ValueError beyond the interpreter's own limit
+    if len(literal) > 308 and not -_BEYOND < value < _BEYOND:
+        raise _Unlike("JSON integers must fit float64", literal,
+                      "Write it as text, or change the unit")
+    return value
+
+
+def _mapping(items: list) -> dict:
+    found = dict(items)
+    if len(found) == len(items): return found
+    seen = set()  # add gives None
+    twice = next(key for key, _ in items if key in seen or seen.add(key))
+    raise _Unlike("JSON keys must not repeat", repr(twice), "Keep one of them")
+
+
+_BEYOND = 2**1024 - 2**970  # the first integer that rounds to infinity
+_READER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, parse_int=_int,
+                           object_pairs_hook=_mapping)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c054
+def strict_json(text: str | bytes, *, where: str) -> object:
+    "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
+    try:
+        text = text.decode("utf-8") if isinstance(text, bytes) else text
+        if text.startswith("\ufeff"): raise json.JSONDecodeError("Unexpected UTF-8 BOM", text, 0)
+        return _READER.decode(text)
+    except _Unlike as error: refuse(where, *error.args)
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        cure = "The file is cut off or is not JSON; write it again"
+        if str(error).startswith("Extra data"): cure = "Remove what follows the value"
+        refuse(where, "the text must be UTF-8 JSON", str(error), cure)
+    except ValueError:  # the interpreter's own limit
+        refuse(where, f"JSON integers must have at most {sys.get_int_max_str_digits()} digits",
+               "more", "Write it as text, or as a number with an exponent")
+    except RecursionError:
+        refuse(where, "JSON must not be nested so deeply",
+               "more levels than the interpreter has", "Flatten it")
+
+# %% ../../nbs/foundations/00_numbers.ipynb #c055
 def digest(data: bytes | str) -> str:
     "SHA-256 of the bytes (text as UTF-8), as `sha256:` and 64 hexadecimal digits."
     return "sha256:" + hashlib.sha256(data.encode("utf-8") if isinstance(data, str) else data).hexdigest()
