@@ -97,8 +97,9 @@ class RunsComparison:
         "Plain values for strict JSON."
         plain = {k: list(v) if isinstance(v, tuple) else v for k, v in self.__dict__.items()}
         found = None if self.improvement is None else self.improvement.to_dict()
+        failures = asdict(self.failures) | {"lines": list(self.failures.lines)}
         return plain | {"n": self.n, "spec": asdict(self.spec), "improvement": found,
-                        "failures": asdict(self.failures), "verdict": self.verdict.to_dict()}
+                        "failures": failures, "verdict": self.verdict.to_dict()}
 
 # %% ../../nbs/experiments/72_evaluator.ipynb #c011
 def _claim(c: RunsComparison, word: str) -> str:
@@ -182,7 +183,7 @@ def _sentence(c: RunsComparison, claim: str, power: int | None) -> str:
         return (f"{claim.title()}: {_change(c)}, above the {m} threshold and significant "
                 f"({_p(c)}){tail}")
     if claim == "equivalent":
-        return f"Equivalent within {m}: {_change(c)} ({_p(c)}){tail}"
+        return f"Equivalent within {m}: {_change(c)}; {_p(c)}{tail}"
     more = "; run more seeds" if c.n < 2 else ""
     if power is not None:
         more = f"; about {power} seeds would give 80 % power at this difference"
