@@ -4,11 +4,11 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'SCORING', 'STATISTICS', 'POLICY', 'OUTPUT', 'Texts', 'Length', 'Stride', 'WindowCount', 'Batch',
-           'Device', 'Dtypes', 'AddBos', 'Remote', 'Pickle', 'Tokenizer', 'Revision', 'Margins', 'Level', 'Methods',
-           'UnitsOption', 'Resampling', 'Replicates', 'Seed', 'Metrics', 'Tiers', 'Profiles', 'GateLimit', 'Config',
-           'FailInconclusive', 'Force', 'AsJson', 'Quiet', 'Debug', 'MarginText', 'parse_margin', 'resolve_margin',
-           'split_margins', 'read_tier_config', 'Tier', 'Profile', 'Method', 'UnitChoice', 'Resample', 'DType', 'Bos',
-           'Side', 'OnScale']
+           'Device', 'Dtypes', 'AddBos', 'Remote', 'Pickle', 'Tokenizer', 'Revision', 'Pieces', 'Margins', 'Level',
+           'Methods', 'UnitsOption', 'Resampling', 'Replicates', 'Seed', 'Metrics', 'Tiers', 'Profiles', 'GateLimit',
+           'Config', 'FailInconclusive', 'Force', 'AsJson', 'Quiet', 'Debug', 'MarginText', 'parse_margin', 'usage',
+           'resolve_margin', 'split_margins', 'read_tier_config', 'Tier', 'Profile', 'Method', 'UnitChoice', 'Resample',
+           'DType', 'Bos', 'Side', 'Family', 'OnScale']
 
 # %% ../../nbs/report/91_options.ipynb #c002
 import math
@@ -36,7 +36,7 @@ def parse_margin(
     metric, mark, number = text.rpartition("=")
     found = re.fullmatch(r"\s*([0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*(%?)\s*", number)
     if not found or (mark and not metric.strip()) or not math.isfinite(float(found[1])):
-        _usage(
+        usage(
             "--margin must be a number such as 0.02, 2% or brier=0.01",
             repr(text),
             "Write the smallest change that matters",
@@ -44,7 +44,7 @@ def parse_margin(
     percent = bool(found[2])
     value = float(found[1]) / 100 if percent else float(found[1])
     if value <= 0:
-        _usage(
+        usage(
             "--margin must be positive", repr(text), "Write the smallest change that matters"
         )
     return MarginText(metric.strip() or None, value, percent)
@@ -53,7 +53,8 @@ def parse_margin(
 UsageProblem = typer.BadParameter.__mro__[1]  # click's UsageError
 
 
-def _usage(must, got, cure):
+def usage(must: str, got: str, cure: str):
+    "Refuse an option or an argument: UsageError, exit 2."
     from invar_nb.foundations.numbers import UsageError, refuse
     refuse("invar-nb", must, got, cure, error=UsageError)
 
@@ -70,14 +71,14 @@ def resolve_margin(
     if scale == "log" or unit == "share":
         if text.value >= 1:
             what = "a log-scale metric" if scale == "log" else "a share"
-            _usage(
+            usage(
                 f"--margin must be below 1 (100 %) for {what}",
                 f"{text.value:g} for {name}",
                 f"For {text.value:g} % write {text.value:g}%",
             )
         return text.value
     if text.percent and baseline is None:
-        _usage(
+        usage(
             f"--margin must be in the unit of {name}{f' ({unit})' if unit else ''}",
             f"{100 * text.value:g}%",
             "A per cent of such a metric has no agreed meaning; write the number",
@@ -91,7 +92,7 @@ def split_margins(texts: list[str] | None, *, primary: str) -> dict[str, MarginT
     for margin in map(parse_margin, texts or ()):
         name = margin.metric or primary
         if name in found:
-            _usage("--margin must be given once for each metric", f"{name} twice", "Keep one")
+            usage("--margin must be given once for each metric", f"{name} twice", "Keep one")
         found[name] = margin
     return found
 
@@ -106,14 +107,14 @@ def read_tier_config(
     try:
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        _usage("--config must be a TOML file", f"{error} in {path}", f"For example {_EXAMPLE}")
+        usage("--config must be a TOML file", f"{error} in {path}", f"For example {_EXAMPLE}")
     tiers = content.get("tiers", {})
     if content.keys() - {"tiers"} or not isinstance(tiers, dict):
-        _usage("--config may hold tables [tiers.NAME] only", ", ".join(sorted(content)),
+        usage("--config may hold tables [tiers.NAME] only", ", ".join(sorted(content)),
                "Remove the rest")
     for name, numbers in tiers.items():
         if not isinstance(numbers, dict) or not str(numbers.get("note", "")).strip():
-            _usage(f"--config: [tiers.{name}] must carry a note", f"none in {path}",
+            usage(f"--config: [tiers.{name}] must carry a note", f"none in {path}",
                    'Add note = "why these numbers"; the report shows it')
     return tiers
 
@@ -177,6 +178,12 @@ class Side(str, Enum):
     higher_is_better = "higher_is_better"
 
 
+class Family(str, Enum):
+    "How p-values of several metrics are adjusted."
+    holm = "holm"
+    benjamini_hochberg = "benjamini_hochberg"
+
+
 class OnScale(str, Enum):
     "How a change is measured: as a difference of logarithms or relative to the baseline."
     linear = "linear"
@@ -217,6 +224,8 @@ Pickle = _option(bool, SCORING, _text, "--allow-pickle")
 _text = "Folder of the tokenizer. Default: each model's own."
 Tokenizer = _option(Optional[str], SCORING, _text, "--tokenizer", metavar="DIR")
 Revision = _option(Optional[str], SCORING, "Branch, tag or commit of a hub id.", "--revision")
+_text = "Where windows end inside a document: blank-lines, headings or a regular expression."
+Pieces = _option(Optional[str], SCORING, _text, "--documents", metavar="WHERE")
 
 # %% ../../nbs/report/91_options.ipynb #c013
 _text = (

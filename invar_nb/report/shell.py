@@ -51,7 +51,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
 
 def _bare(error):
     "The sentence without the function that refused."
-    return re.sub(r"^[A-Za-z_][\w.]*: ", "", str(error))
+    return re.sub(r"^[A-Za-z_][\w.-]*: ", "", str(error))
 
 # %% ../../nbs/report/92_shell.ipynb #c007
 class _Ending:
@@ -110,7 +110,7 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, _interrupt)
     with _Ending(arguments) as ending:
-        ending.code = _call(app, arguments or ["--help"])
+        ending.code = _call(app, list(arguments) or ["--help"])
         sys.stdout.flush()
     if not arguments and ending.code == OK: ending.code = USAGE
     if ending.code == FAILED and sys.stdout is not None:
