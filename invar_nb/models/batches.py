@@ -15,7 +15,7 @@ from ..foundations.numbers import as_count, refuse
 from ..comparison.windows import Window
 from .text import check_length
 from .load import LoadedModel, import_torch, positions
-from .chain_rule import Engine, check_ids, evaluating, look_at_model, score_batch
+from .chain_rule import Engine, check_ids, look_at_model, score_batch
 
 # %% ../../nbs/models/65_batches.ipynb #c013
 def _batches(windows: list[Window], budget: int, padded: bool) -> list[list[int]]:
@@ -80,7 +80,7 @@ def plan_scoring(
     token_ids: np.ndarray | Mapping,  # ids of the one document "0", or of each by its id
     windows: Iterable[Window],
     *,
-    batch_tokens: int = BATCH_TOKENS,  # tokens in a batch, padding included; at least one window
+    batch_tokens: int = BATCH_TOKENS,  # tokens in a batch, padding included
     chunk_tokens: int | None = None,   # rows of logits that stand at once; default: 64 MiB
 ) -> Scorer:
     "Check ids and windows, look at the model, and decide which windows share a batch."
@@ -111,7 +111,7 @@ def token_log_losses(
     batch_tokens: int = BATCH_TOKENS,
     chunk_tokens: int | None = None,
 ) -> Iterator[tuple[int, np.ndarray]]:
-    "(window number, -log p of each scored token [nats, float32]), in the order of the batches."
+    "(window number, -log p of each scored token [nats, float32]), batch by batch."
     scorer = plan_scoring(model, token_ids, windows, batch_tokens=batch_tokens,
                           chunk_tokens=chunk_tokens)
     return (pair for batch in scorer.batches
@@ -146,7 +146,7 @@ def _documents(token_ids: object) -> dict[str, np.ndarray]:
 
 def _check_windows(windows, documents: Mapping, limit: int | None) -> None:
     if not windows:
-        refuse("score_windows", "there must be a window to score", "none", "Plan the text first")
+        refuse("score_windows", "there must be a window to score", "none", "Plan the text")
     for i, window in enumerate(windows):
         n = len(documents.get(window.document_id, ()))
         if window.stop > n:

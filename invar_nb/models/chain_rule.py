@@ -41,7 +41,7 @@ def look_at_model(
     *,
     chunk_tokens: int | None = None,  # rows of logits that stand at once; default: 64 MiB
 ) -> Engine:
-    "How to score with this model; raises ContractError where a later token changes an earlier loss."
+    "How to score with this model; raises ContractError where it is not causal."
     torch, _ = import_torch("score_windows")
     table = model.get_input_embeddings() if hasattr(model, "get_input_embeddings") else None
     weight = getattr(table, "weight", None)
@@ -72,7 +72,8 @@ def check_ids(ids: np.ndarray, rows: int | None) -> None:
 @contextlib.contextmanager
 def evaluating(model: object):
     "Dropout off, no graph kept; the model is left in the mode it came in."
-    (torch, _), training = import_torch("score_windows"), bool(getattr(model, "training", False))
+    torch, _ = import_torch("score_windows")
+    training = bool(getattr(model, "training", False))
     if training:
         model.eval()
     try:
@@ -113,7 +114,7 @@ def _own_logits(torch, model, backbone, rows: np.ndarray, device, accepted: froz
 
 # %% ../../nbs/models/64_chain_rule.ipynb #c029
 def _near(torch, one, two, relative: float) -> bool:
-    "Equal within a fraction of the largest finite value; infinities must be equal, NaN never is."
+    "Equal within a fraction of the largest finite value; NaN never is."
     if one.shape != two.shape:
         return False
     finite = two[torch.isfinite(two)]
@@ -122,7 +123,7 @@ def _near(torch, one, two, relative: float) -> bool:
 
 
 def _check_causal(torch, model, example, said, device, accepted) -> bool:
-    "Change the later half of a text: logits before it may not move. True: rows must stay alone."
+    "Change the end of a text: logits before it may not move. True: rows must stay alone."
     half, loose = len(example) // 2, max(1e-4, 8 * torch.finfo(said.dtype).eps)
     if half < 1 or bool(torch.isnan(said).any()):
         return False  # a NaN is named later, with its window and token
@@ -134,18 +135,18 @@ def _check_causal(torch, model, example, said, device, accepted) -> bool:
     before, after = said[:, :half], (ask(changed) if mixed else both[1:])[:, :half]
     if not _near(torch, after, before, loose):
         moved = float((after - before).abs().max())
-        refuse("score_windows", "the model must be causal: a later token must not move an earlier "
-               "loss", f"logits that move by {moved:.2g} when a later token changes",
+        refuse("score_windows",
+               "the model must be causal: a later token must not move an earlier loss",
+               f"logits that move by {moved:.2g} when a later token changes",
                "Use a causal language model, not an encoder", code="not_causal")
     return mixed
 
 # %% ../../nbs/models/64_chain_rule.ipynb #c030
 def _parts(model: object) -> tuple[object | None, object | None]:
     "The output head and the stack below it, where the architecture names them."
-    has = hasattr(model, "get_output_embeddings")
-    head, backbone = model.get_output_embeddings() if has else None, getattr(model, "base_model", 0)
-    known = head is not None and backbone and backbone is not model
-    return (head, backbone) if known else (None, None)
+    head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
+    backbone = getattr(model, "base_model", model)
+    return (None, None) if head is None or backbone is model else (head, backbone)
 
 
 def _transforms(config: object) -> list[tuple[str, Callable]]:
@@ -162,7 +163,7 @@ def _transforms(config: object) -> list[tuple[str, Callable]]:
 
 
 def _head_path(torch, model, backbone, head, hidden, said, example, device):
-    "How to get the model's own logits from its head; ('logits', None) where no way gives them."
+    "How to get the model's own logits from its head; ('logits', None) if no way gives them."
     if backbone is None:
         return "logits", None
     rows = torch.as_tensor(example[None], device=device)
@@ -181,10 +182,10 @@ def score_batch(
     engine: Engine,
     documents: Mapping[str, np.ndarray],  # token ids of each document
     batch: list[Window],                  # scored in one pass, padded to the longest
-) -> list[np.ndarray]:                    # losses of each window's scored tokens [nats, float32]
+) -> list[np.ndarray]:                    # of each window's scored tokens [nats, float32]
     "@eq-chain-rule-lse for a few windows; raises ContractError, naming window and token."
     torch, _ = import_torch("score_windows")
-    rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last is a target
+    rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last: a target
     width = max(map(len, rows))
     filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows])
     put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
@@ -192,8 +193,9 @@ def score_batch(
     place = put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in batch])
     target = put([documents[w.document_id][w.score_from:w.stop] for w in batch])
     with evaluating(engine.model):
-        rows_at = _rows(torch, engine, torch.as_tensor(filled, device=engine.device), which, place)
-        cuts = [slice(k, k + engine.chunk_rows) for k in range(0, len(target), engine.chunk_rows)]
+        input_ids = torch.as_tensor(filled, device=engine.device)
+        rows_at, step = _rows(torch, engine, input_ids, which, place), engine.chunk_rows
+        cuts = [slice(k, k + step) for k in range(0, len(target), step)]
         found = torch.cat([_losses(torch, rows_at(cut), target[cut]) for cut in cuts]).numpy()
     found = np.split(found, np.cumsum([w.tokens for w in batch])[:-1])
     for window, losses in zip(batch, found, strict=True):

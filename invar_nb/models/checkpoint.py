@@ -54,8 +54,9 @@ def find_checkpoint(
     folder, name, commit = _find_folder(path_or_id, revision, trust_remote_code, allow_pickle)
     if (folder / "adapter_config.json").is_file():
         refuse("load_model", "a model folder must hold one whole model, not an adapter",
-               f"adapter_config.json in {folder.name}", "Merge the adapter into its base model and "
-               "save that; to score the weights beside it, take the file away", code="adapter")
+               f"adapter_config.json in {folder.name}",
+               "Merge the adapter into its base model and save that; "
+               "to score the weights beside it, take the file away", code="adapter")
     if not (folder / "config.json").is_file():
         refuse("load_model", "a model folder must hold config.json", str(folder),
                "Save the whole model there, as save_pretrained does")

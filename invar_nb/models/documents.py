@@ -6,7 +6,7 @@
 __all__ = ['UNDETERMINED', 'PIECES', 'Documents', 'read_documents', 'check_text']
 
 # %% ../../nbs/models/60_documents.ipynb #c002
-import dataclasses, re
+import dataclasses, itertools, re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,12 +15,12 @@ from ..foundations.numbers import UsageError, refuse, strict_json
 
 # %% ../../nbs/models/60_documents.ipynb #c006
 UNDETERMINED = "und"  # ISO 639-2: the language of a document that does not name it
-PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"(?m)^(?=#{1,6}\s)"}
+PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"^(?=#{1,6}\s)"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Documents:
-    "Texts in order, the document that each belongs to, and its language where the file names it."
+    "Texts in order, and for each its document and, where the file names it, its language."
     texts: tuple[str, ...]
     languages: tuple[str | None, ...] | None = None  # one for each text
     documents: tuple[str, ...] | None = None  # one for each text; None: every text is one
@@ -135,10 +135,13 @@ def check_text(text: object, place: str, where: str) -> None:
 def _cut(text: str, pieces: str) -> list[str]:
     "Pieces that join to the text again; a blank beginning belongs to the first of them."
     try:
-        matches = list(re.finditer(PIECES.get(pieces, pieces), text, 0 if pieces in PIECES else re.M))
+        matches = list(re.finditer(PIECES.get(pieces, pieces), text, re.M))
     except re.error as error:
         refuse("read_documents", f"pieces must be {', '.join(PIECES)} or a regular expression",
                f"{pieces!r} ({error})", "Escape what is meant literally", error=UsageError)
-    starts = [m.end() if pieces == "blank-lines" else m.start() for m in matches]
-    edges = [0, *(s for s in starts if text[:s].strip() and text[s:].strip()), len(text)]
-    return [text[a:b] for a, b in zip(edges, edges[1:], strict=False) if a < b]
+    edges = [0]
+    for m in matches:
+        start = m.end() if pieces == "blank-lines" else m.start()
+        if text[edges[-1]:start].strip() and text[start:].strip():  # no piece is blank
+            edges.append(start)
+    return [text[a:b] for a, b in itertools.pairwise([*edges, len(text)])]

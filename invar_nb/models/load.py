@@ -7,7 +7,7 @@ __all__ = ['DTYPES', 'import_torch', 'config_digest', 'positions', 'LoadedModel'
            'weights_digest', 'checksum']
 
 # %% ../../nbs/models/63_load.ipynb #c003
-import contextlib, copy, dataclasses, hashlib, json
+import contextlib, copy, dataclasses, hashlib, json, re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -43,11 +43,10 @@ def _quiet(transformers):
             log.enable_progress_bar()
 
 # %% ../../nbs/models/63_load.ipynb #c011
-_CURES = (  # a word in the library's message, our code, our cure
-    ("trust_remote_code", "remote_code",
-     "The model brings its own code: read it, then allow remote code"),
-    ("allocate memory", "memory", "Use a machine with more memory, or a shorter type such as bfloat16"),
-    ("out of memory", "memory", "Use a machine with more memory, or a shorter type such as bfloat16"))
+_CURES = {  # code: cure
+    "remote_code": "The model brings its own code: read it, then allow remote code",
+    "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
+    "damaged_tokenizer": "Copy its files beside the weights, or name the folder that has them"}
 
 
 def _loading(folder: Path, what: str, act: Callable):
@@ -55,7 +54,7 @@ def _loading(folder: Path, what: str, act: Callable):
     from pickle import UnpicklingError
     from huggingface_hub import errors as hub
     from safetensors import SafetensorError
-    strict = getattr(hub, "StrictDataclassError", OSError)  # a field of a config of a wrong type
+    strict = getattr(hub, "StrictDataclassError", OSError)  # a field has a wrong type
     try:
         return act()
     except ContractError:
@@ -63,18 +62,16 @@ def _loading(folder: Path, what: str, act: Callable):
     except (OSError, EOFError, ValueError, RuntimeError, KeyError, TypeError, AttributeError,
             ImportError, MemoryError, SafetensorError, UnpicklingError, strict) as error:
         reason = " ".join(str(error).split())
-        known = [(code, cure) for word, code, cure in _CURES if word in reason.lower()]
-        if isinstance(error, MemoryError):
-            known = [_CURES[-1][1:]]
-        other = ("Copy the tokenizer's files beside the weights, or name the folder that has them"
-                 if what == "tokenizer" else "Save the model again")
-        code, cure = known[0] if known else (f"damaged_{what}", other)
+        full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", reason)
+        code = ("remote_code" if "trust_remote_code" in reason else
+                "memory" if full else f"damaged_{what}")
         refuse("load_model", f"the {what} in {folder.name} must load",
-               f"{type(error).__name__}: {reason}", cure, code=code)
+               f"{type(error).__name__}: {reason}",
+               _CURES.get(code, "Save the model again"), code=code)
 
 # %% ../../nbs/models/63_load.ipynb #c013
 def config_digest(config: object) -> str:
-    "Digest of what a config says about the model; not of names, versions and types of storage."
+    "Digest of what a config says about the model; not of names, versions and types."
     plain = {k: v for k, v in config.to_dict().items()
              if k not in ("_name_or_path", "transformers_version", "torch_dtype", "dtype")}
     text = json.dumps(plain, default=str)
@@ -82,15 +79,16 @@ def config_digest(config: object) -> str:
 
 # %% ../../nbs/models/63_load.ipynb #c014
 _ENCODERS = ("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra",
-             "ernie", "megatron-bert", "rembert", "roberta", "roberta-prelayernorm", "roc_bert",
-             "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod")
-_OTHER_TASKS = ("MaskedLM", "SequenceClassification", "TokenClassification", "QuestionAnswering",
-                "NextSentencePrediction", "PreTraining", "MultipleChoice")
+             "ernie", "megatron-bert", "rembert", "roberta", "roberta-prelayernorm",
+             "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod")
+_OTHER_TASKS = ("MaskedLM", "SequenceClassification", "TokenClassification", "MultipleChoice",
+                "QuestionAnswering", "NextSentencePrediction", "PreTraining")
 
 
 def _not_causal(config: object) -> str | None:
     "Why this config is not that of a causal model; None where it is."
-    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as causal
+    from transformers.models.auto import modeling_auto
+    causal = modeling_auto.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
     built = list(getattr(config, "architectures", None) or [])
     own = "AutoModelForCausalLM" in (getattr(config, "auto_map", None) or {})
     if getattr(config, "is_encoder_decoder", False):
@@ -108,14 +106,15 @@ def _check_config(config: object, found: Checkpoint) -> None:
     "A causal model, whose weights and code are those of its folder."
     reason = _not_causal(config)
     if reason:
-        refuse("load_model", "the model must be causal", reason, "Perplexity by the chain rule "
-               "needs a decoder that sees only what came before", code="not_causal")
-    elsewhere = [v for v in (getattr(config, "auto_map", None) or {}).values() if "--" in str(v)]
-    if getattr(config, "transformers_weights", None) is not None or elsewhere:
-        named = elsewhere or f"transformers_weights={config.transformers_weights!r}"
+        refuse("load_model", "the model must be causal", reason,
+               "Use a language model that sees only what came before", code="not_causal")
+    code = getattr(config, "auto_map", None) or {}
+    weights = getattr(config, "transformers_weights", None)
+    elsewhere = weights or next((name for name in code.values() if "--" in str(name)), None)
+    if elsewhere:
         refuse("load_model", "the config must not name weights or code elsewhere",
-               f"{named} in {found.folder.name}",
-               "Take the field out; call the weights model.safetensors, copy the code beside them")
+               f"{elsewhere!r} in {found.folder.name}",
+               "Take the field out; call the weights model.safetensors, copy code beside them")
 
 # %% ../../nbs/models/63_load.ipynb #c016
 def _check_size(torch, transformers, config: object, found: Checkpoint) -> None:
@@ -138,8 +137,8 @@ def _check_complete(said: Mapping, folder: Path) -> None:
         if bad:
             refuse("load_model", "the files must hold every weight the config asks for",
                    f"{what.split('_')[0]} {bad[0]} ({len(bad)} in all) in {folder.name}",
-                   "The config belongs to another checkpoint, or the save was cut short: save the "
-                   "model again", code="incomplete")
+                   "The config is another checkpoint's, or the save was cut short: "
+                   "save the model again", code="incomplete")
 
 # %% ../../nbs/models/63_load.ipynb #c018
 def positions(
@@ -153,8 +152,9 @@ def positions(
     values = (getattr(text, name, None) for name in names)
     limit = next((v for v in values if type(v) is int and v > 0), None)
     for name, module in model.named_modules():
-        if name.endswith("position_embeddings") and getattr(module, "padding_idx", None) is not None:
-            return module.num_embeddings - module.padding_idx - 1
+        padding = getattr(module, "padding_idx", None)
+        if name.endswith("position_embeddings") and padding is not None:
+            return module.num_embeddings - padding - 1
     return limit
 
 # %% ../../nbs/models/63_load.ipynb #c020
@@ -172,7 +172,7 @@ class LoadedModel:
     def check_unedited(self, where: str) -> None:
         "A model edited since it was loaded is not what its files' digest says."
         if checksum(self.model) != self.checksum:
-            refuse(where, "a loaded model must be as it was loaded, since the report names its files",
+            refuse(where, "a loaded model must be as it was loaded: reports name its files",
                    f"{self.name} with changed tensors",
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
 
@@ -186,7 +186,7 @@ def load_model(
     dtype: str = "auto",  # float32 on a CPU, the checkpoint's own type on an accelerator
     device: str = "auto",
     trust_remote_code: bool = False,      # runs Python files that come with the weights
-    allow_pickle: bool = False,           # reads pickled weights where there are no safetensors
+    allow_pickle: bool = False,           # reads pickled weights if there are no safetensors
     revision: str | None = None,          # branch, tag or commit of a hub id
     tokenizer: str | Path | None = None,  # folder of the tokenizer, if not the model's own
 ) -> LoadedModel:
@@ -203,7 +203,7 @@ def load_model(
     _check_complete(said, found.folder)
     if not getattr(model, "is_quantized", False):
         model = model.to(place)
-    facts = _facts(torch, transformers, found, config, model, place, code)
+    facts = _facts(found, config, model, place, code)
     facts |= {"tokenizer_digest": tokenizer_digest(words), "allow_pickle": bool(allow_pickle),
               "unexpected_weights": sorted(said["unexpected_keys"])[:8]}
     return LoadedModel(model=model.eval(), tokenizer=words, name=found.name, provenance=facts,
@@ -221,19 +221,22 @@ def _load_config(torch, transformers, found: Checkpoint, code: bool):
     return config
 
 
-def _load_weights(torch, transformers, found: Checkpoint, config, dtype: str, place, code: bool):
-    own = getattr(config, "quantization_config", None) or (dtype == "auto" and place.type != "cpu")
-    wanted = "auto" if own else getattr(torch, "float32" if dtype == "auto" else dtype)
-    return _loading(found.folder, "weights", lambda: (
-        transformers.AutoModelForCausalLM.from_pretrained(
-            found.folder, config=config, dtype=wanted, use_safetensors=found.kind == "safetensors",
-            output_loading_info=True, trust_remote_code=code, local_files_only=True)))
+def _load_weights(torch, transformers, found: Checkpoint, config, dtype, place, code: bool):
+    quantized = getattr(config, "quantization_config", None) is not None
+    own = quantized or (dtype == "auto" and place.type != "cpu")
+    options = {"dtype": "auto" if own else getattr(torch, dtype.replace("auto", "float32")),
+               "use_safetensors": found.kind == "safetensors", "output_loading_info": True,
+               "trust_remote_code": code, "local_files_only": True}
+    load = transformers.AutoModelForCausalLM.from_pretrained
+    return _loading(found.folder, "weights",
+                    lambda: load(found.folder, config=config, **options))
 
 
-def _facts(torch, transformers, found: Checkpoint, config, model, place, code: bool) -> dict:
+def _facts(found: Checkpoint, config, model, place, code: bool) -> dict:
     "All that moves a loss and is known when a model is loaded."
-    return {"model": found.name, "weights_digest": found.weights_digest, "commit": found.commit,
-            "weights_format": found.kind, "config_digest": config_digest(config),
+    return {"model": found.name, "weights_digest": found.weights_digest,
+            "commit": found.commit, "weights_format": found.kind,
+            "config_digest": config_digest(config),
             "code_digest": found.code_digest if code else None, "trust_remote_code": code,
             "architecture": type(model).__name__, **describe(model),
             "parameters": sum(p.numel() for p in model.parameters()), "device": place.type}
@@ -259,8 +262,9 @@ def load_tokenizer(
         refuse("load_model", "a tokenizer must be a folder on this machine", str(folder),
                "Name the folder that holds tokenizer.json", error=UsageError)
     with _quiet(transformers):
-        return _loading(folder, "tokenizer", lambda: transformers.AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=bool(trust_remote_code), local_files_only=True))
+        load, code = transformers.AutoTokenizer.from_pretrained, bool(trust_remote_code)
+        return _loading(folder, "tokenizer", lambda: load(folder, trust_remote_code=code,
+                                                          local_files_only=True))
 
 
 def _device(torch, device: str):

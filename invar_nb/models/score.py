@@ -19,12 +19,13 @@ from ..comparison.windows import Window
 from ..comparison.window_losses import WindowLosses
 from .documents import Documents
 from .text import DEFAULT_LENGTH, TextPlan, data_digest, plan_text
-from .load import LoadedModel, config_digest, describe, positions, weights_digest
+from .load import (LoadedModel, config_digest, describe, positions,
+                                  weights_digest)
 from .batches import BATCH_TOKENS, Scorer, plan_scoring, token_log_losses
 
 # %% ../../nbs/models/66_score.ipynb #c012
-KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention", "torch",
-       "transformers", "invar_nb", "head", "batching", "batch_tokens")  # and data_id
+KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
+       "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens")  # and data_id
 
 
 def score_plan(
@@ -32,7 +33,7 @@ def score_plan(
     plan: TextPlan,
     *,
     batch_tokens: int = BATCH_TOKENS,   # tokens in a batch, padding included
-    journal: str | Path | None = None,  # a file: finished batches are kept there, and found again
+    journal: str | Path | None = None,  # a file that keeps finished batches
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> WindowLosses:
     "Score every window of a plan; the result carries the plan's and the model's provenance."
@@ -43,7 +44,7 @@ def score_plan(
     return WindowLosses.from_arrays(
         plan.window_ids, plan.tokens, mean, model=facts["model"], data_id=plan.data_id,
         document_ids=plan.document_ids, n_bytes=plan.n_bytes,
-        split=[window.split for window in plan.windows], provenance={**facts, **plan.provenance})
+        split=[w.split for w in plan.windows], provenance={**facts, **plan.provenance})
 
 # %% ../../nbs/models/66_score.ipynb #c013
 def _model_facts(model: object, where: str) -> dict:
@@ -135,4 +136,5 @@ def score_text(
         max_length = max_length or min(positions(model) or DEFAULT_LENGTH, DEFAULT_LENGTH)
     plan = plan_text(source, texts, max_length=max_length, stride=stride, bos=bos, final=final,
                      first_window=first_window, windows=windows, preview=preview)
-    return score_plan(model, plan, batch_tokens=batch_tokens, journal=journal, progress=progress)
+    return score_plan(model, plan, batch_tokens=batch_tokens, journal=journal,
+                      progress=progress)

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/61_text.ipynb #c004
-from ..foundations.numbers import (PairingError, UsageError, as_choice, as_count, as_names,
-                                          canonical_json, digest, lock, refuse)
+from ..foundations.numbers import (PairingError, UsageError, as_choice, as_count,
+                                          as_names, canonical_json, digest, lock, refuse)
 from ..comparison.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
 from .documents import UNDETERMINED, Documents, check_text
 
@@ -61,7 +61,7 @@ def _document_start(tokenizer: object, text: str, bos: str) -> tuple[int, ...]:
             refuse("plan_text", "the policy 'add' needs a tokenizer with a BOS token", "none",
                    "Use the policy 'auto' or 'none'", error=UsageError)
         return (int(tokenizer.bos_token_id),)
-    sample = text[:64] if _token_list(tokenizer, text[:64], False) else text  # blanks: no token
+    sample = text[:64] if _token_list(tokenizer, text[:64], False) else text  # all blanks
     bare, full = (_token_list(tokenizer, sample, special) for special in (False, True))
     for k in range(len(full) - len(bare) + 1):
         if full[k:k + len(bare)] == bare:
@@ -119,7 +119,7 @@ class TextPlan:
     token_ids: Mapping[str, np.ndarray]  # int64 ids of each text, by its id
     windows: tuple[Window, ...]
     document_ids: tuple[str, ...]        # of each window
-    n_bytes: np.ndarray | None           # shape (n,), bytes of the scored tokens, @eq-text-bytes
+    n_bytes: np.ndarray | None           # shape (n,), of the scored tokens; @eq-text-bytes
     data_id: str
     max_length: int                      # L
     provenance: Mapping                  # plain JSON: how to make this plan again
@@ -172,9 +172,10 @@ def plan_text(
                for name, text in zip(given.text_ids, given.texts, strict=True)}
     planned = _plan_all(encoded, max_length, stride, first_window)
     kept = assign_splits(_first(planned, windows), preview=preview, final=final)
-    facts = {"tokenizer_digest": tokenizer_digest(tokenizer), "bos": bos, "stride": stride,
-             "bos_tokens": list(prefix), "max_length": max_length, "first_window": first_window,
-             "windows_planned": len(planned), "windows_scored": len(kept)}
+    facts = {"tokenizer_digest": tokenizer_digest(tokenizer), "bos": bos,
+             "bos_tokens": list(prefix), "max_length": max_length, "stride": stride,
+             "first_window": first_window, "windows_planned": len(planned),
+             "windows_scored": len(kept)}
     return _as_plan(given, encoded, kept, max_length, facts)
 
 # %% ../../nbs/models/61_text.ipynb #c020
@@ -189,7 +190,7 @@ def _as_documents(texts: object) -> Documents:
 
 
 def _admissible_length(source: object, max_length: int | None, where: str) -> int:
-    "L within what the model was built for; a loaded model knows its limit, a tokenizer does not."
+    "L within what the model was built for, if that is known."
     loaded = hasattr(source, "weights_digest")
     limit = source.max_length if loaded else None
     if max_length is None:
@@ -210,7 +211,8 @@ def check_length(max_length: int, limit: int | None, where: str) -> None:
                code="too_long")
 
 # %% ../../nbs/models/61_text.ipynb #c021
-def _plan_all(encoded: Mapping, max_length: int, stride: int, first_window: str) -> list[Window]:
+def _plan_all(encoded: Mapping, max_length: int, stride: int,
+              first_window: str) -> list[Window]:
     found: list[Window] = []
     for name, (ids, _) in encoded.items():
         if len(ids) < 2:
@@ -228,7 +230,8 @@ def _first(planned: list[Window], windows: int | None) -> list[Window]:
     windows = as_count(windows, where="plan_text", name="windows")
     if windows > len(planned):
         refuse("plan_text", "windows must not ask for more than the text holds",
-               f"windows {windows}, {len(planned)} planned", "Ask for fewer, or give more text")
+               f"windows {windows}, {len(planned)} planned",
+               "Ask for fewer, or give more text")
     return planned[:windows]
 
 # %% ../../nbs/models/61_text.ipynb #c022
@@ -250,7 +253,7 @@ def _window_bytes(windows: Iterable[Window], bounds: Mapping) -> np.ndarray | No
     "@eq-text-bytes; None where a tokenizer has no offsets or a window covers no byte."
     if any(edges is None for edges in bounds.values()):
         return None
-    found = [bounds[w.document_id][w.stop] - bounds[w.document_id][w.score_from] for w in windows]
+    found = [bounds[w.document_id][[w.score_from, w.stop]] @ (-1, 1) for w in windows]
     return np.array(found, dtype=np.int64) if min(found) > 0 else None
 
 # %% ../../nbs/models/61_text.ipynb #c023
