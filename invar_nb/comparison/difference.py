@@ -39,7 +39,7 @@ class Settings:
     resample: str = "windows"  # "tokens": the rule of the source systems, bootstrap only
 
     def __post_init__(self):
-        as_choice(self.method, METHODS, where="compare", name="method")
+        as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
         level = as_fraction(self.level, where="compare", name="level")
         object.__setattr__(self, "level", level)
         drawn = (self.replicates, self.seed, self.resample) != (None, None, "windows")

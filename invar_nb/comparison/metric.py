@@ -147,4 +147,4 @@ def as_metric(
 ) -> Metric:
     "The metric itself, or a refusal that lists the names."
     if isinstance(metric, Metric): return metric
-    return METRICS[as_choice(metric, METRICS, where=where, name="a metric")]
+    return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]
