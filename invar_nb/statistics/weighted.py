@@ -22,16 +22,17 @@ def as_pairs(
     where: str,             # function named by the error
     name: str = "delta",    # argument named by the error
 ) -> tuple[np.ndarray, np.ndarray]:
-    "One difference and one token count per window, n >= 1; no window at all is a `PairingError`."
+    "One difference and one token count per window; no window at all is a `PairingError`."
     tokens = as_counts(tokens, where=where, name="tokens")
     delta = as_vector(delta, where=where, name=name, length=tokens.size)
     if tokens.size == 0:
-        refuse(where, "there must be at least one pair", "no pairs", "Score both models on at least one window", error=PairingError)
+        refuse(where, "there must be at least one pair", "no pairs",
+               "Score both models on at least one window", error=PairingError)
     return delta, tokens
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c026
 def _mean(values: np.ndarray, tokens: np.ndarray, where: str) -> float:
-    "sum t v / T: every product rounded once, their sum correctly rounded, so the order of rows cannot matter."
+    "sum t v / T: products rounded once, their sum correctly rounded, in any order of rows."
     with np.errstate(over="ignore"):
         products = values * tokens
     try:
@@ -39,8 +40,10 @@ def _mean(values: np.ndarray, tokens: np.ndarray, where: str) -> float:
     except (OverflowError, ValueError):  # an infinite product, or two of opposite sign
         mean = math.nan
     if not math.isfinite(mean):
-        refuse(where, "values times tokens must fit float64", f"values up to {np.abs(values).max():g}", "No loss in nats is this large; check the unit")
-    return min(max(mean, float(values.min())), float(values.max()))  # a mean lies within its values; rounding must not undo that
+        refuse(where, "values times tokens must fit float64",
+               f"values up to {np.abs(values).max():g}",
+               "No loss in nats is this large; check the unit")
+    return min(max(mean, float(values.min())), float(values.max()))  # not beyond the values
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c027
 def weighted_mean(
@@ -55,12 +58,13 @@ def weighted_mean(
 def effective_sample_size(
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "Kish (1965): n_eff = T^2 / sum t_i^2, between 1 and n, from exact integers and rounded once."
+    "n_eff = T^2 / sum t_i^2, from exact integers and rounded once (@eq-weighted-n-eff)."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
     if tokens.size == 0:
-        refuse("effective_sample_size", "there must be at least one window", "no windows", "Score at least one window", error=PairingError)
+        refuse("effective_sample_size", "there must be at least one window", "no windows",
+               "Score at least one window", error=PairingError)
     fits = int(tokens.max()) ** 2 * tokens.size < 2**63
-    squares = int(tokens @ tokens) if fits else sum(t * t for t in tokens.tolist())  # int64 would wrap silently
+    squares = int(tokens @ tokens) if fits else sum(t * t for t in tokens.tolist())
     return int(tokens.sum()) ** 2 / squares
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c030
@@ -68,30 +72,33 @@ def ratio_standard_error(
     values: object,  # v_i, shape (n,), n >= 2
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
-    "Linearised standard error of the weighted mean when windows are the independent draws (Cochran 1977, chapter 6); needs n >= 2."
+    "First-order standard error of the mean of independent windows, n >= 2 (@eq-weighted-se)."
     where = "ratio_standard_error"
     values, tokens = as_pairs(values, tokens, where=where, name="values")
     if values.size < 2:
         refuse(where, "spread needs at least two windows", "one window", "Score more windows")
-    residuals = (values - _mean(values, tokens, where)) * (tokens / int(tokens.sum()))  # p_i (v_i - mean)
+    shares = tokens / int(tokens.sum())
+    residuals = (values - _mean(values, tokens, where)) * shares
     largest = float(np.abs(residuals).max())
     if largest == 0:
         return 0.0
-    squares = math.fsum(((residuals / largest) ** 2).tolist())  # scaled: the square of 1e-200 is not 0
+    squares = math.fsum(((residuals / largest) ** 2).tolist())  # scaled: 1e-200 squared is 0
     return largest * math.sqrt(values.size / (values.size - 1) * squares)
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c032
 def spread_is_rounding(
     delta: object,               # d_i, shape (n,), n >= 1
     *,
-    scale: float | None = None,  # largest |log-loss| the differences were taken from, when known
+    scale: float | None = None,  # largest |log-loss| behind the differences, when known
 ) -> bool:
-    "Whether the differences are all equal up to the rounding of the losses: max - min <= 8 eps max(scale, max |d_i|)."
+    "Whether differences are equal up to the rounding of the losses (@eq-weighted-rounding)."
     delta = as_vector(delta, where="spread_is_rounding", name="delta")
     if delta.size == 0:
-        refuse("spread_is_rounding", "there must be at least one pair", "no pairs", "Score both models on at least one window", error=PairingError)
-    scale = as_vector([0.0 if scale is None else scale], where="spread_is_rounding", name="scale", minimum=0)[0]
-    return bool(delta.max() - delta.min() <= 8 * np.finfo(float).eps * max(scale, np.abs(delta).max()))
+        refuse("spread_is_rounding", "there must be at least one pair", "no pairs",
+               "Score both models on at least one window", error=PairingError)
+    given = [0.0 if scale is None else scale]
+    scale = as_vector(given, where="spread_is_rounding", name="scale", minimum=0)[0]
+    return bool(np.ptp(delta) <= 8 * np.finfo(float).eps * max(scale, np.abs(delta).max()))
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c034
 def units_eff(
@@ -110,12 +117,14 @@ def unit_codes(
     names: object,  # name of the unit of each item, shape (n,): strings or integers
     *,
     where: str = "unit_codes",  # function named by the error
+    name: str = "names",        # argument named by the error
     length: int | None = None,  # required number of names
 ) -> tuple[np.ndarray, int]:    # codes 0 .. n_units - 1 in the order first seen, and n_units
     "Number the units of the items; equal names are one unit, wherever they stand."
     seen: dict[str, int] = {}
-    names = as_names(names, where=where, name="document_ids" if where != "unit_codes" else "names", length=length)
-    codes = np.fromiter((seen.setdefault(name, len(seen)) for name in names), np.intp, len(names))
+    names = as_names(names, where=where, name=name, length=length)
+    numbers = (seen.setdefault(each, len(seen)) for each in names)
+    codes = np.fromiter(numbers, np.intp, len(names))
     return codes, len(seen)
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c036
