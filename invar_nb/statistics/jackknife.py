@@ -31,7 +31,7 @@ class Jackknife:
     fallback: Fallback | None = None
 
     def interval(self, level: float = 0.95, method: str = "jackknife") -> Interval:
-        "The ends at which the p-value is 1 - level."
+        "The ends at which the p-value is 1 - level (@eq-jackknife-ends)."
         if self.fallback is not None:
             return Interval(low=self.estimate, high=self.estimate, level=level, method=method,
                             fallback=self.fallback, engine="point")
