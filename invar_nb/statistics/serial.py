@@ -89,28 +89,30 @@ def serial_ratio_difference(
 UNITS = ("serial", "windows", "documents")
 
 
-def _plain_pairs(delta: object, tokens: object, where: str) -> tuple[np.ndarray, np.ndarray]:
-    "float64 pairs: arrays with sound counts are not copied, all else goes through `as_pairs`."
+def _plain_pairs(delta: object, tokens: object, where: str) -> tuple:
+    "float64 pairs and their sums; arrays with sound counts are not copied."
     if (type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64
             and tokens.dtype in (np.int64, np.float64)
-            and tokens.shape == delta.shape == (delta.size,) and _sound(tokens)):
-        return delta, tokens.astype(float, copy=False)
+            and tokens.shape == delta.shape == (delta.size,)
+            and (sums := _sums(delta, tokens)) is not None):
+        return delta, tokens.astype(float, copy=False), sums
     delta, tokens = as_pairs(delta, tokens, where=where)
-    return delta, tokens.astype(float)
+    return delta, tokens.astype(float), None
 
 
-def _sound(tokens: np.ndarray) -> bool:
-    "Whether counts are whole, at least 1, with a total that float64 holds exactly."
-    total, part = 0.0, 16384  # parts that stay in the processor's cache
-    rounded, equal = np.empty(min(part, tokens.size)), np.empty(min(part, tokens.size), bool)
+def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] | None:
+    "sum t, sum t d, sum t^2; None where counts are not whole, below 1, or too large together."
+    total, top, squares, part = 0.0, 0.0, 0.0, 16384  # windows that stay in the cache
+    whole, equal = np.empty(min(part, tokens.size)), np.empty(min(part, tokens.size), bool)
     for i in range(0, tokens.size, part):
         some = tokens[i:i + part]
-        if some.dtype == np.float64:
-            same = np.equal(np.rint(some, rounded[:some.size]), some, equal[:some.size])
-            if not same.all(): return False
-        if not some.min() >= 1: return False
-        total += float(some.sum())
-    return 0 < total <= 2**53 / 2
+        t, same = whole[:some.size], equal[:some.size]
+        np.rint(some, t)
+        if not (np.equal(t, some, same).all() and t.min() >= 1): return None
+        total += float(t.sum())
+        top += float(t @ delta[i:i + part])
+        squares += float(t @ t)
+    return (total, top, squares) if 0 < total <= 2**53 / 2 else None
 
 # %% ../../nbs/statistics/12_serial.ipynb #c023
 def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
@@ -139,14 +141,15 @@ def jackknife_interval(
     if (units == "documents") != (document_ids is not None):
         refuse(where, "document_ids and units='documents' belong together", f"units={units!r}",
                "Give both for documents as units, or neither")
-    delta, tokens = _plain_pairs(delta, tokens, where)
     with np.errstate(over="ignore", invalid="ignore"):
+        delta, tokens, sums = _plain_pairs(delta, tokens, where)
         if units == "documents":
             fit = jackknife_ratio(*_document_totals(delta, tokens, document_ids, where))
         else:
             influence = np.empty(delta.size) if units == "serial" else None
-            fit = jackknife_ratio(delta, tokens, means=True, influence=influence)
-            if units == "serial" and math.isfinite(fit.estimate): fit = _widened(fit, influence)
+            fit = jackknife_ratio(delta, tokens, means=True, sums=sums, influence=influence)
+            if units == "serial" and math.isfinite(fit.estimate):
+                fit = _widened(fit, influence)
     if not math.isfinite(fit.estimate):
         as_vector(delta, where=where, name="delta")  # names the index of a missing one
         refuse(where, "delta times tokens must fit float64", f"{fit.estimate!r} on average",
