@@ -186,7 +186,8 @@ def _from_jsonl(data: bytes, where: str, quick: bool) -> tuple[dict, dict, Calla
     _check_count(len(lines), header, f"{where}:{len(lines) + 1}")
     rows, whole = (), b"[" + b",".join(lines) + b"]"
     try:
-        if quick: rows = json.loads(whole) if "digest" in header else strict_json(whole, where="")
+        if quick and "digest" in header: rows = json.loads(whole)
+        elif quick: rows = strict_json(whole, where=where)
     except (ValueError, RecursionError): rows = ()
     if len(rows) != len(lines):
         rows = [strict_json(line, where=place(i)) for i, line in enumerate(lines)]
@@ -235,7 +236,8 @@ def _from_parquet(data: bytes, where: str, quick: bool) -> tuple[dict, dict, Cal
     try: return header, {name: _plain(table[name], name) for name in there}, place
     except UnicodeDecodeError as error:
         refuse(where, "text in the columns must be UTF-8",
-               f"byte {error.object[error.start]:#x}", "The file is damaged: restore it, or score again", code="damaged")
+               f"byte {error.object[error.start]:#x}",
+               "The file is damaged: restore it, or score again", code="damaged")
 
 
 def _plain(column, name: str):

@@ -24,7 +24,7 @@ def _brief(value: object) -> str:
 
 
 def _differing(old: Mapping, new: Mapping) -> str:
-    "Each field that differs, with both values where they are few: `dtype 'float32' -> 'int8'`."
+    "Each field that differs, with both values where they are few: `dtype 'f32' -> 'i8'`."
     found = [first_difference(old.get(name, "(absent)"), new.get(name, "(absent)"), path=name,
                               relative=0, absolute=0) for name in sorted({*old, *new})]
     found = [item for item in found if item]
@@ -38,6 +38,13 @@ def _check_place(path: Path, where: str) -> None:
     if path.exists() and not path.is_file():
         refuse(where, "the path must name a file", f"{path}, a folder or a device",
                "Add a file name")
+    if path.exists() and path.stat().st_size and not Path(f"{path}-journal").exists():
+        with open(path, "rb") as file: start = file.read(32)
+        size = int.from_bytes(start[16:18], "big") * int.from_bytes(start[28:], "big")
+        # SQLite would begin anew over a short text or a file that was cut off
+        if not start.startswith(b"SQLite format 3\0") or size > path.stat().st_size:
+            refuse(where, "the file must be a journal of ours, and whole", str(path),
+                   f"Name another file, or delete {path} to start again", code="damaged")
 
 # %% ../../nbs/foundations/03_journal.ipynb #c008
 def _open(path: Path, where: str) -> sqlite3.Connection:
@@ -88,8 +95,8 @@ def _load(link: sqlite3.Connection, path: Path, key: str, where: str) -> dict:
     rows = link.execute("SELECT name, value, digest FROM record ORDER BY rowid").fetchall()
     bad = next((name for name, value, seal in rows if seal != digest(name + value)), None)
     if bad is not None:
-        refuse(where, "a record must have the digest it was written with", f"{bad!r} in {path}",
-               f"The file is damaged. {again}", code="damaged")
+        refuse(where, "a record must have the digest it was written with",
+               f"{bad!r} in {path}", f"The file is damaged. {again}", code="damaged")
     return {name: json.loads(value) for name, value, _ in rows}
 
 # %% ../../nbs/foundations/03_journal.ipynb #c012

@@ -104,6 +104,7 @@ def _as_array(values: object, where: str, name: str) -> np.ndarray:
 def _no_bools(array: np.ndarray, values: object, where: str, name: str) -> None:
     "numpy turns [True, 2.0] into [1.0, 2.0]; look at the original when it is not an array."
     items = values if isinstance(values, (list, tuple)) else array if array.dtype.kind in "bO" else ()
+    if not {bool, np.bool_} & set(map(type, items)): return
     bad = next((i for i, v in enumerate(items) if _is_bool(v)), None)
     if bad is not None:
         refuse(where, f"{name} must be numbers, not booleans", _at(bad, items[bad]), "Write 1 and 0 if you mean numbers")
