@@ -6,7 +6,7 @@
 __all__ = ['LONGEST_LINE', 'ExperimentSpec', 'over_seeds', 'ablate', 'read_metrics', 'run_all', 'write_runs']
 
 # %% ../../nbs/experiments/74_runner.ipynb #c002
-import json, math, os
+import contextlib, json, math, os
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, field, replace
@@ -166,12 +166,13 @@ class _Output:
         self._line(self.rest)
 
 # %% ../../nbs/experiments/74_runner.ipynb #c019
-def _run_one(spec: ExperimentSpec, live: set) -> ExperimentResult:
+def _run_one(spec: ExperimentSpec, live: set, stopped: list) -> ExperimentResult:
     "Start one experiment and wait for its end."
     given = json.dumps({"config": dict(spec.config), "seed": spec.seed}).encode()
     same = ("folder", "environment", "wall_timeout_s", "memory_cap_mb", "grace_s")
     run = GuardedRun(spec.command, given=given, **{name: getattr(spec, name) for name in same})
     live.add(run)
+    if stopped: run.stop()  # while it was being started
     output = _Output(spec)
     try:
         ending = run.wait(output.feed)
@@ -226,12 +227,11 @@ def run_all(
         todo = {key: spec for key, spec in zip(keys, specs, strict=True)
                 if key not in known or known[key].terminal in again}
         done, total = len(set(keys)) - len(todo), len(set(keys))
-        for key, result in _in_parallel(todo, workers):
-            attempt = next(k for k in count(1) if f"{key}/{k}" not in journal)
-            journal.put(f"{key}/{attempt}", result.to_dict())
-            journal.flush()
-            known[key], done = result, done + 1
-            if progress is not None: progress(result, done, total)
+        with contextlib.closing(_in_parallel(todo, workers)) as ended:
+            for key, result in ended:
+                _record(journal, key, result)
+                known[key], done = result, done + 1
+                if progress is not None: progress(result, done, total)
     return [replace(known[key], **{name: getattr(spec, name) for name in _NAMES})
             for key, spec in zip(keys, specs, strict=True)]
 
@@ -250,6 +250,12 @@ def _known(journal: Journal) -> dict[str, ExperimentResult]:
     "The last attempt of every experiment in the journal."
     return {name.partition("/")[0]: ExperimentResult.from_row(row, place=name)
             for name, row in journal.items()}
+
+
+def _record(journal: Journal, key: str, result: ExperimentResult) -> None:
+    attempt = next(k for k in count(1) if f"{key}/{k}" not in journal)
+    journal.put(f"{key}/{attempt}", result.to_dict())
+    journal.flush()
 
 
 def _cores() -> int:
@@ -274,7 +280,7 @@ def _in_parallel(todo: Mapping, workers: int):
         if spec.key != key:
             refuse("run_all", "files of an experiment must not change while the queue runs",
                    repr(spec.experiment_id), "Run again; what has finished is kept")
-        return _run_one(spec, live)
+        return _run_one(spec, live, stopped)
     with ThreadPoolExecutor(workers) as pool:
         futures = {pool.submit(start, key, spec): key for key, spec in todo.items()}
         try:

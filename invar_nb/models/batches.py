@@ -122,7 +122,9 @@ def _in_memory(act: Callable, windows: Iterable[Window]):
     torch, _ = import_torch("score_windows")
     try:
         return act()
-    except (torch.OutOfMemoryError, MemoryError):
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        if type(error) is RuntimeError and "allocate memory" not in str(error):  # on a CPU
+            raise
         lengths = [w.stop - w.start for w in windows]
         refuse("score_windows", "a batch must fit into memory",
                f"{len(lengths)} windows of up to {max(lengths)} tokens",

@@ -115,7 +115,7 @@ def _check_distinct(found: list[tuple[str, str, str | None]]) -> None:
                    f"one text at {first[text]} and at {place}", "Leave one of them out",
                    code="equal_documents")
 
-
+# %% ../../nbs/models/60_documents.ipynb #c010
 def check_text(text: object, place: str, where: str) -> None:
     "Text must be a non-empty string that UTF-8 can write."
     if not isinstance(text, str):
@@ -131,7 +131,7 @@ def check_text(text: object, place: str, where: str) -> None:
                f"{text[error.start]!r} at character {error.start} {place}",
                "Decode the bytes with the right encoding")
 
-
+# %% ../../nbs/models/60_documents.ipynb #c011
 def _cut(text: str, pieces: str) -> list[str]:
     "Pieces that join to the text again; a blank beginning belongs to the first of them."
     try:

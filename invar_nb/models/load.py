@@ -27,7 +27,7 @@ def import_torch(where: str):
                "pip install 'invar_nb[hf]'", code="not_installed")
     return torch, transformers
 
-
+# %% ../../nbs/models/63_load.ipynb #c010
 @contextlib.contextmanager
 def _quiet(transformers):
     "No bars and no banners while loading."
@@ -42,7 +42,7 @@ def _quiet(transformers):
         if bars:
             log.enable_progress_bar()
 
-# %% ../../nbs/models/63_load.ipynb #c011
+# %% ../../nbs/models/63_load.ipynb #c012
 _CURES = {  # code: cure
     "remote_code": "The model brings its own code: read it, then allow remote code",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
@@ -69,7 +69,7 @@ def _loading(folder: Path, what: str, act: Callable):
                f"{type(error).__name__}: {reason}",
                _CURES.get(code, "Save the model again"), code=code)
 
-# %% ../../nbs/models/63_load.ipynb #c013
+# %% ../../nbs/models/63_load.ipynb #c014
 def config_digest(config: object) -> str:
     "Digest of what a config says about the model; not of names, versions and types."
     plain = {k: v for k, v in config.to_dict().items()
@@ -77,7 +77,7 @@ def config_digest(config: object) -> str:
     text = json.dumps(plain, default=str)
     return digest(canonical_json(json.loads(text, parse_constant=str)))
 
-# %% ../../nbs/models/63_load.ipynb #c014
+# %% ../../nbs/models/63_load.ipynb #c015
 _ENCODERS = ("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra",
              "ernie", "megatron-bert", "rembert", "roberta", "roberta-prelayernorm",
              "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod")
@@ -116,7 +116,7 @@ def _check_config(config: object, found: Checkpoint) -> None:
                f"{elsewhere!r} in {found.folder.name}",
                "Take the field out; call the weights model.safetensors, copy code beside them")
 
-# %% ../../nbs/models/63_load.ipynb #c016
+# %% ../../nbs/models/63_load.ipynb #c017
 def _check_size(torch, transformers, config: object, found: Checkpoint) -> None:
     quantized = getattr(config, "quantization_config", None) is not None
     held = most_numbers(found, quantized=quantized)
@@ -140,7 +140,7 @@ def _check_complete(said: Mapping, folder: Path) -> None:
                    "The config is another checkpoint's, or the save was cut short: "
                    "save the model again", code="incomplete")
 
-# %% ../../nbs/models/63_load.ipynb #c018
+# %% ../../nbs/models/63_load.ipynb #c019
 def positions(
     model: object,  # a Hugging Face causal LM
 ) -> int | None:    # None: no limit, or none known
@@ -157,7 +157,7 @@ def positions(
             return module.num_embeddings - padding - 1
     return limit
 
-# %% ../../nbs/models/63_load.ipynb #c020
+# %% ../../nbs/models/63_load.ipynb #c021
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class LoadedModel:
     "A model ready to be scored, with everything a report must say about it."
@@ -176,7 +176,7 @@ class LoadedModel:
                    f"{self.name} with changed tensors",
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
 
-# %% ../../nbs/models/63_load.ipynb #c021
+# %% ../../nbs/models/63_load.ipynb #c022
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -210,7 +210,7 @@ def load_model(
                        weights_digest=facts["weights_digest"], max_length=positions(model),
                        checksum=checksum(model))
 
-# %% ../../nbs/models/63_load.ipynb #c022
+# %% ../../nbs/models/63_load.ipynb #c023
 def _load_config(torch, transformers, found: Checkpoint, code: bool):
     config = _loading(found.folder, "config", lambda: transformers.AutoConfig.from_pretrained(
         found.folder, trust_remote_code=code, local_files_only=True))
@@ -241,7 +241,7 @@ def _facts(found: Checkpoint, config, model, place, code: bool) -> dict:
             "architecture": type(model).__name__, **describe(model),
             "parameters": sum(p.numel() for p in model.parameters()), "device": place.type}
 
-
+# %% ../../nbs/models/63_load.ipynb #c024
 def describe(model: object) -> dict:
     "Type, attention and library versions of a model in memory."
     torch, transformers = import_torch("load_model")
@@ -249,7 +249,7 @@ def describe(model: object) -> dict:
             "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
             "torch": torch.__version__, "transformers": transformers.__version__}
 
-# %% ../../nbs/models/63_load.ipynb #c023
+# %% ../../nbs/models/63_load.ipynb #c025
 def load_tokenizer(
     folder: str | Path,
     *,
@@ -280,7 +280,7 @@ def _device(torch, device: str):
                error=UsageError)
     return place
 
-# %% ../../nbs/models/63_load.ipynb #c025
+# %% ../../nbs/models/63_load.ipynb #c027
 def weights_digest(model: object) -> str:
     "Digest of the tensors of a model in memory: names, types, shapes and bytes."
     (torch, _), total = import_torch("weights_digest"), hashlib.sha256()

@@ -202,7 +202,7 @@ def _admissible_length(source: object, max_length: int | None, where: str) -> in
     check_length(max_length, limit, where)
     return max_length
 
-
+# %% ../../nbs/models/61_text.ipynb #c021
 def check_length(max_length: int, limit: int | None, where: str) -> None:
     "A window must fit the positions that the model was built for."
     if limit is not None and max_length > limit:
@@ -210,7 +210,7 @@ def check_length(max_length: int, limit: int | None, where: str) -> None:
                f"{max_length} tokens, model {limit}", f"Choose a length of {limit} or less",
                code="too_long")
 
-# %% ../../nbs/models/61_text.ipynb #c021
+# %% ../../nbs/models/61_text.ipynb #c022
 def _plan_all(encoded: Mapping, max_length: int, stride: int,
               first_window: str) -> list[Window]:
     found: list[Window] = []
@@ -234,7 +234,7 @@ def _first(planned: list[Window], windows: int | None) -> list[Window]:
                "Ask for fewer, or give more text")
     return planned[:windows]
 
-# %% ../../nbs/models/61_text.ipynb #c022
+# %% ../../nbs/models/61_text.ipynb #c023
 def _as_plan(given: Documents, encoded: Mapping, windows: tuple[Window, ...], max_length: int,
              facts: dict) -> TextPlan:
     ids = {name: ids for name, (ids, _) in encoded.items()}
@@ -256,7 +256,7 @@ def _window_bytes(windows: Iterable[Window], bounds: Mapping) -> np.ndarray | No
     found = [bounds[w.document_id][[w.score_from, w.stop]] @ (-1, 1) for w in windows]
     return np.array(found, dtype=np.int64) if min(found) > 0 else None
 
-# %% ../../nbs/models/61_text.ipynb #c023
+# %% ../../nbs/models/61_text.ipynb #c024
 def data_digest(
     token_ids: Iterable[np.ndarray],  # ids of each text, in order
     windows: Iterable[Window],
@@ -267,7 +267,7 @@ def data_digest(
     cuts = [[w.document_id, w.start, w.score_from, w.stop, w.split] for w in windows]
     return digest(canonical_json({"documents": texts, "windows": cuts}))
 
-# %% ../../nbs/models/61_text.ipynb #c025
+# %% ../../nbs/models/61_text.ipynb #c026
 def _languages(given: Documents, owner: Mapping, windows: tuple[Window, ...],
                scored: tuple[str, ...]) -> dict:
     "Documents and scored tokens of each language; nothing where no document names one."

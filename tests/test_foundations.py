@@ -1,4 +1,4 @@
-"""The ground floor and the weighted mean under generated inputs: what a page cannot try one by one.
+"""Numbers, intervals and the weighted mean under generated inputs: what a page cannot try one by one.
 
 Referees: exact rational arithmetic (Fraction), SQLite's JSON parser, and the interpreter's own list of imported modules."""
 import json
@@ -18,8 +18,8 @@ from invar_nb.foundations.numbers import (ContractError, PairingError, as_choice
 from invar_nb.foundations.interval import ENGINES, FALLBACKS, Fallback, Interval
 from invar_nb.statistics.weighted import as_pairs, effective_sample_size, ratio_standard_error, spread_is_rounding, weighted_mean
 
-settings.register_profile("house", deadline=None, derandomize=True)  # the same examples on every machine, however busy
-settings.load_profile("house")
+settings.register_profile("fixed", deadline=None, derandomize=True)  # the same examples on every machine, however busy
+settings.load_profile("fixed")
 
 WHERE = dict(where="test", name="x")
 finite = st.floats(allow_nan=False, allow_infinity=False)
@@ -35,6 +35,7 @@ def refused(act, *words):
     message = str(error.value)
     assert "\n" not in message and "; got " in message and message.endswith((".", "?")), message
     for word in words: assert word in message, message
+    assert error.value.code and f"; got {error.value.culprit}. {error.value.cure}" in message
     return message
 
 
@@ -164,6 +165,7 @@ def test_names_in_arrays_and_what_is_no_name():
 @given(st.text(), st.text(), st.text(), st.text())
 def test_a_refusal_is_one_line_whatever_it_is_about(where, must, got, cure):
     with pytest.raises(PairingError) as error: refuse(where, must, got, cure, error=PairingError)
+    assert error.value.code == "pairing"
     assert len(str(error.value).splitlines()) == 1 and str(error.value).isprintable() and len(str(error.value)) < 4 * 165 + 20
     assert str(pickle.loads(pickle.dumps(error.value))) == str(error.value)
 
@@ -302,15 +304,15 @@ def test_no_pairs_is_a_pairing_error():
     refused(lambda: as_pairs([0.1, 0.2], [1], where="compare"), "compare: delta must have 1 entries; got 2")
 
 
-# --- weight of the floor --------------------------------------------------------------------------------------------------------------
+# --- what an import loads --------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("module, banned", [("foundations.numbers", ("scipy", "torch", "matplotlib", "pyarrow")), ("foundations.interval", ("scipy", "torch", "matplotlib", "pyarrow")),
                                             ("statistics.weighted", ("scipy", "torch", "matplotlib", "pyarrow"))])
-def test_the_ground_knows_only_numpy(module, banned):
+def test_the_foundations_load_only_numpy(module, banned):
     code = f"import sys, invar_nb.{module}; print([m for m in {banned!r} if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
 
 
-# --- what an adversarial reader found -----------------------------------------------------------------------------------------------------
+# --- reading strictly -----------------------------------------------------------------------------------------------------
 def test_numbers_that_vanish_are_refused_like_those_that_overflow():
     for literal in ("1e-400", "-0.001e-330", "123.456E-999"):
         with pytest.raises(ContractError, match="would become 0"): strict_json(f'{{"a": [{literal}]}}', where="f")
