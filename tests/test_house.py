@@ -154,9 +154,6 @@ def test_page_pattern(path):
     nothing(page_pattern(pages.read(path)))
 
 
-OLD_LAYERS = ("probes", "evidence", "machine", "statement")          # replaced page by page, then gone
-
-
 def oversized(nb):
     "Exported lines of a page above 300, exported cells above 40, code lines above 95 characters (the site clips them); blank lines count for nothing."
     found, total = [], 0
@@ -170,7 +167,7 @@ def oversized(nb):
     return found + ([f"{total} exported lines"] if total > 300 else [])
 
 
-@pytest.mark.parametrize("path", [p for p in ALL if p.parent.name not in OLD_LAYERS], ids=pages.page_id)
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
 def test_page_size(path):
     nothing(oversized(pages.read(path)), "at most 300 exported lines a page, 40 a cell, 95 characters a line")
 
@@ -194,7 +191,7 @@ def mannered(nb):
     return found
 
 
-@pytest.mark.parametrize("path", [p for p in ALL if p.parent.name not in OLD_LAYERS], ids=pages.page_id)
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
 def test_words_are_plain(path):
     nothing(mannered(pages.read(path)), "STYLE: say it in the field's plain words")
 
@@ -241,7 +238,7 @@ def test_numbers_in_prose_are_computed(path):
 
 def test_equations_are_labelled_once_and_found():
     labels, uses = Counter(), {}
-    for p in [p for p in ALL if p.parent.name not in OLD_LAYERS]:
+    for p in ALL:
         text = "\n\n".join(c.source for c in pages.read(p).cells if c.cell_type == "markdown")
         labels.update(re.findall(r"\$\$\s*\{#(eq-[\w-]+)\}", text))
         uses[rel(p)] = set(re.findall(r"(?<![\w@])@(eq-[\w-]+)", re.sub(r"`[^`]*`", "", text)))
@@ -300,11 +297,11 @@ def test_the_stairs():
 
 
 def test_the_stairs_can_be_broken():
-    numbers = {"invar_nb.foundations.a": 0, "invar_nb.evidence.b": 30, "invar_nb.statement.c": 50}
-    for source in ("from ..statement.c import x", "def f():\n    from invar_nb.statement import c", "import invar_nb.statement.c", "from .b import x",
+    numbers = {"invar_nb.foundations.a": 0, "invar_nb.comparison.b": 30, "invar_nb.report.c": 50}
+    for source in ("from ..report.c import x", "def f():\n    from invar_nb.report import c", "import invar_nb.report.c", "from .b import x",
                    "from invar_nb import compare", "from ..nowhere import y"):
-        assert upward(ast.parse(source), "invar_nb.evidence.b", numbers), source
-    assert not upward(ast.parse("from ..foundations.a import x\nimport numpy\nfrom invar_nb import __version__"), "invar_nb.evidence.b", numbers)
+        assert upward(ast.parse(source), "invar_nb.comparison.b", numbers), source
+    assert not upward(ast.parse("from ..foundations.a import x\nimport numpy\nfrom invar_nb import __version__"), "invar_nb.comparison.b", numbers)
 
 
 # --- forbidden patterns ---------------------------------------------------------------------------------------------------------------
@@ -427,7 +424,7 @@ def loaded(statement):
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["import invar_nb", "import invar_nb; dir(invar_nb)", "import invar_nb.statement.cli"])
+@pytest.mark.parametrize("statement", ["import invar_nb", "import invar_nb; dir(invar_nb)", "import invar_nb.report.cli"])
 def test_import_is_light(statement):
     found = loaded(statement) & {"torch", "transformers", "scipy", "scipy.stats", "matplotlib", "pyarrow", "numpy", "IPython", "nbdev", "fastcore"}
     assert not found, f"{statement} loads {sorted(found)}"
@@ -442,7 +439,7 @@ def test_public_names_resolve():
     missing = [n for n in invar_nb.__all__ if not hasattr(invar_nb, n)]
     assert not missing
     with pytest.raises(AttributeError, match="no attribute"): invar_nb.not_a_name
-    for room, names in invar_nb._rooms.items():
+    for room, names in invar_nb._modules.items():
         nb = pages.read(next(p for p in ROOMS if pages.exported_module(pages.read(p)) == room))
         shown = {n for c in nb.cells if "exports" in pages.directives(c) for s in parse_cell(c.source).body for n in
                  ([s.name] if hasattr(s, "name") else [t.id for t in getattr(s, "targets", []) if isinstance(t, ast.Name)])}

@@ -27,7 +27,7 @@ def printed(y, n_minus_one):
     nu = min(n_minus_one, max(2, 2 * n / (k - 1)))
     g = (z**3).mean()
     v = ((z**3 - 3 * z - g - 1.5 * g * (z**2 - 1)) ** 2).mean() / n
-    return nu, g * max(0, 1 - v / g**2) / (2 * math.sqrt(n))
+    return nu, 0.0 if v >= g * g else g * (1 - v / g**2) / (2 * math.sqrt(n))
 
 
 def without(N, W, u): return np.delete(N, u).sum() / np.delete(W, u).sum()

@@ -60,8 +60,8 @@ def _end(fit: Jackknife, x: float) -> float:
     return fit.estimate - fit.standard_error * s
 
 # %% ../../nbs/statistics/11_jackknife.ipynb #c022
-def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tuple[float, float]:
-    "nu and c from the power sums of the influences."
+def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tuple:
+    "nu and c from the power sums of the influences (@eq-jackknife-power-sums)."
     k = n * s4 / s2**2
     nu = min(n - 1.0, max(2.0, 2 * n / (k - 1))) if k > 1 else n - 1.0
     r = math.sqrt(n / s2)
@@ -94,7 +94,7 @@ def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -
 
 # %% ../../nbs/statistics/11_jackknife.ipynb #c025
 def _safe_scale(n: int, fill: Callable) -> tuple[float, float]:
-    "Powers of two that bring the largest y and e near 1, for units where y^6 would leave float64."
+    "Powers of two that bring the largest y and e near 1, where y^6 would leave float64."
     y, e, *scratch = np.empty((4, n))
     fill(slice(0, n), y, e, *scratch)
     return tuple(2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1])) for a in (y, e))
@@ -120,7 +120,8 @@ def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Calla
     if not (1e-70 < sums[0] < 1e70 and 1e-250 < sums[5] < 1e250):
         scale = _safe_scale(n, fill)
         sums = _power_sums(n, fill, scale, keep)
-    if math.sqrt(sums[0]) <= 8 * _EPS * rounding * scale[0]: return _no_spread(n, "all_equal", **parts)
+    if math.sqrt(sums[0]) <= 8 * _EPS * rounding * scale[0]:
+        return _no_spread(n, "all_equal", **parts)
     nu, c = _shape(n, *sums[:5])
     error = math.sqrt(sums[5]) / scale[1]
     return Jackknife(standard_error=error, skewness=c, dof=nu, nu=nu, n_units=n, **parts)
@@ -134,7 +135,7 @@ class _Ratio:
         self.total = float(weights.sum())
         self.estimate = float(weights @ numerators if means else numerators.sum()) / self.total
         self.units_eff = units_eff(weights, self.total)
-        self.rounding = abs(self.estimate) * self.total / math.sqrt(self.units_eff)  # |D| sqrt(sum W^2)
+        self.rounding = abs(self.estimate) * self.total / math.sqrt(self.units_eff)
 
     def residuals(self, block: slice, out: np.ndarray) -> np.ndarray:
         "N_u - D W_u."
@@ -148,7 +149,7 @@ def jackknife_ratio(
     weights: np.ndarray,     # W_u >= 0, shape (n_units,)
     *,
     means: bool = False,
-    influence: np.ndarray | None = None,  # filled with y_u (up to one factor), shape (n_units,)
+    influence: np.ndarray | None = None,  # filled with y_u up to a factor, shape (n_units,)
 ) -> Jackknife:
     "Jackknife of sum N / sum W over independent units (@eq-jackknife-ratio)."
     arm = _Ratio(numerators, weights, means)
@@ -160,12 +161,12 @@ def jackknife_ratio(
 
 # %% ../../nbs/statistics/11_jackknife.ipynb #c031
 def jackknife_ratio_difference(
-    baseline: tuple[np.ndarray, np.ndarray],   # N_u, W_u of the same units, shape (n_units,) each
-    candidate: tuple[np.ndarray, np.ndarray],
+    baseline: tuple[np.ndarray, np.ndarray],   # N_u, W_u, shape (n_units,) each
+    candidate: tuple[np.ndarray, np.ndarray],  # of the same units
     *,
-    influence: np.ndarray | None = None,  # filled with y_u (up to one factor), shape (n_units,)
+    influence: np.ndarray | None = None,  # filled with y_u up to a factor, shape (n_units,)
 ) -> Jackknife:
-    "Jackknife of ratio(candidate) - ratio(baseline); a unit may weigh differently in the arms, or 0."
+    "Jackknife of ratio(candidate) - ratio(baseline); a unit may weigh 0 in one arm."
     a, b = _Ratio(*baseline), _Ratio(*candidate)
     share = b.total / a.total
     def fill(block, y, e, other, rest):
@@ -176,7 +177,8 @@ def jackknife_ratio_difference(
         e -= rest
         other *= share
         y -= other
-    rounding, effective = math.hypot(b.rounding, share * a.rounding), min(a.units_eff, b.units_eff)
+    rounding = math.hypot(b.rounding, share * a.rounding)
+    effective = min(a.units_eff, b.units_eff)
     return _fit(b.weights.size, b.estimate - a.estimate, effective, rounding, fill, influence)
 
 # %% ../../nbs/statistics/11_jackknife.ipynb #c032
@@ -184,7 +186,7 @@ def jackknife_statistic(
     estimate: float,            # D of all units
     leave_one_out: np.ndarray,  # D_(u), without each unit, shape (n_units,)
 ) -> Jackknife:
-    "Study of any statistic that can be computed again without each unit."
+    "Jackknife of any statistic that can be computed again without each unit."
     n, centre = leave_one_out.size, float(leave_one_out.mean())
     def fill(block, y, e, *scratch):
         np.subtract(centre, leave_one_out[block], y)

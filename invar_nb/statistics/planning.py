@@ -21,13 +21,13 @@ def _claims(n: float, s: float, delta: float, margin: float, z: float) -> float:
 def n_for_power(
     standard_deviation: float,  # s of one unit: SE sqrt(n) of the pilot
     delta: float,               # D, the difference to be expected
-    margin: float | None,       # m; None: is there a difference at all?
+    margin: float | None,       # m; None: only a difference is of interest
     power: float = 0.8,         # chance that the claim is made
     level: float = 0.95,
     *,
-    nu: float | None = None,    # degrees of freedom of a pilot that s comes from; None: s is known
+    nu: float | None = None,    # degrees of freedom of the pilot behind s; None: s is known
 ) -> int | None:
-    "Units for the claim: |D| >= m, that there is a difference; else, that it is inside (-m, m)."
+    "Units to claim a difference (|D| >= m) or equivalence (|D| < m); None if none suffices."
     delta, margin, s = abs(delta), margin or 0.0, standard_deviation
     gap = delta if delta >= margin else margin - delta
     if gap == 0: return None

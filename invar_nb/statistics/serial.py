@@ -16,7 +16,8 @@ from scipy.fft import dct, dst, next_fast_len
 # %% ../../nbs/statistics/12_serial.ipynb #c003
 from ..foundations.interval import Interval
 from ..foundations.numbers import as_choice, as_fraction, refuse
-from .jackknife import Jackknife, jackknife_ratio, jackknife_ratio_difference
+from .jackknife import (Jackknife, jackknife_ratio,
+                                           jackknife_ratio_difference)
 from .weighted import as_pairs, unit_codes, unit_totals
 
 # %% ../../nbs/statistics/12_serial.ipynb #c014
@@ -28,24 +29,27 @@ def _cosine_terms(n: int) -> int:
 @lru_cache(maxsize=4)
 def _cosines(n: int) -> np.ndarray:  # shape (B, n), 1 MB at n = 2048
     "cos(pi j (i - 1/2) / n) for j = 1..B: the same for every metric of one comparison."
-    return np.cos(np.outer(np.arange(1, _cosine_terms(n) + 1), np.arange(n) + 0.5) * (math.pi / n))
+    waves, windows = np.arange(1, _cosine_terms(n) + 1), np.arange(n) + 0.5
+    return np.cos(np.outer(waves, windows) * (math.pi / n))
 
 # %% ../../nbs/statistics/12_serial.ipynb #c016
 def _slow_waves(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
-    "sum x_i cos(pi j (i - 1/2) / n) of a long series: moments of cells, then transforms of the cells."
+    "sum x_i cos(pi j (i - 1/2) / n) of a long series: transforms of the moments of cells."
     n, cells = x.size, next_fast_len(8 * terms, real=True)
-    edges = -(-np.arange(cells + 1) * n // cells)          # cell q holds the windows from q n / cells on
+    edges = -(-np.arange(cells + 1) * n // cells)  # cell q begins at q n / cells, rounded up
     moments, step = np.empty((8, cells)), max(1, cells * 16384 // n)
     for q in range(0, cells, step):
         starts, last = edges[q:min(q + step, cells)], edges[min(q + step, cells)]
         index = np.arange(starts[0], last)
-        middle = np.repeat((np.arange(q, q + starts.size) + 0.5) * n / cells, np.diff(starts, append=last))
-        u, power = index + 0.5 - middle, x[starts[0]:last].copy()
+        middles = (np.arange(q, q + starts.size) + 0.5) * n / cells
+        u = index + 0.5 - np.repeat(middles, np.diff(starts, append=last))
+        power = x[starts[0]:last].copy()
         for k in range(8):
             moments[k, q:q + step] = np.add.reduceat(power, starts - starts[0])
             power *= u
-    angle, total, factor = math.pi * np.arange(1, terms + 1) / n, np.zeros(terms), np.ones(terms)
-    for k in range(8):  # cos(a + b u) by Taylor: derivatives cycle through cos, -sin, -cos, sin
+    angle = math.pi * np.arange(1, terms + 1) / n
+    total, factor = np.zeros(terms), np.ones(terms)
+    for k in range(8):  # derivatives cycle through cos, -sin, -cos, sin
         wave = dct(moments[k], 2)[1:terms + 1] if k % 2 == 0 else dst(moments[k], 2)[:terms]
         total += (1, -1, -1, 1)[k % 4] * factor * wave / 2
         factor *= angle / (k + 1)
@@ -57,7 +61,8 @@ def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     if fit.fallback is not None: return fit
     n, terms = influence.size, _cosine_terms(influence.size)
     waves = _cosines(n) @ influence if n <= 2048 else _slow_waves(influence, terms)
-    error = fit.standard_error * math.sqrt(2 / terms * float(waves @ waves) / float(influence @ influence))
+    ratio = 2 / terms * float(waves @ waves) / float(influence @ influence)
+    error = fit.standard_error * math.sqrt(ratio)
     if n < 10: error = max(error, fit.standard_error)
     return replace(fit, standard_error=error, dof=1 / (1 / terms + 1 / fit.nu))
 
@@ -66,18 +71,19 @@ def serial_ratio(
     numerators: np.ndarray,  # N_i of windows in the order of the text, shape (n,)
     weights: np.ndarray,     # W_i >= 0, shape (n,)
 ) -> Jackknife:
-    "Study of sum N / sum W when neighbouring windows are correlated."
+    "Jackknife of sum N / sum W when neighbouring windows are correlated."
     influence = np.empty(weights.size)
     return _widened(jackknife_ratio(numerators, weights, influence=influence), influence)
 
 # %% ../../nbs/statistics/12_serial.ipynb #c020
 def serial_ratio_difference(
-    baseline: tuple[np.ndarray, np.ndarray],   # N_i, W_i in the order of the text, shape (n,) each
+    baseline: tuple[np.ndarray, np.ndarray],   # N_i, W_i in text order, shape (n,) each
     candidate: tuple[np.ndarray, np.ndarray],
 ) -> Jackknife:
-    "Study of ratio(candidate) - ratio(baseline) when neighbouring windows are correlated."
+    "Jackknife of ratio(candidate) - ratio(baseline) when neighbouring windows are correlated."
     influence = np.empty(candidate[1].size)
-    return _widened(jackknife_ratio_difference(baseline, candidate, influence=influence), influence)
+    fit = jackknife_ratio_difference(baseline, candidate, influence=influence)
+    return _widened(fit, influence)
 
 # %% ../../nbs/statistics/12_serial.ipynb #c022
 UNITS = ("serial", "windows", "documents")
@@ -85,24 +91,27 @@ UNITS = ("serial", "windows", "documents")
 
 def _plain_pairs(delta: object, tokens: object, where: str) -> tuple[np.ndarray, np.ndarray]:
     "float64 pairs: arrays that are sound are not copied, all else goes through `as_pairs`."
-    if type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64 and delta.ndim == 1:
-        if tokens.dtype in (np.int64, np.float64) and tokens.shape == delta.shape and _sound(delta, tokens):
-            return delta, tokens.astype(float, copy=False)
+    if (type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64
+            and tokens.dtype in (np.int64, np.float64)
+            and tokens.shape == delta.shape == (delta.size,) and _sound(delta, tokens)):
+        return delta, tokens.astype(float, copy=False)
     delta, tokens = as_pairs(delta, tokens, where=where)
     with np.errstate(over="ignore"):
         if not (np.abs(delta) * tokens).sum() < math.inf:
-            refuse(where, "delta times tokens must fit float64", f"delta up to {np.abs(delta).max():g}",
+            refuse(where, "delta times tokens must fit float64",
+                   f"delta up to {np.abs(delta).max():g}",
                    "No loss in nats is this large; check the unit")
     return delta, tokens.astype(float)
 
 
 def _sound(delta: np.ndarray, tokens: np.ndarray) -> bool:
-    "Whether counts are whole, at least 1, with an exact total, and no delta is extreme or missing."
+    "Whether counts are whole, at least 1, with an exact total, and no delta is huge or NaN."
     total = 0.0
     for i in range(0, tokens.size, 16384):  # parts that stay in the processor's cache
         part, d = tokens[i:i + 16384], delta[i:i + 16384]
         whole = part.dtype == np.int64 or (np.rint(part) == part).all()
-        if not (whole and part.min() >= 1 and -1e100 < d.min() and d.max() < 1e100): return False
+        if not (whole and part.min() >= 1): return False
+        if not (d.min() > -1e100 and d.max() < 1e100): return False
         total += float(part.sum())
     return 0 < total <= 2**53 / 2
 
@@ -111,7 +120,8 @@ def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: 
     "N_u and W_u of each document; whole numbers below n serve as codes without a search."
     dense = (type(ids) is np.ndarray and ids.dtype.kind in "iu" and ids.shape == delta.shape
              and ids.min() >= 0 and ids.max() < ids.size)
-    codes, n = (ids, int(ids.max()) + 1) if dense else unit_codes(ids, where=where, length=delta.size)
+    if dense: codes, n = ids, int(ids.max()) + 1
+    else: codes, n = unit_codes(ids, where=where, name="document_ids", length=delta.size)
     weights, numerators = unit_totals(tokens, codes, n), unit_totals(delta * tokens, codes, n)
     seen = weights > 0
     return (numerators, weights) if seen.all() else (numerators[seen], weights[seen])
@@ -121,19 +131,21 @@ def jackknife_interval(
     delta: object,   # d_i = log_loss(candidate) - log_loss(baseline), shape (n,) [nats/token]
     tokens: object,  # t_i, shape (n,), counts >= 1
     *,
-    units: str = "serial",        # "serial": windows in text order; "windows": independent; "documents"
-    document_ids: object = None,  # document of each window, shape (n,); units="documents" needs it
+    units: str = "serial",        # or "windows" (independent ones), or "documents"
+    document_ids: object = None,  # document of each window, shape (n,), for units="documents"
     level: float = 0.95,
 ) -> Interval:
-    "Confidence interval of D = sum t d / sum t."
+    "Confidence interval of D = sum t d / sum t (@eq-jackknife-ends, @eq-serial-joined)."
     where = "jackknife_interval"
-    units, level = as_choice(units, UNITS, where=where, name="units"), as_fraction(level, where=where, name="level")
+    units = as_choice(units, UNITS, where=where, name="units")
+    level = as_fraction(level, where=where, name="level")
     if (units == "documents") != (document_ids is not None):
         refuse(where, "document_ids and units='documents' belong together", f"units={units!r}",
                "Give both for documents as units, or neither")
     delta, tokens = _plain_pairs(delta, tokens, where)
     if units == "documents":
-        return jackknife_ratio(*_document_totals(delta, tokens, document_ids, where)).interval(level)
+        totals = _document_totals(delta, tokens, document_ids, where)
+        return jackknife_ratio(*totals).interval(level)
     if units == "windows": return jackknife_ratio(delta, tokens, means=True).interval(level)
     influence = np.empty(delta.size)
     fit = jackknife_ratio(delta, tokens, means=True, influence=influence)
