@@ -276,9 +276,9 @@ def test_edges_of_float64():
 def test_a_result_that_does_not_follow_cannot_be_built():
     good = paired_t_test([5, 6, 7, 8], [4, 6, 6, 7])
     assert dataclasses.replace(good) == good
-    for change, words in (({"p_value": 0.01}, "p_value must follow"), ({"statistic": None}, "statistic must be there"), ({"df": 4}, "df must be n - 1"), ({"n": 0, "df": -1}, "n must be a whole number"),
-                          ({"degenerate": "all_equal"}, "statistic must be there"), ({"degenerate": "bad"}, "degenerate must be one of"), ({"p_from": None}, "p_from must say"),
-                          ({"n": 1, "df": 0}, "one pair is degenerate"), ({"level": 2}, "level must lie"), ({"p_value": None}, "p_value must follow")):
+    for change, words in (({"p_value": 0.01}, "p_value must follow"), ({"statistic": None}, "a statistic needs spread"), ({"df": 4}, "df must be n - 1"), ({"n": 0, "df": -1}, "n must be a whole number"),
+                          ({"degenerate": "all_equal"}, "a statistic needs spread"), ({"degenerate": "bad"}, "degenerate must be one of"), ({"p_from": None}, "p_from must say"),
+                          ({"n": 1, "df": 0}, "one pair, and only one"), ({"level": 2}, "level must lie"), ({"p_value": None}, "p_value must follow")):
         with pytest.raises(ContractError, match=words): dataclasses.replace(good, **change)
     equal = paired_t_test([2, 3, 4], [1, 2, 3])
     for p in (0.0, None, 0.5):
