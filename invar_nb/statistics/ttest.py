@@ -203,7 +203,8 @@ def _follows(test: "TTest") -> None:
     if not plain: as_choice(test.degenerate, _REASONS, where="TTest", name="degenerate")
     p_from = "t" if plain else "sign_flip" if n > 1 else None
     p = (None,) if n == 1 else (math.ldexp(1.0, 1 - n), 1.0)
-    if plain and n > 1 and test.statistic is not None: p = (t_two_sided_p(test.statistic, test.df),)
+    if plain and n > 1 and test.statistic is not None:
+        p = (t_two_sided_p(test.statistic, test.df),)
     for good, must, got in (
         (test.df == n - 1, "df must be n - 1", f"{test.df} for n = {n}"),
         (
