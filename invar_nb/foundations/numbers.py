@@ -113,6 +113,7 @@ def _no_bools(array: np.ndarray, values: object, where: str, name: str) -> None:
     "numpy turns [True, 2.0] into [1.0, 2.0]; look at the original when it is not an array."
     listed = isinstance(values, (list, tuple))
     items = values if listed else array if array.dtype.kind in "bO" else ()
+    if not {bool, np.bool_} & set(map(type, items)): return
     _none_where(np.array([_is_bool(v) for v in items]), items, where,
                 f"{name} must be numbers, not booleans", "Write 1 and 0 if you mean numbers")
 
@@ -209,12 +210,17 @@ def find_precision(values: object) -> np.dtype | None:
     return np.dtype("float16" if names <= _HALF else "float32")
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c041
+def _writable(text: str) -> bool:
+    "Whether UTF-8 can write it: half a surrogate pair cannot."
+    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
+
+
 def _name(value: object, i: int, where: str, name: str) -> str:
     must, cure = "non-empty strings or integers", "Give every entry its own name"
     if _is_bool(value): cure = "Write 0 and 1, or 'false' and 'true'"
     elif isinstance(value, numbers.Integral): return str(int(value))
     elif isinstance(value, str) and value:
-        if not any("\ud800" <= c <= "\udfff" for c in value): return str.__str__(value)
+        if _writable(value): return str.__str__(value)
         must, cure = "text that UTF-8 can write", "Decode it with the right encoding"
     refuse(where, f"{name} must be {must}", _at(i, value), cure)
 
@@ -228,6 +234,9 @@ def as_names(
     if not listed or getattr(values, "ndim", 1) != 1:
         refuse(where, f"{name} must be a sequence of names", repr(values), "Pass a list")
     values = values.tolist() if hasattr(values, "tolist") else list(values)
+    if set(map(type, values)) == {str} and "" not in values and _writable("".join(values)):
+        _length(values, length, where, name)
+        return tuple(values)
     known = {}  # names repeat
     for i, value in enumerate(values):
         if type(value) not in (str, int) or (type(value), value) not in known:
@@ -237,14 +246,17 @@ def as_names(
     return out
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c043
-def as_choice(value: object, options: Iterable[str], *, where: str, name: str) -> str:
+def as_choice(
+    value: object, options: Iterable[str], *, where: str, name: str,
+    error: type[ContractError] = ContractError,  # UsageError where it is an option
+) -> str:
     "One of the options, or a refusal that lists them and suggests the nearest."
     options, text = tuple(options), value if isinstance(value, str) else ""
     if isinstance(value, str) and value in options: return str.__str__(value)
     close = difflib.get_close_matches(text.lower(), options, n=1, cutoff=0.5)
     cure = f"Did you mean {close[0]!r}?" if close else "Choose one of them"
     listed = ", ".join(map(repr, options))
-    refuse(where, f"{name} must be one of {listed}", repr(_plain(value)), cure)
+    refuse(where, f"{name} must be one of {listed}", repr(_plain(value)), cure, error=error)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c044
 def as_fraction(value: object, *, where: str, name: str) -> float:
@@ -281,7 +293,7 @@ def _scalar(value: object, path: str) -> object:
         if math.isfinite(value): return float(value)
         _not_json("numbers must be finite", repr(value), path, "Write None and say why")
     if isinstance(value, str):
-        if not any("\ud800" <= c <= "\udfff" for c in value): return str.__str__(value)
+        if _writable(value): return str.__str__(value)
         _not_json("text must be writable as UTF-8", repr(value), path, "Decode it rightly")
     _not_json("values must be JSON: mapping, sequence, text, number, true, false or null",
               type(value).__name__, path, "Turn it into one of these first")
@@ -312,45 +324,62 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(plain, **spelling, separators=(",", ":" if indent is None else ": "))
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c050
-class _Strict:
-    "The hooks of `json.loads` that refuse what it lets pass."
+class _Unlike(Exception):
+    "A literal that JSON readers let pass and that cannot be kept: (must, got, cure)."
 
-    def __init__(self, where: str): self.where = where
 
-    def constant(self, literal: str) -> NoReturn:
-        refuse(self.where, "JSON numbers must be finite", literal, "Write null instead")
+def _constant(literal: str) -> NoReturn:
+    raise _Unlike("JSON numbers must be finite", literal,
+                  "NaN and Infinity are not JSON; write null")
 
-    def number(self, literal: str) -> float:
-        value = float(literal)
-        if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
-            refuse(self.where, "JSON numbers must not vanish in float64",
-                   f"{literal}, which would become 0", "Change the unit, or write 0")
-        return value if math.isfinite(value) else self.constant(literal)
 
-    def mapping(self, items: list) -> dict:
-        if len(found := dict(items)) == len(items): return found
-        seen = set()  # add gives None
-        twice = next(key for key, _ in items if key in seen or seen.add(key))
-        refuse(self.where, "JSON keys must not repeat", repr(twice), "Keep one of them")
+def _float(literal: str) -> float:
+    value = float(literal)
+    if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
+        raise _Unlike("JSON numbers must not vanish in float64",
+                      f"{literal}, which would become 0",
+                      "Change the unit, or write 0 if it is meant")
+    return value if math.isfinite(value) else _constant(literal)
+
+
+def _int(literal: str) -> int:
+    value = int(literal)  # ValueError beyond the interpreter's own limit
+    if len(literal) > 308 and not -_BEYOND < value < _BEYOND:
+        raise _Unlike("JSON integers must fit float64", literal,
+                      "Write it as text, or change the unit")
+    return value
+
+
+def _mapping(items: list) -> dict:
+    found = dict(items)
+    if len(found) == len(items): return found
+    seen = set()  # add gives None
+    twice = next(key for key, _ in items if key in seen or seen.add(key))
+    raise _Unlike("JSON keys must not repeat", repr(twice), "Keep one of them")
+
+
+_BEYOND = 2**1024 - 2**970  # the first integer that rounds to infinity
+_READER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, parse_int=_int,
+                           object_pairs_hook=_mapping)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c051
 def strict_json(text: str | bytes, *, where: str) -> object:
-    "Read JSON; NaN, Infinity, 1e999, 1e-999, repeated keys and bytes not UTF-8 are refused."
-    hooks, digits = _Strict(where), sys.get_int_max_str_digits()
+    "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
-        return json.loads(text, parse_constant=hooks.constant, parse_float=hooks.number,
-                          object_pairs_hook=hooks.mapping)
-    except ContractError: raise
+        if text.startswith("\ufeff"): raise json.JSONDecodeError("Unexpected UTF-8 BOM", text, 0)
+        return _READER.decode(text)
+    except _Unlike as error: refuse(where, *error.args)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        more = str(error).startswith("Extra data")
-        refuse(where, "the text must be UTF-8 JSON", str(error),
-               "Remove what follows the value" if more else "The file is cut off or not JSON")
+        cure = "The file is cut off or is not JSON; write it again"
+        if str(error).startswith("Extra data"): cure = "Remove what follows the value"
+        refuse(where, "the text must be UTF-8 JSON", str(error), cure)
     except ValueError:  # the interpreter's own limit
-        refuse(where, f"JSON integers must have at most {digits} digits", "more",
-               "Write it as text, or as a number with an exponent")
+        refuse(where, f"JSON integers must have at most {sys.get_int_max_str_digits()} digits",
+               "more", "Write it as text, or as a number with an exponent")
     except RecursionError:
-        refuse(where, "JSON must not be nested so deeply", "too many levels", "Flatten it")
+        refuse(where, "JSON must not be nested so deeply",
+               "more levels than the interpreter has", "Flatten it")
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c052
 def digest(data: bytes | str) -> str:

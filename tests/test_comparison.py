@@ -1,0 +1,224 @@
+"""Pairs, metrics, units, differences, slices: what the pages cannot try one by one."""
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.difference import Settings, measure
+from invar_nb.comparison.metric import METRICS, Metric, Registry, item_totals, register_metric, value_of
+from invar_nb.comparison.pair import Pair, pair, pair_arrays
+from invar_nb.comparison.scores import Runs, Scores
+from invar_nb.comparison.units import choose_units
+from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+
+PERPLEXITY = Metric(name="perplexity", scale="log", margin=0.02,
+                    totals=lambda arm: (arm.tokens * arm.log_loss, arm.tokens.astype(float)))
+MARK = Metric(name="mark", better="higher", kind="scores", margin=0.05, totals=lambda arm: (arm.values, np.ones(len(arm))))
+
+
+def losses(n=60, seed=0, shift=0.01, sd=0.02, documents=None, tokens=None):
+    rng = np.random.default_rng(seed)
+    loss = rng.gamma(40, 0.07, n)
+    tokens = np.full(n, 128) if tokens is None else tokens
+    return pair_arrays(loss, loss + rng.normal(shift, sd, n), tokens, document_ids=documents)
+
+
+def scores(values, **more): return Scores(ids=[f"x{i}" for i in range(len(values))], values=values, score="f1", **more)
+
+
+# --- pairs ----------------------------------------------------------------------------------------------------------------------------
+def arm(n=5, **changes):
+    fields = dict(window_ids=[f"w{i}" for i in range(n)], tokens=[10] * n, log_loss=[2.0] * n, document_ids=list("aabbb")[:n], data_id="d:1") | changes
+    return WindowLosses.from_arrays(fields.pop("window_ids"), fields.pop("tokens"), fields.pop("log_loss"), **fields)
+
+
+@pytest.mark.parametrize("other, said", [
+    (dict(n=4), "5 and 4 items, candidate lacks 'w4'"), (dict(data_id="d:2"), "data_id must match; got 'd:1' and 'd:2'"),
+    (dict(document_ids=list("aabba")), "document_ids must match; got 'b' and 'a' at item 4 ('w4')"), (dict(weight_unit="bytes"), "weight_unit must match")])
+def test_the_first_difference_is_named(other, said):
+    with pytest.raises(PairingError) as caught: pair(arm(), arm(**other))
+    assert said in str(caught.value) and caught.value.code == "pairing" and caught.value.cure
+
+
+def test_what_one_arm_lacks_is_no_contradiction():
+    one, two = arm(), WindowLosses.from_arrays([f"w{i}" for i in range(5)], [10] * 5, [2.1] * 5)
+    assert pair(one, two).clusters == pair(two, one).clusters == tuple("aabbb")
+
+
+def test_other_orders_other_kinds_and_nothing_are_refused():
+    same = WindowLosses.from_arrays(["b", "a"], [1, 1], [1, 1]), WindowLosses.from_arrays(["a", "b"], [1, 1], [1, 1])
+    with pytest.raises(PairingError, match="write both in one order"): pair(*same)
+    with pytest.raises(PairingError, match="of one kind; got Scores and WindowLosses"): pair(scores([1.0]), same[0])
+    with pytest.raises(PairingError, match="of one kind"): pair([1, 2], [1, 2])
+    with pytest.raises(PairingError, match="one entry for each window"): pair_arrays([1, 2], [1, 2], [1])
+    with pytest.raises(ContractError, match="nan at index 1"): pair_arrays([1, float("nan")], [1, 2], [1, 1])
+
+
+def test_slices_that_contradict_are_refused():
+    a, b = scores([1.0, 2.0], slices={"language": ("en", "es")}), scores([1.0, 2.0], slices={"language": ("en", "en")})
+    with pytest.raises(PairingError, match="language must match; got 'es' and 'en' at item 1"): pair(a, b)
+
+
+# --- units ----------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("documents, name", [(None, "serial"), (np.arange(60), "documents"), (np.repeat(np.arange(12), 5), "documents"),
+                                             (np.repeat(np.arange(6), 10), "serial"), (np.r_[np.zeros(49, int), np.arange(11) + 1], "serial")])
+def test_units_of_losses(documents, name):
+    assert choose_units(losses(documents=documents)).name == name
+
+
+def test_an_explicit_choice_is_followed_or_refused():
+    data = losses(documents=np.repeat(np.arange(6), 10))
+    assert [choose_units(data, asked=a).n_units for a in ("documents", "windows", "serial")] == [6, 60, 60]
+    with pytest.raises(UsageError, match="needs an id for every row"): choose_units(losses(), asked="documents")
+    with pytest.raises(UsageError, match="units must be one of"): choose_units(losses(), asked="clusters")
+    answers = pair(scores(np.arange(4.0), clusters=list("aabb")), scores(np.arange(4.0), clusters=list("aabb")))
+    assert (choose_units(answers).name, choose_units(answers, asked="items").name) == ("clusters", "items")
+
+
+# --- metrics --------------------------------------------------------------------------------------------------------------------------
+def precision_totals(arm): return (arm.values > 0.5).astype(float) * (arm.values > 0.2), (arm.values > 0.2).astype(float)
+
+
+def leave_one_out_median(arm, codes, n_units):
+    "The mean of squares, as a statistic that is recomputed without each unit."
+    value = lambda keep: float(np.mean(arm.values[keep] ** 2))
+    return value(np.ones(len(arm), bool)), np.array([value(codes != u) for u in range(n_units)])
+
+
+def test_a_metric_from_outside_appears_everywhere():
+    "Ten lines outside the package: a ratio of sums whose weights differ between the arms, and a leave-one-out statistic."
+    rng = np.random.default_rng(3)
+    language = tuple(np.where(np.arange(80) < 50, "en", "es"))
+    a, b = (scores(rng.random(80), slices={"language": language}) for _ in range(2))
+    ratio = register_metric(Metric(name="share_above", better="higher", kind="scores", totals=precision_totals))
+    squares = register_metric(Metric(name="mean_square", kind="scores", leave_one_out=leave_one_out_median))
+    found = compare(pair(a, b), metrics=["share_above", squares])
+    assert list(found) == ["share_above", "mean_square"] and found.primary_metric == "share_above"
+    for name, value in (("share_above", lambda x: precision_totals(x)[0].sum() / precision_totals(x)[1].sum()), ("mean_square", lambda x: np.mean(x.values**2))):
+        assert found[name].baseline == pytest.approx(value(a)) and found[name].delta == pytest.approx(value(b) - value(a))
+        assert found[name].interval.low < found[name].delta < found[name].interval.high
+    assert {(s.slice, s.value, s.metric) for s in found.slices()} == {("language", v, m) for v in ("en", "es") for m in found}
+    assert [row["metric"] for row in found.to_dict()["metrics"]] == list(found)
+    assert ratio in METRICS.of_kind("scores") and METRICS["mean_square"] is squares
+    for name in ("share_above", "mean_square"): METRICS._found.pop(name)
+
+
+def test_metrics_of_installed_packages_are_found(monkeypatch):
+    import invar_nb.comparison.metric as page
+    class Point:
+        def load(self): return Metric(name="theirs", kind="scores", totals=lambda arm: (arm.values, np.ones(len(arm))))
+    monkeypatch.setattr(page, "_entry_points", lambda: {"theirs": Point()})
+    registry = Registry()
+    assert "theirs" in list(registry) and registry["theirs"].name == "theirs" and [m.name for m in registry.of_kind("scores")] == ["theirs"]
+
+
+@pytest.mark.parametrize("totals, said", [
+    (lambda arm: (arm.values[:2], np.ones(3)), "numerators must have shape (3,)"), (lambda arm: (arm.values, np.array([1, np.nan, 1])), "weights must be finite; got nan at index 1"),
+    (lambda arm: (arm.values, np.array([1.0, -1, 1])), "weights must not be negative"), (lambda arm: (arm.values, np.zeros(3)), "some item must have a weight")])
+def test_totals_from_anybody_are_checked(totals, said):
+    with pytest.raises(ContractError) as caught: item_totals(Metric(name="odd", kind="scores", totals=totals), scores([1.0, 2, 3]))
+    assert said in str(caught.value) and "odd" in str(caught.value)
+
+
+def test_a_metric_must_say_how():
+    for bad in (dict(), dict(totals=abs, leave_one_out=abs), dict(totals=abs, better="bigger"), dict(totals=abs, scale="log2")):
+        with pytest.raises(ContractError): Metric(name="x", **bad)
+    with pytest.raises(ContractError, match="Did you mean 'perplexity'"): compare(losses(), metrics=["perplexty"])
+    with pytest.raises(UsageError, match="must read losses; got 'mark', which reads scores"): compare(losses(), metrics=[MARK])
+
+
+def test_an_undefined_metric_is_listed_or_refused():
+    never = Metric(name="never", kind="losses", totals=lambda arm: (np.zeros(len(arm)), np.zeros(len(arm))))
+    with pytest.raises(ContractError, match="some item must have a weight"): compare(losses(), metrics=[PERPLEXITY, never])
+    register_metric(never)
+    found = compare(losses())
+    METRICS._found.pop("never")
+    assert "never" in found.missing and list(found) == ["perplexity"]
+
+
+# --- differences ----------------------------------------------------------------------------------------------------------------------
+def test_ratio_of_two_windows():
+    found = compare(pair_arrays(np.log([40.0, 220.0]), np.log([38.0, 260.0]), [512, 256]), metrics=[PERPLEXITY])
+    assert found.ratio == pytest.approx(1.02172172, abs=5e-9)
+    assert (found.ratio_interval.low, found.ratio_interval.high) == (math.exp(found.interval.low), math.exp(found.interval.high))
+
+
+@pytest.mark.parametrize("documents", [None, np.repeat(np.arange(20), 3)])
+def test_log_and_sign_invariances(documents):
+    data = losses(documents=documents)
+    flipped = compare(Pair(baseline=data.candidate, candidate=data.baseline), metrics=[PERPLEXITY])
+    found = compare(data, metrics=[PERPLEXITY])
+    assert flipped.delta == pytest.approx(-found.delta, rel=1e-12) and flipped.p_value == pytest.approx(found.p_value, rel=1e-9)
+    assert (flipped.interval.low, flipped.interval.high) == pytest.approx((-found.interval.high, -found.interval.low), rel=1e-9)
+
+
+def test_documents_may_come_in_any_order():
+    rng = np.random.default_rng(5)
+    documents, order = np.repeat(np.arange(20), 3), rng.permutation(60)
+    data = losses(documents=documents)
+    one, two = (compare(p, metrics=[PERPLEXITY]) for p in (data, data.take(order)))
+    assert (two.interval.low, two.interval.high, two.p_value) == pytest.approx((one.interval.low, one.interval.high, one.p_value), rel=1e-9)
+
+
+def test_equal_within_rounding_is_no_change():
+    loss, tokens = np.random.default_rng(0).gamma(40, 0.07, 50), np.full(50, 7)
+    noise = 1 + np.random.default_rng(1).choice([-1, 0, 1], 50) * 2.2e-16
+    same = compare(pair_arrays(loss, loss * noise, tokens), metrics=[PERPLEXITY])
+    assert same.delta == 0 and same.interval.width == 0 and same.fallback.code == "all_equal"
+    shifted = compare(pair_arrays(loss, loss + 0.25, tokens), metrics=[PERPLEXITY])
+    assert shifted.delta == pytest.approx(0.25, rel=1e-12) and shifted.interval.width < 1e-12
+
+
+def test_effective_sample_size_is_a_ratio_of_variances():
+    rng = np.random.default_rng(2)
+    documents = np.repeat(np.arange(40), 10)
+    loss = np.full(400, 2.0)
+    data = pair_arrays(loss, loss + rng.normal(0, 0.01, 40)[documents], np.full(400, 100), document_ids=documents)
+    found = compare(data, metrics=[PERPLEXITY])
+    assert found.n == 400 and found.n_units == 40 and 35 < found.n_eff < 45            # the windows of a document agree
+    alone = measure(PERPLEXITY, data, choose_units(data, asked="windows"), Settings())
+    assert alone.n_eff == 400 and found.interval.width > 2.5 * alone.interval.width
+
+
+def test_bootstrap_by_name():
+    data = losses(documents=np.repeat(np.arange(20), 3))
+    drawn = [compare(data, metrics=[PERPLEXITY], method="bca", replicates=1200, seed=7) for _ in range(2)]
+    assert drawn[0].interval == drawn[1].interval and drawn[0].units.name == "windows" and ":1200@7" in drawn[0].signature
+    clusters = compare(data, metrics=[PERPLEXITY], method="percentile", units="documents")
+    assert clusters.n_units == 20 and clusters.method == "percentile"
+    tokens = compare(data, metrics=[PERPLEXITY], method="bca", replicates=1200, seed=7, resample="tokens")
+    assert "too short" in tokens.primary.note and drawn[0].primary.note is None
+    for bad in (dict(method="bca", units="serial"), dict(replicates=100), dict(seed=1), dict(resample="tokens"), dict(method="bootstrap")):
+        with pytest.raises(ContractError): compare(data, metrics=[PERPLEXITY], **bad)
+
+
+def test_seeds_are_a_plain_paired_t_test():
+    from scipy.stats import ttest_rel
+    a, b = [31.9, 32.3, 32.1, 31.6, 32.4], [28.4, 27.9, 28.8, 28.1, 28.6]
+    metric = Metric(name="perplexity", kind="runs", totals=lambda arm: (arm.values, np.ones(len(arm))))
+    found = compare(pair(Runs(ids=range(5), values=a), Runs(ids=range(5), values=b)), metrics=[metric])
+    theirs = ttest_rel(b, a)
+    assert found.units.name == "seeds" and found.primary.method == "t" and found.p_value == pytest.approx(theirs.pvalue, rel=1e-10)
+    assert (found.interval.low, found.interval.high) == pytest.approx(tuple(theirs.confidence_interval()), rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 2**31), st.sampled_from([1e-9, 1e-3, 1.0, 30.0]), st.booleans())
+def test_any_pair_gives_an_answer(n, seed, size, grouped):
+    rng = np.random.default_rng(seed)
+    loss = rng.gamma(2, 1, n)
+    other = np.maximum(loss + size * rng.standard_t(2, n), 0)
+    data = pair_arrays(loss, other, rng.integers(1, 300, n), document_ids=rng.integers(0, 5, n) if grouped else None)
+    for units in ("auto", "windows", "serial"):
+        found = compare(data, metrics=[PERPLEXITY], units=units)
+        assert found.interval.low <= found.delta <= found.interval.high
+        assert found.p_value is None if found.n_units == 1 else 0 <= found.p_value <= 1
+
+
+def test_value_of_one_arm():
+    assert value_of(PERPLEXITY, losses().baseline) == pytest.approx(losses().baseline.perplexity, rel=1e-12)
+    assert value_of(MARK, scores([0.25, 0.75])) == 0.5
