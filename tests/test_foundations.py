@@ -327,6 +327,6 @@ def test_repeated_keys_are_found_in_one_pass():
 
 
 def test_the_cure_is_the_true_one():
-    for text, part in (('{"a":1},', "Remove what follows"), ("9" * 5000, "at most 4300 digits; got more. Write it as text"), ('{"a":', "cut off"), (b"\xff", "cut off")):
+    for text, part in (('{"a":1},', "Remove what follows"), ("9" * 5000, "JSON integers must fit float64"), ('{"a":', "cut off"), (b"\xff", "cut off")):
         with pytest.raises(ContractError) as error: strict_json(text, where="f")
         assert part in str(error.value) and "\n" not in str(error.value)

@@ -33,7 +33,7 @@ class UsageError(ContractError):
     "An option or argument asks for what cannot be done; a shell exits with 2."
     code = "usage"
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c024
+
 def _plain(value: object) -> object:
     "A numpy scalar as the Python number it holds: errors say 3.5, not np.float64(3.5)."
     return value.item() if getattr(value, "ndim", 1) == 0 else value
@@ -44,7 +44,7 @@ def _one_line(text: str, longest: int = 160) -> str:
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= longest else f"{text[:longest - 45]} ... {text[-40:]}"
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c026
+# %% ../../nbs/foundations/00_numbers.ipynb #c025
 def refuse(
     where: str,      # the function the user called
     must: str,       # what must hold
@@ -60,14 +60,14 @@ def refuse(
     message = f"{_one_line(where)}: {_one_line(must)}; got {shown}. {cure}"
     raise error(message, code=code, culprit=shown, cure=cure)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c028
+# %% ../../nbs/foundations/00_numbers.ipynb #c027
 def lock(array: object) -> np.ndarray:
     "A copy in row order that cannot be written to by accident."
     array = np.array(array, order="C", copy=True)
     array.flags.writeable = False
     return array
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c029
+
 _EXACT = 2**53  # every integer up to here is a float64; above, 1e16 + 1 == 1e16
 
 
@@ -86,7 +86,7 @@ def _length(array: object, length: int | None, where: str, name: str) -> None:
         refuse(where, f"{name} must have {length} entries", f"{len(array)}",
                "Give one entry per window; nothing is cut or repeated")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c030
+# %% ../../nbs/foundations/00_numbers.ipynb #c028
 def _as_array(values: object, where: str, name: str) -> np.ndarray:
     "A 1-D numeric array (bool, int, uint, float or object kind), or a refusal."
     say = lambda must, got, cure: refuse(where, f"{name} must {must}", got, cure)
@@ -108,7 +108,7 @@ def _as_array(values: object, where: str, name: str) -> np.ndarray:
                     f" (dtype {array.dtype})")
     return array
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c031
+
 def _no_bools(array: np.ndarray, values: object, where: str, name: str) -> None:
     "numpy turns [True, 2.0] into [1.0, 2.0]; look at the original when it is not an array."
     listed = isinstance(values, (list, tuple))
@@ -128,7 +128,7 @@ def _unboxed(array: np.ndarray, where: str, name: str) -> np.ndarray:
         long = np.array([abs(value) > sys.float_info.max for value in array])
         _none_where(long, array, where, f"{name} must fit float64", "Change the unit")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c033
+# %% ../../nbs/foundations/00_numbers.ipynb #c030
 def as_vector(
     values: object, *,            # anything numpy.asarray takes
     where: str, name: str,        # function and argument named by the error
@@ -152,7 +152,7 @@ def as_vector(
     _length(vector, length, where, name)
     return vector
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c035
+# %% ../../nbs/foundations/00_numbers.ipynb #c032
 def as_counts(
     values: object, *, where: str, name: str,  # integers, or floats that are whole
     length: int | None = None,
@@ -173,7 +173,7 @@ def as_counts(
     _length(counts, length, where, name)
     return counts
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c037
+# %% ../../nbs/foundations/00_numbers.ipynb #c034
 def find_booleans(values: object, *, where: str, name: str) -> np.ndarray | None:  # shape (n,)
     "Booleans of a list, an array, a tensor or a column of a frame; None where there are none."
     kind = str(getattr(values, "dtype", getattr(values, "type", ""))).lower()
@@ -187,7 +187,7 @@ def find_booleans(values: object, *, where: str, name: str) -> np.ndarray | None
     _none_where(~flags, items, where, must, "Fill what is missing; nothing is skipped")
     return np.array(items, dtype=bool)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c039
+# %% ../../nbs/foundations/00_numbers.ipynb #c036
 def as_printed(value: float) -> float:
     "The float64 of the shortest decimal that names a float32: 0.7, as text files have it."
     if float(value).is_integer(): return float(value)
@@ -209,7 +209,7 @@ def find_precision(values: object) -> np.dtype | None:
     if len(names) != 1 or not names <= _HALF | _SINGLE: return None
     return np.dtype("float16" if names <= _HALF else "float32")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c041
+# %% ../../nbs/foundations/00_numbers.ipynb #c038
 def _writable(text: str) -> bool:
     "Whether UTF-8 can write it: half a surrogate pair cannot."
     return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)
@@ -234,18 +234,12 @@ def as_names(
     if not listed or getattr(values, "ndim", 1) != 1:
         refuse(where, f"{name} must be a sequence of names", repr(values), "Pass a list")
     values = values.tolist() if hasattr(values, "tolist") else list(values)
-    if set(map(type, values)) == {str} and "" not in values and _writable("".join(values)):
-        _length(values, length, where, name)
-        return tuple(values)
-    known = {}  # names repeat
-    for i, value in enumerate(values):
-        if type(value) not in (str, int) or (type(value), value) not in known:
-            known[type(value), value] = _name(value, i, where, name)
-    out = tuple([known[type(value), value] for value in values])
-    _length(out, length, where, name)
-    return out
+    text = set(map(type, values)) == {str} and "" not in values and _writable("".join(values))
+    if not text: values = [_name(value, i, where, name) for i, value in enumerate(values)]
+    _length(values, length, where, name)
+    return tuple(values)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c043
+# %% ../../nbs/foundations/00_numbers.ipynb #c040
 def as_choice(
     value: object, options: Iterable[str], *, where: str, name: str,
     error: type[ContractError] = ContractError,  # UsageError where it is an option
@@ -258,7 +252,7 @@ def as_choice(
     listed = ", ".join(map(repr, options))
     refuse(where, f"{name} must be one of {listed}", repr(_plain(value)), cure, error=error)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c044
+
 def as_fraction(value: object, *, where: str, name: str) -> float:
     "A float strictly between 0 and 1."
     value, must = _plain(value), f"{name} must lie strictly between 0 and 1"
@@ -280,7 +274,7 @@ def as_count(value: object, *, where: str, name: str, minimum: int = 1) -> int:
                "Use one")
     return int(value)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c046
+# %% ../../nbs/foundations/00_numbers.ipynb #c042
 def _not_json(must: str, got: str, path: str, cure: str) -> NoReturn:
     refuse("canonical_json", must, f"{got} at {path}", cure)
 
@@ -298,7 +292,7 @@ def _scalar(value: object, path: str) -> object:
     _not_json("values must be JSON: mapping, sequence, text, number, true, false or null",
               type(value).__name__, path, "Turn it into one of these first")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c047
+
 def _json(value: object, path: str, above: tuple[int, ...]) -> object:
     value = value.tolist() if isinstance(value, (np.generic, np.ndarray)) else value
     if not isinstance(value, (Mapping, list, tuple)): return _scalar(value, path)
@@ -313,7 +307,7 @@ def _json(value: object, path: str, above: tuple[int, ...]) -> object:
         _scalar(key, f"a key of {path}")
     return {str.__str__(k): _json(item, f"{path}.{k}", above) for k, item in value.items()}
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c048
+# %% ../../nbs/foundations/00_numbers.ipynb #c043
 def canonical_json(value: object, *, indent: int | None = None) -> str:
     "Strict JSON with sorted keys: equal values give equal bytes, floats return exactly."
     try:
@@ -323,65 +317,56 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
     spelling = {"sort_keys": True, "ensure_ascii": False, "allow_nan": False, "indent": indent}
     return json.dumps(plain, **spelling, separators=(",", ":" if indent is None else ": "))
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c050
+# %% ../../nbs/foundations/00_numbers.ipynb #c045
 class _Unlike(Exception):
     "A literal that JSON readers let pass and that cannot be kept: (must, got, cure)."
 
 
 def _constant(literal: str) -> NoReturn:
-    raise _Unlike("JSON numbers must be finite", literal,
-                  "NaN and Infinity are not JSON; write null")
+    raise _Unlike("JSON numbers must be finite", literal, "NaN is not JSON; write null")
 
 
 def _float(literal: str) -> float:
     value = float(literal)
     if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
         raise _Unlike("JSON numbers must not vanish in float64",
-                      f"{literal}, which would become 0",
-                      "Change the unit, or write 0 if it is meant")
+                      f"{literal}, which would become 0", "Change the unit, or write 0")
     return value if math.isfinite(value) else _constant(literal)
 
 
 def _int(literal: str) -> int:
-    value = int(literal)  # ValueError beyond the interpreter's own limit
-    if len(literal) > 308 and not -_BEYOND < value < _BEYOND:
-        raise _Unlike("JSON integers must fit float64", literal,
-                      "Write it as text, or change the unit")
-    return value
+    if len(literal) > 308 and math.isinf(float(literal)):
+        raise _Unlike("JSON integers must fit float64", literal, "Write it as text")
+    return int(literal)
 
 
 def _mapping(items: list) -> dict:
-    found = dict(items)
-    if len(found) == len(items): return found
+    if len(found := dict(items)) == len(items): return found
     seen = set()  # add gives None
     twice = next(key for key, _ in items if key in seen or seen.add(key))
     raise _Unlike("JSON keys must not repeat", repr(twice), "Keep one of them")
 
 
-_BEYOND = 2**1024 - 2**970  # the first integer that rounds to infinity
 _READER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, parse_int=_int,
                            object_pairs_hook=_mapping)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c051
+# %% ../../nbs/foundations/00_numbers.ipynb #c046
 def strict_json(text: str | bytes, *, where: str) -> object:
     "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
-        if text.startswith("\ufeff"): raise json.JSONDecodeError("Unexpected UTF-8 BOM", text, 0)
+        if text.startswith("\ufeff"): raise json.JSONDecodeError("Unexpected BOM", text, 0)
         return _READER.decode(text)
     except _Unlike as error: refuse(where, *error.args)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         cure = "The file is cut off or is not JSON; write it again"
         if str(error).startswith("Extra data"): cure = "Remove what follows the value"
         refuse(where, "the text must be UTF-8 JSON", str(error), cure)
-    except ValueError:  # the interpreter's own limit
-        refuse(where, f"JSON integers must have at most {sys.get_int_max_str_digits()} digits",
-               "more", "Write it as text, or as a number with an exponent")
     except RecursionError:
         refuse(where, "JSON must not be nested so deeply",
                "more levels than the interpreter has", "Flatten it")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c052
+
 def digest(data: bytes | str) -> str:
     "SHA-256 of the bytes (text as UTF-8), as `sha256:` and 64 hexadecimal digits."
     data = data.encode("utf-8") if isinstance(data, str) else data
