@@ -1,40 +1,55 @@
 """Did an edit change my language model, by how much, and how sure can we be?
 
-The names below are imported from their rooms only when first used, so `import invar_nb` loads neither torch nor scipy."""
+The names below are imported from their modules only when first used, so `import invar_nb` loads neither torch nor scipy."""
 __version__ = "0.1.0"
 
-_rooms = {
-    "foundations.numbers": ("ContractError", "PairingError"),
+_modules = {
+    "foundations.numbers": ("ContractError", "PairingError", "UsageError"),
     "foundations.interval": ("Interval", "Fallback"),
     "statistics.weighted": ("weighted_mean", "effective_sample_size"),
-    "statistics.bootstrap": ("BootstrapPlan",),
+    "statistics.serial": ("jackknife_interval",),
     "statistics.exact": ("bootstrap_interval",),
     "statistics.ttest": ("TTest", "paired_t_test", "sign_flip_test"),
     "statistics.proportion": ("wilson_interval", "pass_at_k"),
+    "statistics.planning": ("n_for_power",),
     "statistics.two_proportions": ("newcombe_interval", "fisher_exact", "mcnemar"),
     "statistics.multiplicity": ("holm", "benjamini_hochberg"),
-    "probes.calibration": ("expected_calibration_error", "reliability_bins", "brier_score", "brier_decomposition"),
-    "probes.confusion": ("confusion_matrix", "precision_recall_f1"),
-    "probes.bleu": ("bleu", "corpus_bleu"),
-    "probes.probes": ("Predictions",),
-    "probes.evaluation": ("evaluate",),
-    "probes.paired_probes": ("compare_predictions",),
-    "evidence.windows": ("Window", "WindowLosses", "plan_windows", "perplexity", "bits_per_byte"),
-    "evidence.paired": ("PairedWindows", "Comparison", "pair", "pair_arrays", "compare"),
-    "evidence.verdict": ("MetricSpec", "Verdict", "judge"),
-    "evidence.runs": ("ExperimentResult", "Evaluator", "Hypothesis", "compare_runs", "judge_runs", "judge_many", "run_queue"),
-    "machine.scoring": ("score_windows", "score_text"),
-    "machine.store": ("read_losses", "write_losses"),
-    "statement.report": ("Report", "build_report", "check_report", "verify"),
+    "comparison.windows": ("Window", "plan_windows", "perplexity", "bits_per_byte"),
+    "comparison.window_losses": ("WindowLosses",),
+    "comparison.predictions": ("Predictions",),
+    "comparison.scores": ("Scores", "Runs"),
+    "comparison.pair": ("Pair", "pair", "pair_arrays"),
+    "comparison.metric": ("Metric", "METRICS", "register_metric"),
+    "comparison.difference": ("Difference",),
+    "comparison.compare": ("Comparison", "compare"),
+    "comparison.verdict": ("Verdict", "judge", "judge_family"),
+    "metrics.bins": ("expected_calibration_error",),
+    "metrics.null_band": ("reliability_bins",),
+    "metrics.calibration": ("calibration_error",),
+    "metrics.smooth_calibration": ("smooth_calibration_error",),
+    "metrics.brier": ("brier_score", "brier_decomposition"),
+    "metrics.confusion": ("confusion_matrix", "precision_recall_f1"),
+    "metrics.bleu": ("bleu", "corpus_bleu"),
+    "files.losses": ("read_losses", "write_losses"),
+    "files.predictions": ("read_predictions",),
+    "models.load": ("load_model",),
+    "models.score": ("score_windows", "score_text"),
+    "experiments.runs": ("ExperimentResult", "read_runs"),
+    "experiments.improvement": ("MetricSpec", "HIGHER", "LOWER", "LINEAR", "LOG"),
+    "experiments.evaluator": ("Evaluator", "compare_runs", "judge_runs", "judge_many"),
+    "experiments.queue": ("Hypothesis", "run_queue"),
+    "report.report": ("Report",),
+    "report.build": ("build_report", "evaluate"),
+    "report.verify": ("verify",),
 }
-_room_of = {name: room for room, names in _rooms.items() for name in names}
-__all__ = sorted(_room_of)
+_module_of = {name: module for module, names in _modules.items() for name in names}
+__all__ = sorted(_module_of)
 
 
 def __getattr__(name):
-    if name in _room_of:
+    if name in _module_of:
         from importlib import import_module
-        return getattr(import_module("." + _room_of[name], __name__), name)
+        return getattr(import_module("." + _module_of[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -74,7 +74,7 @@ def test_an_explicit_choice_is_followed_or_refused():
     data = losses(documents=np.repeat(np.arange(6), 10))
     assert [choose_units(data, asked=a).n_units for a in ("documents", "windows", "serial")] == [6, 60, 60]
     with pytest.raises(UsageError, match="needs an id for every row"): choose_units(losses(), asked="documents")
-    with pytest.raises(ContractError, match="units must be one of"): choose_units(losses(), asked="clusters")
+    with pytest.raises(UsageError, match="units must be one of"): choose_units(losses(), asked="clusters")
     answers = pair(scores(np.arange(4.0), clusters=list("aabb")), scores(np.arange(4.0), clusters=list("aabb")))
     assert (choose_units(answers).name, choose_units(answers, asked="items").name) == ("clusters", "items")
 

@@ -39,7 +39,7 @@ class Settings:
     resample: str = "windows"  # "tokens": the rule of the source systems, bootstrap only
 
     def __post_init__(self):
-        as_choice(self.method, METHODS, where="compare", name="method")
+        as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
         level = as_fraction(self.level, where="compare", name="level")
         object.__setattr__(self, "level", level)
         drawn = (self.replicates, self.seed, self.resample) != (None, None, "windows")
@@ -193,20 +193,22 @@ def _of_seeds(a, b):
     elif np.ptp(d) <= 8 * np.finfo(float).eps * max(np.abs(a[0]).max(), np.abs(b[0]).max()):
         fallback = Fallback(code="all_equal", reason="All seeds changed by the same amount.")
     return Jackknife(estimate=float(d.mean()), standard_error=spread / math.sqrt(n),
-                     skewness=0.0, dof=max(n - 1.0, 0.0), nu=max(n - 1.0, 0.0), n_units=n, units_eff=float(n),
+                     skewness=0.0, dof=max(n - 1.0, 0.0), nu=max(n - 1.0, 0.0),
+                     n_units=n, units_eff=float(n),
                      fallback=fallback)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c020
 _TOKENS = ("resample='tokens' draws windows with probability proportional to their tokens and "
-           "averages without weights: its interval is too short unless the variance of a window "
-           "falls with its tokens.")
+           "averages without weights: its interval is too short unless the variance of a "
+           "window falls with its tokens.")
 
 
 def _bootstrap(metric, a, b, units, settings):
     "level -> (Interval, p) by the bootstrap, or a refusal."
     if units.name == "serial":
         refuse("compare", f"method={settings.method!r} cannot use serial units", "serial",
-               'Say units="windows" or units="documents", or use the jackknife', error=UsageError)
+               'Say units="windows" or units="documents", or use the jackknife',
+               error=UsageError)
     if a is None or not _same_weights(a[1], b[1]) or (a[1] != np.round(a[1])).any():
         refuse("compare", "a bootstrap needs paired differences with whole weights",
                f"metric {metric.name!r}", 'Use method="jackknife"', error=UsageError)
@@ -229,7 +231,7 @@ def measure(
     serial = units.name == "serial"
     if metric.totals is not None:
         totals = tuple(item_totals(metric, arm) for arm in (pair.baseline, pair.candidate))
-        values = [math.fsum(n) / math.fsum(w) for n, w in totals]
+        values = [float(n.sum() / w.sum()) for n, w in totals]
         if units.name == "seeds": found = _of_seeds(*totals)
         else: found, rows = _of_totals(*totals, units, serial)
     else:
@@ -240,7 +242,8 @@ def measure(
         metric=metric.name, unit=metric.unit, title=metric.title or metric.name,
         better=metric.better, scale=metric.scale, baseline=values[0], candidate=values[1],
         delta=found.estimate, interval=at(settings.level), p_value=p_value,
-        level=settings.level, n=pair.n, n_eff=_effective(pair.n, rows, found), units=units.name,
+        level=settings.level, n=pair.n, n_eff=_effective(pair.n, rows, found),
+        units=units.name,
         n_units=units.n_units, units_eff=_units_eff(units, totals, found), dof=found.dof,
         nu=found.nu, standard_error=found.standard_error, method=method,
         fallback=at(settings.level).fallback, at=at,

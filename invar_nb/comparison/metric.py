@@ -75,7 +75,7 @@ def value_of(
     if metric.prepare is not None: metric = metric.prepare(arm)
     if metric.totals is not None:
         numerators, weights = item_totals(metric, arm)
-        value = math.fsum(numerators) / math.fsum(weights)
+        value = float(numerators.sum() / weights.sum())
     else:
         value = float(metric.leave_one_out(arm, np.arange(len(arm)), len(arm))[0])
     return math.exp(value) if metric.scale == "log" else value
@@ -147,4 +147,4 @@ def as_metric(
 ) -> Metric:
     "The metric itself, or a refusal that lists the names."
     if isinstance(metric, Metric): return metric
-    return METRICS[as_choice(metric, METRICS, where=where, name="a metric")]
+    return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]

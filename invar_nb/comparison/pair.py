@@ -87,7 +87,7 @@ def pair(
         _unpaired("the arms must be of one kind", got,
                   "Pair losses with losses, answers with answers")
     if not len(baseline) and not len(candidate):
-        _unpaired("there must be at least one item", "none", "Measure both models on something")
+        _unpaired("there must be at least one item", "none", "Measure both models")
     if baseline.data_id and candidate.data_id and baseline.data_id != candidate.data_id:
         _unpaired("data_id must match", f"{baseline.data_id!r} and {candidate.data_id!r}",
                   "Score both models on one text with one tokenizer and one plan")

@@ -62,7 +62,8 @@ def choose_units(
     asked: str = "auto",  # documents, serial or windows; clusters or items; seeds
 ) -> Units:
     "The independent units of a pair and the reason; an impossible choice is refused."
-    asked = as_choice(asked, _ASKED.get(pair.kind, _CLUSTERED), where="compare", name="units")
+    asked = as_choice(asked, _ASKED.get(pair.kind, _CLUSTERED), where="compare",
+                      name="units", error=UsageError)
     if asked in ("documents", "clusters") and pair.clusters is None:
         refuse("compare", f"units={asked!r} needs an id for every row", "none",
                "Give the ids with the evidence, or choose other units", error=UsageError)

@@ -19,7 +19,7 @@ from ..foundations.numbers import UsageError, refuse
 from ..statistics.multiplicity import holm
 from ..statistics.planning import n_for_power
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c009
+# %% ../../nbs/comparison/40_verdict.ipynb #c011
 CLAIMS = ("equivalent", "improved", "regressed", "inconclusive")
 
 
@@ -54,7 +54,7 @@ class Verdict:
                 "baseline_geometric_mean")
         return {k: v for k, v in asdict(self).items() if v is not None or k not in late}
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c011
+# %% ../../nbs/comparison/40_verdict.ipynb #c014
 def as_margin(
     margin: float | None,  # None: the metric's own
     metric,  # Metric
@@ -71,7 +71,7 @@ def as_margin(
                f"Did you mean {margin / 100:g}, that is {margin:g} %?", error=UsageError)
     return float(margin)
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c012
+# %% ../../nbs/comparison/40_verdict.ipynb #c015
 def claim_of(
     low: float,
     high: float,  # interval of the change, positive is worse
@@ -89,14 +89,14 @@ def _claim(d: Difference, margin: float) -> str:
     if not d.enough: return "inconclusive"
     return claim_of(d.worse.low, d.worse.high, margin)
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c014
+# %% ../../nbs/comparison/40_verdict.ipynb #c017
 def _needed(d: Difference, margin: float) -> int | None:
     if not d.standard_error > 0 or d.n_units < 2: return None
     spread = d.standard_error * math.sqrt(d.n_units)
     units = n_for_power(spread, d.delta, margin, level=d.level)
     return None if units is None else math.ceil(units * d.n / d.n_units)
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c016
+# %% ../../nbs/comparison/40_verdict.ipynb #c019
 def change_text(
     value: float,
     d: Difference,
@@ -120,7 +120,7 @@ def margin_text(margin: float, d: Difference) -> str:
     if d.scale == "log": return f"{100 * margin:g} %"
     return f"{100 * margin:g} points" if d.unit == "share" else f"{margin:g} {d.unit}".rstrip()
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c017
+# %% ../../nbs/comparison/40_verdict.ipynb #c020
 def _interval_text(d):
     if d.n_units == 1: return "no interval from one unit"
     ends = [change_text(end, d) for end in (d.interval.low, d.interval.high)]
@@ -141,7 +141,7 @@ def _headline(d, claim, margin, needed):
     more = f"; about {needed} {_items(d)} would give 80 % power at this size" if needed else ""
     return f"Inconclusive: {change}{more}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c018
+# %% ../../nbs/comparison/40_verdict.ipynb #c021
 def _items(d):
     return {"documents": "windows", "serial": "windows", "windows": "windows",
             "seeds": "seeds"}.get(d.units, "examples")
@@ -172,7 +172,7 @@ def _rationale(d, claim, margin):
             f"; it reaches into the margin of {size}"
     return f"{first[0].upper()}{first[1:]}: {why}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c019
+# %% ../../nbs/comparison/40_verdict.ipynb #c022
 def judge(
     comparison: Comparison,
     *,
@@ -200,7 +200,7 @@ def judge(
         beyond_margin=bool(d.enough and (worse.low > margin or worse.high < -margin)),
         not_worse=bool(d.enough and worse.high < margin))
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c021
+# %% ../../nbs/comparison/40_verdict.ipynb #c024
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     "What one member of the family lets one claim."
@@ -236,7 +236,7 @@ def judge_family(
             claim=_claim_at(d, margins[d.metric], adjusted.get(i), step)))
     return tuple(found)
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c022
+# %% ../../nbs/comparison/40_verdict.ipynb #c025
 def _claim_at(d, margin, adjusted, level):
     if d.delta == 0 and d.interval.width == 0 and d.n_units > 1: return "equivalent"
     if level is None: return "inconclusive"

@@ -22,7 +22,6 @@ SPLITS = ("preview", "final")
 @dataclass(frozen=True, kw_only=True)
 class Window:
     "One forward pass: `start..stop` go in, losses of `score_from..stop` come out."
-
     start: int  # first token the model sees
     score_from: int  # first token whose loss counts; at least start + 1
     stop: int  # one past the last token, seen and scored
@@ -31,28 +30,18 @@ class Window:
 
     def __post_init__(self):
         for name in ("start", "score_from", "stop"):
-            object.__setattr__(
-                self, name, as_count(getattr(self, name), where="Window", name=name, minimum=0)
-            )
+            value = as_count(getattr(self, name), where="Window", name=name, minimum=0)
+            object.__setattr__(self, name, value)
         if self.score_from <= self.start:
-            refuse(
-                "Window",
-                "score_from must be at least start + 1",
-                f"start {self.start}, score_from {self.score_from}",
-                "Score from the second token of the window: the first has no context in it",
-            )
+            refuse("Window", "score_from must be at least start + 1",
+                   f"start {self.start}, score_from {self.score_from}",
+                   "Score from the second token of the window: the first has no context in it")
         if self.stop <= self.score_from:
-            refuse(
-                "Window",
-                "stop must be greater than score_from",
-                f"score_from {self.score_from}, stop {self.stop}",
-                "Leave out a window that scores nothing",
-            )
-        object.__setattr__(
-            self,
-            "document_id",
-            as_names([self.document_id], where="Window", name="document_id")[0],
-        )
+            refuse("Window", "stop must be greater than score_from",
+                   f"score_from {self.score_from}, stop {self.stop}",
+                   "Leave out a window that scores nothing")
+        names = as_names([self.document_id], where="Window", name="document_id")
+        object.__setattr__(self, "document_id", names[0])
         as_choice(self.split, SPLITS, where="Window", name="split")
 
     @property
@@ -89,34 +78,22 @@ def plan_windows(
     stride = as_count(stride, where=where, name="stride")
     as_choice(first_window, FIRST_WINDOWS, where=where, name="first_window")
     if n_tokens < 2:
-        refuse(
-            where,
-            "a document must have at least 2 tokens",
-            f"n_tokens {n_tokens}",
-            "Leave the document out, or prepend a BOS token",
-        )
+        refuse(where, "a document must have at least 2 tokens", f"n_tokens {n_tokens}",
+               "Leave the document out, or prepend a BOS token")
     if stride > max_length:
-        refuse(
-            where,
-            "stride must not exceed max_length, or tokens are never scored",
-            f"stride {stride}, max_length {max_length}",
-            f"Choose a stride of at most {max_length}",
-        )
+        refuse(where, "stride must not exceed max_length, or tokens are never scored",
+               f"stride {stride}, max_length {max_length}",
+               f"Choose a stride of at most {max_length}")
     step = min(stride, max_length - 1)  # its first token has no context
     score_from = 1 if first_window == "all" else max_length - step
     if score_from >= n_tokens:
-        refuse(
-            where,
-            f"a document must be longer than the {score_from} tokens of context",
-            f"n_tokens {n_tokens}",
-            'Use first_window="all"',
-        )
+        refuse(where, f"a document must be longer than the {score_from} tokens of context",
+               f"n_tokens {n_tokens}", 'Use first_window="all"')
     windows, start = [], 0
     while score_from < n_tokens:
         stop = min(start + max_length, n_tokens)
-        windows.append(
-            Window(start=start, score_from=score_from, stop=stop, document_id=document_id)
-        )
+        windows.append(Window(start=start, score_from=score_from, stop=stop,
+                              document_id=document_id))
         start, score_from = start + step, stop
     return tuple(windows)
 
@@ -138,12 +115,9 @@ def assign_splits(
     if final is None:
         final = len(windows) - preview
     if min(preview, final) < 0 or preview + final > len(windows):
-        refuse(
-            where,
-            "preview and final must not ask for more windows than there are",
-            f"preview {preview}, final {final}, {len(windows)} windows",
-            "Ask for fewer, or plan more text",
-        )
+        refuse(where, "preview and final must not ask for more windows than there are",
+               f"preview {preview}, final {final}, {len(windows)} windows",
+               "Ask for fewer, or plan more text")
     return tuple(
         replace(window, split=SPLITS[i >= preview])
         for i, window in enumerate(windows[: preview + final])
@@ -163,12 +137,8 @@ def perplexity(
         )
     mean = weighted_mean(log_loss, tokens)
     if mean > math.log(np.finfo(float).max):
-        refuse(
-            "perplexity",
-            "the mean log-loss must stay below 709.78 nats",
-            f"{mean:.6g}",
-            "Report the mean log-loss itself: its exponential is beyond a float",
-        )
+        refuse("perplexity", "the mean log-loss must stay below 709.78 nats", f"{mean:.6g}",
+               "Report the mean log-loss itself: its exponential is beyond a float")
     return math.exp(mean)
 
 # %% ../../nbs/comparison/30_windows.ipynb #c036

@@ -38,6 +38,13 @@ def _check_place(path: Path, where: str) -> None:
     if path.exists() and not path.is_file():
         refuse(where, "the path must name a file", f"{path}, a folder or a device",
                "Add a file name")
+    if path.exists() and path.stat().st_size and not Path(f"{path}-journal").exists():
+        with open(path, "rb") as file: start = file.read(32)
+        size = int.from_bytes(start[16:18], "big") * int.from_bytes(start[28:], "big")
+        # SQLite would begin anew over a short text or a file that was cut off
+        if not start.startswith(b"SQLite format 3\0") or size > path.stat().st_size:
+            refuse(where, "the file must be a journal of ours, and whole", str(path),
+                   f"Name another file, or delete {path} to start again", code="damaged")
 
 # %% ../../nbs/foundations/03_journal.ipynb #c008
 def _open(path: Path, where: str) -> sqlite3.Connection:

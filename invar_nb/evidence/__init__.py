@@ -1,1 +1,0 @@
-"""The floor `evidence`: losses of paired windows, never torch."""

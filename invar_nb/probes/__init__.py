@@ -1,1 +1,0 @@
-"""The floor `metrics`: what predictions score, and how sure that is."""

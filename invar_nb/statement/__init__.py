@@ -1,1 +1,0 @@
-"""The floor `statement`: the report, the figures, the demo and the shell."""

@@ -1,0 +1,117 @@
+"""The debiased calibration error against loops over pairs, enumeration of every outcome, and simulated coverage."""
+import itertools
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from invar_nb.comparison.metric import METRICS
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.metrics.bins import bin_of, mass_edges
+from invar_nb.metrics.calibration import calibration_error, calibration_interval, squared_calibration_error, squared_error_without
+from invar_nb.statistics.jackknife import jackknife_statistic
+
+metric = METRICS["calibration"]
+
+
+def by_pairs(p, y, index, cluster):
+    total = 0.0
+    for m in set(index.tolist()):
+        rows = np.flatnonzero(index == m)
+        products = [(p[i] - y[i]) * (p[j] - y[j]) for i in rows for j in rows if cluster[i] != cluster[j]]
+        total += len(rows) * np.mean(products) if products else 0.0
+    return total / len(p)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_pairs_of_different_clusters(seed):
+    rng = np.random.default_rng(seed)
+    n, units = int(rng.integers(5, 60)), int(rng.integers(1, 12))
+    p, y, codes = rng.random(n), rng.integers(0, 2, n), rng.integers(0, units, n)
+    index = rng.integers(0, 5, n)
+    T, without = squared_error_without(p - y, index, codes, units, 5)
+    np.testing.assert_allclose(T, by_pairs(p, y, index, codes), rtol=1e-11, atol=1e-15)
+    for u in range(units):
+        kept = codes != u
+        expected = by_pairs(p[kept], y[kept], index[kept], codes[kept]) if kept.any() else 0.0
+        np.testing.assert_allclose(without[u], expected, rtol=1e-9, atol=1e-14)
+
+
+def test_unbiased_by_enumeration():
+    "All outcomes of ten answers in two bins and five clusters of two whose answers always agree."
+    p = np.array([0.6, 0.62, 0.64, 0.66, 0.7, 0.72, 0.8, 0.82, 0.9, 0.92])
+    index, codes, gap = np.repeat([0, 1], [6, 4]), np.repeat(np.arange(5), 2), np.repeat([0.15, -0.05], [6, 4])
+    mean = 0.0
+    for hits in itertools.product((0, 1), repeat=5):  # one coin a cluster: p - y has expectation `gap` only pair by pair
+        truth = (p - gap)[::2]
+        e = np.repeat(truth - hits, 2) + gap          # the same error for both of a cluster
+        mean += math.prod(np.where(hits, truth, 1 - truth)) * squared_error_without(e, index, codes, 5, 2)[0]
+    assert math.isclose(mean, np.mean(gap**2), rel_tol=1e-12)
+
+
+def test_items_are_clusters_of_one():
+    rng = np.random.default_rng(0)
+    p = rng.random(300)
+    y = rng.random(300) < p
+    at = bin_of(p, mass_edges(10, p))
+    S, Q, n = (np.bincount(at, weights=(p - y) ** k, minlength=10) for k in (1, 2, 0))
+    T = ((S**2 - Q) / (n - 1)).sum() / 300
+    assert math.isclose(squared_calibration_error(p, y), T, rel_tol=1e-10)
+    assert math.isclose(squared_calibration_error(p, y, clusters=[f"c{i}" for i in range(300)]), T, rel_tol=1e-10)
+    assert calibration_error(p, y) == math.sqrt(max(squared_calibration_error(p, y), 0))
+    assert calibration_error(np.full(50, 0.9), np.zeros(50)) == pytest.approx(0.9)
+
+
+def test_the_bins_are_shared_and_of_equal_mass():
+    rng = np.random.default_rng(1)
+    a, y = rng.uniform(0.5, 0.9, 200), rng.integers(0, 2, 200)
+    b = a + 0.1
+    arms = [SimpleNamespace(confidence=p, correct=y) for p in (a, b)]
+    shared = metric.prepare(*arms)
+    for arm in arms:
+        value, without = shared.leave_one_out(arm, np.arange(200), 200)
+        index = bin_of(arm.confidence, mass_edges(10, a, b))
+        np.testing.assert_allclose(value, by_pairs(arm.confidence, y, index, np.arange(200)), rtol=1e-9)
+        assert without.shape == (200,)
+    assert metric.prepare(arms[0]).leave_one_out(arms[0], np.arange(200), 200)[0] == pytest.approx(squared_calibration_error(a, y))
+    assert "no confidence" in metric.missing(SimpleNamespace(confidence=None))
+    assert "at least 30" in metric.missing(SimpleNamespace(confidence=a[:20])) and metric.missing(arms[0]) is None
+
+
+@pytest.mark.parametrize("n, shift", [(300, 0.06), (300, 0.15), (600, 0.0)])
+def test_coverage_of_the_difference(n, shift):
+    rng, trials, inside, false = np.random.default_rng(n), 300, 0, 0
+    for _ in range(trials):
+        a = rng.uniform(0.5, 1 - shift, n)
+        y = (rng.random(n) < a).astype(float)
+        b = a + shift if shift else np.where(a < 0.75, 0.625, 0.875)  # at 0 both are calibrated, one knows less
+        arms = [SimpleNamespace(confidence=p, correct=y) for p in (a, b)]
+        shared = metric.prepare(*arms)
+        (A, A_u), (B, B_u) = (shared.leave_one_out(arm, np.arange(n), n) for arm in arms)
+        found = jackknife_statistic(B - A, B_u - A_u).interval()
+        inside += found.low <= shift**2 <= found.high
+        false += found.high < 0
+    assert inside / trials > 0.95 - 4 * math.sqrt(0.95 * 0.05 / trials) and false / trials < 0.05
+
+
+def test_the_plain_difference_does_not_cover():
+    "The counter-example: the difference of two ECEs, resampled, at a true change of 0.06."
+    rng, inside = np.random.default_rng(2), 0
+    for _ in range(60):
+        a = rng.uniform(0.5, 0.94, 300)
+        y = rng.random(300) < a
+        sums = [np.zeros((300, 10)), np.zeros((300, 10))]
+        for out, p in zip(sums, (a, a + 0.06), strict=True): out[np.arange(300), np.minimum((10 * p).astype(int), 9)] = y - p
+        counts = rng.multinomial(300, np.full(300, 1 / 300), size=200)
+        star = (np.abs(counts @ sums[1]).sum(1) - np.abs(counts @ sums[0]).sum(1)) / 300
+        inside += np.quantile(star, 0.025) <= 0.06 <= np.quantile(star, 0.975)
+    assert inside < 0.75 * 60
+
+
+def test_few_examples_and_wrong_clusters():
+    p, y = np.linspace(0.1, 0.9, 29), np.arange(29) % 2
+    with pytest.raises(ContractError, match="only 29 examples share a bin"): calibration_interval(p, y)
+    with pytest.raises(ContractError, match="29 clusters"): calibration_error(p, y, clusters=["a"])
+    found = calibration_interval(np.tile(p, 9), np.tile(y, 9), clusters=[f"t{i}" for i in range(29)] * 9, level=0.9)
+    assert found.level == 0.9 and 0 <= found.low <= found.high and found.method == "jackknife"

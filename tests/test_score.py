@@ -1,0 +1,423 @@
+"Losses by the chain rule: GPT-2 and Llama written out in numpy are the referees, one token at a time; for other architectures their own float64 copies."
+import copy
+import dataclasses
+import shutil
+
+import numpy as np
+import pytest
+from small_models import (DENSE, HYBRIDS, ROBERTAS, SMALL, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
+                          save, text_ids, torch, transformers)
+
+from invar_nb.comparison.windows import Window, perplexity, plan_windows
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.models import batches, chain_rule as engine_page, score
+from invar_nb.models.batches import plan_scoring, token_log_losses
+from invar_nb.models.chain_rule import look_at_model
+from invar_nb.models.documents import Documents
+from invar_nb.models.load import load_model, positions, weights_digest
+from invar_nb.models.score import score_plan, score_text, score_windows
+from invar_nb.models.text import plan_text
+
+PLANS = {"overlapping": dict(max_length=32, stride=12), "disjoint": dict(max_length=32, stride=32), "context": dict(max_length=32, stride=12, first_window="context_only"),
+         "full length": dict(max_length=40, stride=40), "pairs": dict(max_length=2, stride=1)}
+MODELS = {"gpt2 tied 97": (gpt2, numpy_gpt2, dict(vocab_size=97, tied=True)), "gpt2 untied 131": (gpt2, numpy_gpt2, dict(vocab_size=131, tied=False)),
+          "llama untied 97": (llama, numpy_llama, dict(vocab_size=97, tied=False)), "llama tied 33": (llama, numpy_llama, dict(vocab_size=33, tied=True))}
+
+
+@pytest.fixture(scope="module")
+def truth():
+    "(model name, plan name) -> model, ids, windows, losses by the numpy referee; computed when first asked for."
+    kept = {}
+    def get(name, plan):
+        if (name, plan) not in kept:
+            build, forward, options = MODELS[name]
+            model, ids = build(**options), text_ids(options["vocab_size"])
+            windows = plan_windows(len(ids), **PLANS[plan])
+            kept[name, plan] = model, ids, windows, chain_rule(forward, model, ids, windows)
+        return kept[name, plan]
+    return get
+
+
+# --- the chain rule -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("plan", PLANS)
+@pytest.mark.parametrize("name", MODELS)
+def test_losses_equal_the_chain_rule(truth, name, plan):
+    model, ids, windows, exact = truth(name, plan)
+    order = np.random.default_rng(3).permutation(len(windows))
+    for batch_tokens, chunk in ((1, 7), (70, None), (100_000, 1), (100_000, None)):
+        found = dict(token_log_losses(model, ids, [windows[i] for i in order], batch_tokens=batch_tokens, chunk_tokens=chunk))
+        assert sorted(found) == list(range(len(windows)))
+        for k, losses in found.items():
+            assert losses.dtype == np.float32
+            np.testing.assert_allclose(losses, exact[order[k]], rtol=0, atol=TOLERANCE)
+
+
+def test_the_referee_would_notice(truth):
+    "A window with one token less context is far outside the tolerance."
+    model, ids, windows, exact = truth("gpt2 tied 97", "overlapping")
+    early = [dataclasses.replace(w, start=w.start + 1) for w in windows[1:]]
+    assert min(np.abs(x - exact[i + 1]).max() for i, x in token_log_losses(model, ids, early)) > 1000 * TOLERANCE
+
+
+def mixed_windows(model, n=60, longest=40, seed=1):
+    "Many documents of many lengths: so that padding would save batches."
+    rng = np.random.default_rng(seed)
+    texts = {str(d): rng.integers(2, 97, rng.integers(2, longest + 1)) for d in range(n)}
+    texts["0"] = rng.integers(2, 97, longest)
+    return texts, [Window(start=0, score_from=1 + (len(x) > 9) * 3, stop=len(x), document_id=d) for d, x in texts.items()]
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_any_batch_equals_one_window_at_a_time(name):
+    "Against the model's own single passes at every batch size, and against its float64 copy, one prefix at a time."
+    model = make(name)
+    texts, windows = mixed_windows(model)
+    alone = [one_window(model, texts[w.document_id], w) for w in windows]
+    how = set()
+    for batch_tokens in (1, 60, 400, 4096):
+        scorer = plan_scoring(model, texts, windows, batch_tokens=batch_tokens)
+        how.add(scorer.facts["batching"])
+        assert sorted(i for b in scorer.batches for i in b) == list(range(len(windows)))
+        for batch in scorer.batches:
+            for i, losses in zip(batch, scorer.score(batch), strict=True):
+                np.testing.assert_allclose(losses, alone[i], rtol=0, atol=TOLERANCE)
+    assert ("padded" in how) != (name == "longrope"), how
+    for w in windows[:3] if name not in ("longrope", "mixtral", *HYBRIDS) else ():      # parts that are float32, or (longrope) frequencies of the prefix
+        np.testing.assert_allclose(alone[int(w.document_id)], chain_rule(own_float64, model, texts[w.document_id], [w])[0], rtol=0, atol=TOLERANCE)
+
+
+def test_the_roberta_family_fails_with_positions_of_ours():
+    "What 0.1.0 did: off by far more than the tolerance, so the test above can fail."
+    for name in ROBERTAS:
+        model = make(name)
+        x = torch.tensor(text_ids(95, n=20)[None] + 2)
+        with torch.no_grad():
+            own, ours = (model(input_ids=x, **more).logits.log_softmax(-1) for more in ({}, {"position_ids": torch.arange(20)[None]}))
+        assert (own - ours).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("name", [n for n in ZOO if n not in ("mamba", "mamba2", "bloom")])
+def test_a_window_of_all_positions_does_not_crash(name):
+    model = make(name)
+    length = min(positions(model), 64)
+    ids = text_ids(95, n=length + 7) + 2
+    windows = plan_windows(len(ids), max_length=length, stride=length)
+    losses = score_windows(model, ids, windows)
+    np.testing.assert_allclose(losses.log_loss[0], one_window(model, ids, windows[0]).mean(), rtol=0, atol=TOLERANCE)
+    if length < 64:
+        with pytest.raises(ContractError, match=f"must not exceed the positions .* got {length + 1} tokens, model {length}"):
+            score_windows(model, ids, plan_windows(len(ids), max_length=length + 1, stride=length))
+
+
+def test_longrope_beyond_the_padding_limit_was_wrong():
+    "Padded, the short rows get the long rows' frequencies: the page's probe of four lengths must see that."
+    model = make("longrope")
+    texts, windows = mixed_windows(model)
+    engine = look_at_model(model, texts["0"])
+    short = min((w for w in windows if w.stop > 9), key=lambda w: w.stop)
+    assert short.stop <= 16
+    together = engine_page.score_batch(engine, texts, [short, windows[0]])[0]
+    assert np.abs(together - one_window(model, texts[short.document_id], short)).max() > 100 * TOLERANCE
+    assert not batches._padding_is_harmless(engine, texts, windows) and batches._padding_is_harmless(engine, texts, [w for w in windows if w.stop <= 16])
+
+
+def test_one_text_needs_no_padding_and_no_probe(truth):
+    model, ids, windows, _ = truth("gpt2 tied 97", "overlapping")
+    scorer = plan_scoring(model, ids, windows)
+    assert scorer.facts == {"head": "head", "batching": "equal lengths", "batch_tokens": 4096} and len(scorer.batches) <= 3
+
+
+class Mixing(transformers.LlamaForCausalLM):
+    "A row in a batch sees the other rows."
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        out.logits = out.logits + 0.1 * out.logits.mean(0, keepdim=True)
+        return out
+
+
+def test_a_model_whose_rows_mix_is_scored_one_window_at_a_time():
+    model = fill(Mixing(transformers.LlamaConfig(**DENSE)), 7)
+    texts, windows = mixed_windows(model, n=12)
+    scorer = plan_scoring(model, texts, windows)
+    assert scorer.facts["batching"] == "one window" and len(scorer.batches) == len(windows)
+    for batch in scorer.batches: np.testing.assert_allclose(scorer.score(batch)[0], one_window(model, texts[windows[batch[0]].document_id], windows[batch[0]]), rtol=0, atol=TOLERANCE)
+
+
+# --- heads ------------------------------------------------------------------------------------------------------------------------------
+class Sloped(transformers.LlamaForCausalLM):
+    "Adds to its logits what no config mentions."
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        out.logits = out.logits + torch.linspace(0, 3, out.logits.shape[-1], dtype=out.logits.dtype)
+        return out
+
+
+class Shifted(transformers.LlamaForCausalLM):
+    "Changes what its stack is given; the head alone would look right."
+    def forward(self, input_ids=None, **kwargs):
+        return super().forward(inputs_embeds=2 * self.model.embed_tokens(input_ids), **kwargs)
+
+
+class Bare(torch.nn.Module):
+    "No Hugging Face at all: a bigram table."
+    def __init__(self):
+        super().__init__()
+        self.table = torch.nn.Parameter(torch.tensor(np.random.default_rng(8).normal(size=(97, 97)), dtype=torch.float32))
+
+    def forward(self, input_ids):
+        return self.table[input_ids]
+
+
+@pytest.mark.parametrize("name, path", [("gemma2", "head+softcap"), ("cohere", "head*scale"), ("granite", "head/scale"), ("mistral", "head"), ("roberta", "logits"), ("bamba", "head")])
+def test_how_the_logits_are_reached(name, path):
+    assert look_at_model(make(name), text_ids(97)).path == path
+
+
+@pytest.mark.parametrize("build", [lambda: fill(Sloped(transformers.LlamaConfig(**DENSE)), 7), lambda: fill(Shifted(transformers.LlamaConfig(**DENSE)), 7)])
+def test_models_with_logits_of_their_own(build):
+    model, ids = build(), text_ids(97, n=60)
+    windows = plan_windows(len(ids), max_length=20, stride=12)
+    exact = chain_rule(own_float64, model, ids, windows)
+    for batch_tokens in (1, 64, 4096):
+        losses = score_windows(model, ids, windows, batch_tokens=batch_tokens)
+        assert losses.provenance["head"] == "logits"
+        np.testing.assert_allclose(losses.log_loss, [x.mean() for x in exact], rtol=0, atol=TOLERANCE)
+
+
+def test_a_plain_module():
+    model, ids = Bare(), text_ids(97)
+    windows = plan_windows(len(ids), max_length=20, stride=7)
+    z = model.table.detach().double().log_softmax(-1).numpy()
+    losses = score_windows(model, ids, windows)
+    np.testing.assert_allclose(losses.log_loss, [-z[ids[w.score_from - 1:w.stop - 1], ids[w.score_from:w.stop]].mean() for w in windows], rtol=0, atol=TOLERANCE)
+
+
+# --- memory, modes, numbers ------------------------------------------------------------------------------------------------------------
+def test_only_scored_rows_reach_the_head_a_chunk_at_a_time(truth):
+    model, ids, windows, _ = truth("llama untied 97", "overlapping")
+    rows = []
+    hook = model.lm_head.register_forward_hook(lambda module, given, out: rows.append(out.numel() // out.shape[-1]))
+    try: dict(token_log_losses(model, ids, windows, chunk_tokens=30, batch_tokens=64))
+    finally: hook.remove()
+    assert rows[:3] == [24, 48, 24] and max(rows[3:]) <= 30 and sum(rows[3:]) == len(ids) - 1      # the look at the model, then the scored tokens
+
+
+def test_memory_does_not_grow_with_the_text():
+    "Ten times the text: never more tokens in a batch."
+    model, most = llama(), {}
+    for n in (100, 1000):
+        sizes = []
+        hook = model.model.register_forward_hook(lambda module, given, out: sizes.append(out.last_hidden_state.shape[:2].numel()))
+        try: score_windows(model, text_ids(97, n=n), plan_windows(n, max_length=32, stride=16), batch_tokens=128)
+        finally: hook.remove()
+        most[n] = max(sizes)
+    assert most[100] == most[1000] <= 128
+    assert look_at_model(model, text_ids(97)).chunk_rows == 64 * 2**20 // (4 * 97)
+
+
+def test_half_precision_models_get_a_float32_softmax():
+    model, ids = llama().to(torch.bfloat16), text_ids(97)
+    windows = plan_windows(len(ids), max_length=32, stride=16)
+    for i, losses in token_log_losses(model, ids, windows, batch_tokens=1): np.testing.assert_allclose(losses, one_window(model, ids, windows[i]), rtol=0, atol=TOLERANCE)
+
+
+def test_dropout_is_off_and_the_mode_is_given_back():
+    model, ids = gpt2(resid_pdrop=0.5, embd_pdrop=0.5), text_ids(97)
+    windows = plan_windows(len(ids), max_length=32, stride=16)
+    calm = score_windows(model, ids, windows).log_loss
+    model.train()
+    assert np.array_equal(score_windows(model, ids, windows).log_loss, calm) and model.training
+    with pytest.raises(ContractError): score_windows(model, np.array([1, 97]), plan_windows(2, max_length=2, stride=1))
+    assert model.training and not any(p.grad is not None for p in model.parameters())
+
+
+class Forbidding(transformers.LlamaForCausalLM):
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        out.logits[..., 13] = -torch.inf
+        return out
+
+
+def test_losses_that_are_no_numbers_name_window_and_token():
+    model = fill(Forbidding(transformers.LlamaConfig(**DENSE)), 9)
+    ids = np.where(text_ids(97) == 13, 14, text_ids(97))
+    windows = plan_windows(len(ids), max_length=20, stride=10)
+    assert np.isfinite(score_windows(model, ids, windows).log_loss).all()
+    ids[57] = 13
+    with pytest.raises(ContractError, match=r"every loss must be finite; got inf at window '0:\d+-\d+', token 57 \(id 13\)"): score_windows(model, ids, windows)
+    broken = llama()
+    broken.model.norm.weight.data[3] = float("nan")
+    with pytest.raises(ContractError, match=r"got nan at window '0:\d+-\d+', token \d+ \(id \d+\).*float32"): score_windows(broken, ids, windows)
+
+
+@pytest.mark.parametrize("build", [
+    lambda: transformers.BertLMHeadModel(transformers.BertConfig(**SMALL, intermediate_size=40, max_position_embeddings=40)).eval(),
+    lambda: fill(transformers.RobertaForMaskedLM(transformers.RobertaConfig(**SMALL, intermediate_size=40, max_position_embeddings=60)), 3)])
+def test_a_model_that_sees_the_future_is_refused(build):
+    with pytest.raises(ContractError, match="the model must be causal: a later token must not move") as caught: score_windows(build(), text_ids(97), plan_windows(101, max_length=20, stride=10))
+    assert caught.value.code == "not_causal"
+
+
+@pytest.mark.parametrize("ids, windows, options, words", [
+    ([1, 2, 97], None, {}, "token ids must be below the model's vocabulary of 97; got 97 at token 2"), ([1, -100, 3], None, {}, "token ids must not be negative; got -100 at token 1"),
+    ([1.0, 2.0, 3.0], None, {}, "token ids must be integers"), ([[1, 2, 3]], None, {}, "one dimension"), ([1, 2, 3], (), {}, "there must be a window to score"),
+    ([1, 2, 3], (Window(start=0, score_from=1, stop=4),), {}, "a window must end inside its document; got stop 4 of 3 tokens at window 0"),
+    (list(range(60)), (Window(start=0, score_from=1, stop=41),), {}, "must not exceed .* got 41 tokens, model 40"), ([1, 2, 3], None, dict(batch_tokens=0), "batch_tokens must be")])
+def test_bad_input_is_refused(ids, windows, options, words):
+    windows = plan_windows(3, max_length=3, stride=3) if windows is None else windows
+    with pytest.raises(ContractError, match=words) as caught: score_windows(llama(), np.array(ids), windows, **options)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(ContractError, match=words): token_log_losses(llama(), np.array(ids), windows, **options)      # before the first loss is asked for
+
+
+def test_running_out_of_memory_names_the_cure(monkeypatch):
+    def full(*_): raise torch.OutOfMemoryError("CUDA out of memory")
+    monkeypatch.setattr(batches, "score_batch", full)
+    with pytest.raises(ContractError, match="a batch must fit into memory; got 2 windows of up to 40 tokens. Use fewer tokens a batch") as caught:
+        score_windows(llama(), text_ids(97), plan_windows(101, max_length=40, stride=40))
+    assert caught.value.code == "memory"
+
+
+# --- windows of losses -----------------------------------------------------------------------------------------------------------------
+def test_window_means_are_summed_in_float64(truth):
+    model, ids, windows, exact = truth("llama untied 97", "overlapping")
+    losses, by_token = score_windows(model, ids, windows), dict(token_log_losses(model, ids, windows))
+    assert losses.log_loss.tolist() == [by_token[i].astype(np.float64).sum() / len(by_token[i]) for i in range(len(windows))]
+    assert losses.tokens.tolist() == [len(x) for x in exact] and losses.tokens.sum() == len(ids) - 1
+    assert losses.window_ids == tuple(f"0:{w.score_from}-{w.stop}" for w in windows) and losses.document_ids == ("0",) * len(windows)
+    assert losses.perplexity == pytest.approx(np.exp(np.concatenate(exact).mean()), rel=1e-5)
+    assert losses.data_id == score_windows(gpt2(), torch.tensor(ids), windows).data_id and losses.provenance["weights_digest"] == weights_digest(model)
+
+
+def test_every_token_of_a_stride_is_scored_once():
+    "2000 tokens in disjoint windows of 512: 1999 scored, where scripts without context score 1488 or fewer."
+    windows = plan_windows(2000, max_length=512, stride=512)
+    scored = [j for w in windows for j in range(w.score_from, w.stop)]
+    assert scored == list(range(1, 2000)) and sum(w.tokens for w in plan_windows(2000, max_length=512, stride=512, first_window="context_only")) == 1999
+    context = plan_windows(2000, max_length=1024, stride=512, first_window="context_only")
+    assert sum(w.tokens for w in context) == 2000 - 512 == 1488
+
+
+def test_perplexity_of_known_text():
+    "A model that knows nothing: every token costs log V."
+    model = llama()
+    for p in model.parameters(): p.data.zero_()
+    losses = score_windows(model, text_ids(97), plan_windows(101, max_length=20, stride=10))
+    assert perplexity(losses.log_loss, losses.tokens) == pytest.approx(97, rel=1e-6)
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    root = tmp_path_factory.mktemp("models")
+    for name, model in (("gpt2", gpt2(257)), ("llama", llama(257, tied=True))): save(model, root / name)
+    return root
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_from_folder_to_losses(saved, name):
+    loaded = load_model(saved / name)
+    plan = plan_text(loaded, [TEXT, "short"], max_length=32, stride=16)
+    losses = score_plan(loaded, plan)
+    forward = numpy_gpt2 if name == "gpt2" else numpy_llama
+    exact = [chain_rule(forward, loaded.model, plan.token_ids[w.document_id], [w])[0].mean() for w in plan.windows]
+    np.testing.assert_allclose(losses.log_loss, exact, rtol=0, atol=TOLERANCE)
+    assert losses.window_ids == plan.window_ids and losses.data_id == plan.data_id and losses.document_ids == plan.document_ids and losses.split[-1] == "final"
+    assert losses.n_bytes.sum() == len(TEXT.encode()) + 5 and losses.model == name
+    facts = losses.provenance
+    assert facts["weights_digest"] == loaded.weights_digest and facts["head"] == "head" and facts["bos_tokens"] == [256] and facts["stride"] == 16
+    assert score.KEY and all(key in facts for key in score.KEY)
+    assert score_text(loaded, [TEXT, "short"], max_length=32, stride=16).log_loss.tolist() == losses.log_loss.tolist()
+    bare = score_text(loaded.model, [TEXT, "short"], tokenizer=loaded.tokenizer, max_length=32, stride=16)
+    assert bare.log_loss.tolist() == losses.log_loss.tolist() and bare.provenance["weights_digest"] == weights_digest(loaded.model)
+
+
+def test_documents_pieces_and_languages_reach_the_losses(saved):
+    loaded = load_model(saved / "llama")
+    texts = Documents(texts=(TEXT, "one more", "short"), documents=("0", "0", "1"), languages=("en", "en", None))
+    losses = score_text(loaded, texts, max_length=32, stride=16)
+    assert set(losses.document_ids) == {"0", "1"} and losses.window_ids[-1] == "1.0:1-6" and losses.provenance["languages"]["und"] == {"documents": 1, "tokens": 5}
+    assert score_plan(llama(), plan_text(Letters(), "abcdefghij", max_length=6, stride=3)).n_bytes is None
+
+
+def test_what_score_text_needs(saved):
+    loaded = load_model(saved / "llama")
+    for act, words in ((lambda: score_text(loaded.model, TEXT), "a bare model needs its tokenizer"),
+                       (lambda: score_text(loaded.model, TEXT, tokenizer=loaded.tokenizer, max_length=41), "must not exceed the positions"),
+                       (lambda: score_plan(loaded, plan_text(loaded.tokenizer, TEXT, max_length=41)), "must not exceed the positions")):
+        with pytest.raises(ContractError, match=words): act()
+    loaded.tokenizer.add_tokens(["beside"])
+    with pytest.raises(ContractError, match="token ids must be below the model's vocabulary of 257; got 257 at token"): score_text(loaded, TEXT)
+
+
+def test_a_model_edited_after_loading_is_not_scored_under_its_files_name(saved):
+    loaded = load_model(saved / "llama")
+    plan = plan_text(loaded, TEXT, max_length=32, stride=16)
+    loaded.model.model.norm.weight.data[0] = 2.0
+    for act in (lambda: score_plan(loaded, plan), lambda: score_windows(loaded, plan.token_ids["0"], plan.windows)):
+        with pytest.raises(ContractError, match="must be as it was loaded"): act()
+    assert score_plan(loaded.model, plan).provenance["weights_digest"] == weights_digest(loaded.model)
+
+
+# --- the journal ------------------------------------------------------------------------------------------------------------------------
+def stop_after(n):
+    calls = []
+    def progress(done, total):
+        calls.append(done)
+        if len(calls) == n: raise KeyboardInterrupt
+    return progress
+
+
+def test_resuming_after_every_batch_gives_the_same_bits(saved, tmp_path, monkeypatch):
+    loaded = load_model(saved / "llama")
+    plan = plan_text(loaded, [TEXT, "short"], max_length=24, stride=12)
+    whole = score_plan(loaded, plan, batch_tokens=60)
+    n = len(plan_scoring(loaded, plan.token_ids, plan.windows, batch_tokens=60).batches)
+    assert n > 4
+    for stop in range(1, n + 1):
+        with pytest.raises(KeyboardInterrupt): score_plan(loaded, plan, batch_tokens=60, journal=tmp_path / f"{stop}", progress=stop_after(stop))
+        scored = []
+        with monkeypatch.context() as patch:
+            own = batches.score_batch
+            patch.setattr(batches, "score_batch", lambda *a: scored.append(1) or own(*a))
+            again = score_plan(loaded, plan, batch_tokens=60, journal=tmp_path / f"{stop}")
+        assert again.log_loss.tobytes() == whole.log_loss.tobytes() and len(scored) == n - stop
+
+
+def test_a_journal_of_something_else_is_refused(saved, tmp_path):
+    "Whatever moves a loss: config, weights, text, type, batches, code, versions (finding 9)."
+    loaded = load_model(saved / "llama")
+    plan = plan_text(loaded, TEXT, max_length=24, stride=12)
+    path = tmp_path / "journal"
+    with pytest.raises(KeyboardInterrupt): score_plan(loaded, plan, batch_tokens=60, journal=path, progress=stop_after(2))
+    folder = shutil.copytree(saved / "llama", tmp_path / "edited")
+    config = folder / "config.json"
+    config.write_text(config.read_text().replace('"rope_theta": 10000.0', '"rope_theta": 10.0'))
+    edited = load_model(folder)
+    assert edited.weights_digest == loaded.weights_digest
+    known = lambda **change: dataclasses.replace(loaded, provenance={**loaded.provenance, **change})
+    other = copy.deepcopy(loaded.model)
+    other.model.norm.weight.data[0] += 1
+    cases = {"config_digest": (edited, plan, {}), "weights_digest": (other, plan, {}), "dtype": (load_model(saved / "llama", dtype="bfloat16"), plan, {}),
+             "data_id": (loaded, plan_text(loaded, TEXT + ".", max_length=24, stride=12), {}), "batch_tokens": (loaded, plan, {"batch_tokens": 61}),
+             "code_digest": (known(code_digest="sha256:1"), plan, {}), "torch": (known(torch="1.0"), plan, {}), "transformers": (known(transformers="4.0"), plan, {}),
+             "attention": (known(attention="eager"), plan, {}), "device": (known(device="cuda"), plan, {})}
+    for field, (model, its_plan, options) in cases.items():
+        with pytest.raises(ContractError, match=field): score_plan(model, its_plan, journal=path, **{"batch_tokens": 60, **options})
+    assert score_plan(loaded, plan, batch_tokens=60, journal=path).log_loss.tobytes() == score_plan(loaded, plan, batch_tokens=60).log_loss.tobytes()
+
+
+def test_progress_counts_scored_tokens(saved, tmp_path):
+    loaded, calls = load_model(saved / "llama"), []
+    plan = plan_text(loaded, TEXT, max_length=24, stride=12)
+    score_plan(loaded, plan, batch_tokens=24, progress=lambda *x: calls.append(x))
+    total = plan.counts["tokens"]
+    assert calls[-1] == (total, total) and [d for d, _ in calls] == sorted(d for d, _ in calls) and len(calls) == len(plan.windows)
+
+
+def test_scoring_prints_nothing(capfd):
+    "Also not the library's advice about attention masks, which BERT's family gives when a row ends in its padding id."
+    model = make("roberta")
+    texts, windows = mixed_windows(model)
+    score_windows(model, {d: np.where(x == 5, 1, x) for d, x in texts.items()}, windows)
+    said = capfd.readouterr()
+    assert said.out == said.err == ""

@@ -1,0 +1,214 @@
+"Documents, tokens, bytes and windows: what is read is what is scored."
+import json
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from small_models import (Letters, byte_tokenizer, llama, merged_tokenizer, processors, save, transformers, unigram_tokenizer, word_tokenizer, END)
+
+from invar_nb.comparison.windows import plan_windows
+from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.models import text as text_page
+from invar_nb.models.documents import Documents, read_documents
+from invar_nb.models.load import load_model
+from invar_nb.models.text import check_same_tokenizer, data_digest, plan_text, tokenizer_digest
+
+TOKENIZERS = {"bytes": byte_tokenizer, "no bos": lambda: byte_tokenizer(bos=False), "merged": merged_tokenizer, "words": word_tokenizer, "unigram": unigram_tokenizer}
+
+
+@pytest.fixture(scope="module")
+def tokenizers():
+    return {name: make() for name, make in TOKENIZERS.items()}
+
+
+# --- documents ------------------------------------------------------------------------------------------------------------------------
+def test_files_and_lines_are_documents(tmp_path):
+    (tmp_path / "a.txt").write_bytes("Zürich\r\nŁódź\n".encode())
+    (tmp_path / "b.jsonl").write_text('{"text": "one\\n", "id": 7, "language": "en"}\n\n{"language": null, "text": "two"}\n')
+    found = read_documents([tmp_path / "a.txt", str(tmp_path / "b.jsonl")])
+    assert found.texts == ("Zürich\r\nŁódź\n", "one\n", "two") and found.languages == (None, "en", None)
+    assert found.text_ids == ("0", "1", "2") and found.documents is None and len(found) == 3
+    assert read_documents(tmp_path / "a.txt").texts == ("Zürich\r\nŁódź\n",)
+
+
+@pytest.mark.parametrize("name, data, words", [
+    ("c.txt", b"", "a text must not be empty"), ("d.txt", b"ab\xff", "text must be UTF-8; got byte 0xff at offset 2"),
+    ("e.jsonl", b'{"text": 3}\n', r"e.jsonl:1: a line must be an object with a string"), ("f.jsonl", b'{"text": "a"}\n{"text"\n', r"f.jsonl:2: "),
+    ("g.jsonl", b"\n", "there must be at least one line"), ("h.jsonl", b'{"text": ""}\n', "a text must not be empty; got '' in .*h.jsonl:1"),
+    ("i.jsonl", b'{"text": "\\ud800"}\n', "UTF-8"), ("j.jsonl", b'{"text": "x", "language": ["en"]}\n', 'j.jsonl:1: a "language" must be text'),
+    ("k.jsonl", b'{"text": "x", "language": ""}\n', 'a "language" must be text')])
+def test_bad_files_are_refused(tmp_path, name, data, words):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ContractError, match=words) as caught: read_documents(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_missing_files(tmp_path):
+    for paths, words in (([tmp_path / "none.txt"], "a text file must exist"), ([tmp_path], "a text file must exist"), ([], "at least one file")):
+        with pytest.raises(ContractError, match=words): read_documents(paths)
+
+
+def test_equal_documents_are_refused_by_file_and_line(tmp_path):
+    (tmp_path / "a.txt").write_text("same")
+    (tmp_path / "b.jsonl").write_text('{"text": "other"}\n\n{"text": "same"}\n')
+    with pytest.raises(ContractError, match=r"one text at .*a\.txt and at .*b\.jsonl:3") as caught: read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"])
+    assert caught.value.code == "equal_documents"
+    with pytest.raises(ContractError, match=r"one text at .*a\.txt and at .*a\.txt"): read_documents([tmp_path / "a.txt"] * 2)
+
+
+BOOK = "\n# One\r\n\r\nfirst\n \t\n\nsecond\n## Two\nthird\n\n\n"
+
+
+@pytest.mark.parametrize("pieces, found", [
+    ("blank-lines", ["\n# One\r\n\r\n", "first\n \t\n\n", "second\n## Two\nthird\n\n\n"]), ("headings", ["\n# One\r\n\r\nfirst\n \t\n\nsecond\n", "## Two\nthird\n\n\n"]),
+    ("^(second|third)$", ["\n# One\r\n\r\nfirst\n \t\n\n", "second\n## Two\n", "third\n\n\n"]), ("nothing", [BOOK])])
+def test_pieces_join_to_the_text(tmp_path, pieces, found):
+    (tmp_path / "book.txt").write_bytes(BOOK.encode())
+    cut = read_documents(tmp_path / "book.txt", pieces=pieces)
+    assert list(cut.texts) == found and "".join(cut.texts) == BOOK
+    assert cut.documents == ("0",) * len(found) and cut.text_ids == tuple(f"0.{k}" for k in range(len(found)))
+    assert read_documents(tmp_path / "book.txt", pieces=pieces, pieces_are_documents=True).documents is None
+    with pytest.raises(UsageError, match="a regular expression"): read_documents(tmp_path / "book.txt", pieces="(")
+
+
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text("a# \n\t\r", min_size=1, max_size=40), pieces=st.sampled_from(["blank-lines", "headings", "a", r"\s"]))
+def test_no_cut_loses_a_character(tmp_path, text, pieces):
+    (tmp_path / "x.txt").write_bytes(text.encode())
+    cut = read_documents(tmp_path / "x.txt", pieces=pieces).texts
+    assert "".join(cut) == text and all(part.strip() for part in cut[1:]) and (len(cut) == 1 or cut[0].strip())
+
+
+def test_pieces_end_windows_and_keep_their_document():
+    given = Documents(texts=("abcdef", "ghij", "klmnop"), documents=("0", "0", "1"), pieces="blank-lines", languages=("en", "en", None))
+    plan = plan_text(byte_tokenizer(), given, max_length=8, stride=8)
+    assert plan.window_ids == ("0.0:1-7", "0.1:1-5", "1.0:1-7") and plan.document_ids == ("0", "0", "1") and plan.counts["documents"] == 2
+    assert plan.provenance["pieces"] == "blank-lines" and plan.provenance["languages"] == {"en": {"documents": 1, "tokens": 10}, "und": {"documents": 1, "tokens": 6}}
+    with pytest.raises(ContractError, match="languages must have one entry for each text; got 1 for 2"): Documents(texts=("a", "b"), languages=("en",))
+
+
+# --- bytes ----------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", TOKENIZERS)
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(st.sampled_from("the cat sat. ZüréŁ東京🙂\n\t  aé"), min_size=1, max_size=60), stride=st.integers(1, 9))
+def test_bytes_telescope(tokenizers, name, text, stride):
+    "Scored bytes plus the bytes of an unscored first token are the document's bytes, for any tokenizer and any cut."
+    tokenizer = tokenizers[name]
+    try: plan = plan_text(tokenizer, text, max_length=9, stride=stride)
+    except ContractError as error:
+        assert "a text must have a token to score" in str(error)
+        return
+    ids, bounds = text_page._encode(tokenizer, text, tuple(plan.provenance["bos_tokens"]))
+    np.testing.assert_array_equal(ids, plan.token_ids["0"])
+    assert len(bounds) == len(ids) + 1 and bounds[0] == 0 and bounds[-1] == len(text.encode()) and (np.diff(bounds) >= 0).all()
+    if plan.n_bytes is not None: assert plan.n_bytes.sum() == len(text.encode()) - bounds[1]
+    else: assert any(bounds[w.stop] == bounds[w.score_from] for w in plan.windows)
+    if name in ("bytes", "no bos"): assert plan.n_bytes is not None and plan.n_bytes.tolist() == plan.tokens.tolist()
+
+
+def test_bytes_of_a_known_cut():
+    assert plan_text(byte_tokenizer(), "aé東🙂b", max_length=6, stride=4).n_bytes.tolist() == [5, 4, 2]
+    assert text_page._encode(word_tokenizer(), "  the  Zürich cat\n", ())[1].tolist() == [0, 7, 15, 19]      # blanks in front go to the first token
+    assert plan_text(Letters(), "abcdefghij", max_length=6, stride=3).n_bytes is None
+
+
+# --- plans ----------------------------------------------------------------------------------------------------------------------------
+def test_bos_policies():
+    with_bos, without = byte_tokenizer(), byte_tokenizer(bos=False)
+    start = lambda tokenizer, **more: plan_text(tokenizer, "ab", max_length=8, **more).provenance["bos_tokens"]
+    assert start(with_bos) == start(without, bos="add") == [256] and start(without) == start(with_bos, bos="none") == []
+    plan = plan_text(with_bos, ["abcdefghij", "kl"], max_length=4, stride=2)
+    assert [ids[0] for ids in plan.token_ids.values()] == [256, 256] and all(256 not in ids[1:] for ids in plan.token_ids.values())
+    with pytest.raises(ContractError, match="needs a tokenizer with a BOS token"): start(merged_tokenizer(), bos="add")
+    appending = byte_tokenizer()
+    appending.backend_tokenizer.post_processor = processors.TemplateProcessing(single=f"{END} $A {END}", special_tokens=[(END, 256)])
+    assert plan_text(appending, "abc", max_length=8).token_ids["0"].tolist() == [256, *byte_tokenizer(bos=False)("abc")["input_ids"]]
+    blanks = word_tokenizer()
+    blanks.backend_tokenizer.post_processor = processors.TemplateProcessing(single="a $A b", special_tokens=[("a", 5), ("b", 10)])
+    assert plan_text(blanks, " " * 100 + "the cat", max_length=8).token_ids["0"].tolist() == [5, 1, 2]
+
+
+def test_truncation_and_padding_saved_with_a_tokenizer_do_not_cut_the_text():
+    tokenizer = byte_tokenizer()
+    tokenizer.backend_tokenizer.enable_truncation(4)
+    tokenizer.backend_tokenizer.enable_padding(length=32, pad_id=256, pad_token=END)
+    tokenizer.model_max_length = 4
+    assert tokenizer_digest(tokenizer) == tokenizer_digest(byte_tokenizer())
+    assert len(plan_text(tokenizer, "abcdefghij", max_length=8).token_ids["0"]) == 11
+
+
+def test_a_plan_and_its_splits():
+    texts, cut = ["a" * 50, "b" * 20], dict(max_length=8, stride=8)
+    plan = plan_text(byte_tokenizer(), texts, **cut)
+    assert plan.window_ids[0] == "0:1-8" and plan.window_ids[-1] == "1:15-21" and plan.document_ids[-1] == "1"
+    assert plan.counts == {"windows": 11, "preview": 5, "final": 6, "tokens": 70, "documents": 2}
+    few = plan_text(byte_tokenizer(), texts, **cut, windows=6, preview=2, final=3)
+    assert [w.split for w in few.windows] == ["preview"] * 2 + ["final"] * 3
+    assert (few.provenance["windows_planned"], few.provenance["windows_scored"]) == (11, 5)
+    assert plan_text(byte_tokenizer(), "abcdefgh", max_length=8).provenance["stride"] == 4
+
+
+def test_data_id_says_what_is_compared():
+    plan = lambda text="abcdefghij", **more: plan_text(byte_tokenizer(), text, **{"max_length": 8, "stride": 4, **more}).data_id
+    others = [plan("abcdefghiJ"), plan(stride=5), plan(bos="none"), plan(["abcde", "fghij"]), plan(preview=0), plan(first_window="context_only")]
+    assert plan() == plan() and len({plan(), *others}) == len(others) + 1
+    windows = plan_windows(10, max_length=8, stride=4)
+    assert data_digest([np.arange(10)], windows) == data_digest([np.arange(10, dtype=np.int32)], windows)
+
+
+@settings(max_examples=40, deadline=None)
+@given(texts=st.lists(st.text("abc é", min_size=2, max_size=40), min_size=1, max_size=8), names=st.lists(st.sampled_from(["en", "es", None]), min_size=8, max_size=8), keep=st.integers(1, 100))
+def test_languages_count_what_is_scored(texts, names, keep):
+    names, tokenizer = names[:len(texts)], byte_tokenizer()
+    keep = min(keep, len(plan_text(tokenizer, texts, max_length=8, stride=5).windows))
+    plan = plan_text(tokenizer, Documents(texts=tuple(texts), languages=tuple(names)), max_length=8, stride=5, windows=keep)
+    counted = {}
+    for document in {w.document_id for w in plan.windows}:
+        row = counted.setdefault(names[int(document)] or "und", {"documents": 0, "tokens": 0})
+        row["documents"] += 1
+        row["tokens"] += sum(w.stop - w.score_from for w in plan.windows if w.document_id == document)
+    if any(names): assert plan.provenance["languages"] == counted and plan.provenance["document_languages"] == {str(i): name or "und" for i, name in enumerate(names)}
+    else: assert "languages" not in plan.provenance
+    assert plan.data_id == plan_text(tokenizer, texts, max_length=8, stride=5, windows=keep).data_id
+
+
+@pytest.mark.parametrize("text, options, words", [
+    ("", {}, "a text must not be empty; got '' as text 0"), (["ab", ""], {}, "a text must not be empty; got '' as text 1"), ([], {}, "there must be at least one text"),
+    ("x", dict(bos="none"), "a token to score after its first; got 1 token as text 0"), ([b"abc"], {}, "a text must be a string"), (["ab", 3], {}, "got int as text 1"),
+    ("ab\ud800", {}, "a text must be writable as UTF-8; got .* at character 2 as text 0"), ("abcdef", dict(stride=9), "stride must not exceed max_length"),
+    ("abcdef", dict(stride=0), "stride must be"), ("abcdef", dict(max_length=1), "max_length must be"), ("abcdef", dict(max_length=None), "max_length must be given with a bare tokenizer"),
+    ("abcdef", dict(first_window="some"), "first_window must be one of"), ("abcdef", dict(bos="both"), "bos must be one of"), ("abcdef", dict(preview=50), "preview and final must not ask for more"),
+    ("abcdef", dict(windows=99), "windows must not ask for more than the text holds; got windows 99, 1 planned")])
+def test_bad_plans_are_refused(text, options, words):
+    with pytest.raises(ContractError, match=words) as caught: plan_text(byte_tokenizer(), text, **{"max_length": 8, **options})
+    assert "\n" not in str(caught.value)
+
+
+def test_a_loaded_model_knows_its_length(tmp_path):
+    loaded = load_model(save(llama(257), tmp_path))
+    assert plan_text(loaded, "abc" * 20).max_length == 40 and plan_text(loaded, "abc" * 20).provenance["stride"] == 20
+    with pytest.raises(ContractError, match="must not exceed the positions the model was built for; got 41 tokens, model 40"): plan_text(loaded, "abc", max_length=41)
+
+
+# --- tokenizers of two arms -----------------------------------------------------------------------------------------------------------
+def test_the_same_tokenizer_twice(tmp_path):
+    "Saved, loaded and re-indented it is still the same; with another padding token too."
+    byte_tokenizer().save_pretrained(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()), indent=7))
+    check_same_tokenizer(byte_tokenizer(), transformers.AutoTokenizer.from_pretrained(tmp_path), texts=["東京"])
+    check_same_tokenizer(byte_tokenizer(), byte_tokenizer(pad=None))
+
+
+@pytest.mark.parametrize("other, words", [
+    (lambda: byte_tokenizer(bos=False), "split the text into the same tokens; got 55 and 54 tokens, first different at 0"), (merged_tokenizer, "the same tokens"),
+    (lambda: byte_tokenizer(extra=["unseen"]), "must have one tokenizer; got sha256:.* with 257 tokens and sha256:.* with 258 tokens")])
+def test_different_tokenizers_are_refused(other, words):
+    with pytest.raises(PairingError, match=words) as caught: check_same_tokenizer(byte_tokenizer(), other())
+    assert "\n" not in str(caught.value) and caught.value.code == "tokenizers_differ"
+    with pytest.raises(PairingError): check_same_tokenizer(other(), byte_tokenizer())
+
+
+def test_tokenizers_that_differ_on_the_text_only():
+    with pytest.raises(PairingError, match="the same tokens"): check_same_tokenizer(byte_tokenizer(), byte_tokenizer(extra=["zebra"]), texts=["a zebra"])
