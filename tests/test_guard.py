@@ -149,7 +149,8 @@ def sleepers():
 @pytest.mark.parametrize("then, terminal", [(GOOD, "ok"), ("time.sleep(60)", "timeout"), (HOG, "oom")])
 def test_children_and_daemons_end_with_the_run(tmp_path, then, terminal):
     assert not sleepers()
-    result = run(spec(textwrap.dedent(SPAWN) + then, wall_timeout_s=2.0, memory_cap_mb=150), tmp_path)
+    limit = 2.0 if terminal == "timeout" else 20.0
+    result = run(spec(textwrap.dedent(SPAWN) + then, wall_timeout_s=limit, memory_cap_mb=150), tmp_path)
     assert result.terminal == terminal and not sleepers()
     assert terminal != "ok" or result.other["run"]["left_over"] == 3
 
