@@ -1,18 +1,11 @@
 """What do the metrics cost? `python benchmarks/metrics.py`
 
-Calibration error of a million predictions against torchmetrics, Brier score against scikit-learn, BLEU of ten thousand segments against
-sacreBLEU, on the same data and with equal values. Every side has one thread. Limits: one read of the data, and one bincount into bins that
-are known already. Peers that are not installed have no row.
-
-Where the time goes: each call follows a peer's, so the data come from memory and not from the cache, and every step of NumPy is one more pass over
-a block, about as slow as a copy. The last two tables take the passes of ten bins one by one, on a block that stays in the cache, and say what the
-goals would ask of the peers were Python and the memory for nothing. That is a profile of this way to compute them, no proof that there is no
-other. The peers' own times move by half with the state of the process's memory, and on a busy machine long calls are interrupted more often than
-short ones: compare on a quiet one, and more than once."""
+Calibration error of a hundred thousand predictions against torchmetrics, Brier score against scikit-learn, BLEU of ten thousand segments against
+sacreBLEU, on the same data and with equal values; and what the leave-one-out values behind an interval cost. Every side has one thread. Limits:
+one read of the data, and one bincount into bins that are known already. Peers that are not installed have no row."""
 import argparse
 import importlib.util
 import os
-import statistics
 from functools import partial
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy and torch are imported
@@ -20,19 +13,15 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import numpy as np  # noqa: E402
 from alternate import alternate, machine, table  # noqa: E402
 
-from invar_nb.probes.bleu import corpus_bleu  # noqa: E402
-from invar_nb.probes.calibration import _BLOCK, _ENTRY, _width, brier_decomposition, brier_score, expected_calibration_error, reliability_bins  # noqa: E402
+from invar_nb.metrics.bins import bin_of, expected_calibration_error, mass_edges  # noqa: E402
+from invar_nb.metrics.bleu import bleu_statistics, bleu_without, corpus_bleu  # noqa: E402
+from invar_nb.metrics.brier import brier_decomposition, brier_score  # noqa: E402
+from invar_nb.metrics.calibration import squared_error_without  # noqa: E402
+from invar_nb.metrics.null_band import reliability_bins  # noqa: E402
+from invar_nb.metrics.smooth_calibration import smooth_calibration_error, smooth_without  # noqa: E402
 
 
 def installed(name): return importlib.util.find_spec(name) is not None
-
-
-GOALS = {"calibration error": ("torchmetrics", 20), "Brier score": ("scikit-learn", 50)}
-
-
-def goal_of(metric):
-    peer, times = GOALS[metric]
-    return {peer: f">= {times}"}
 
 
 def data(n, sure=False):
@@ -61,7 +50,7 @@ def calibration_runs(n, peers, dtype, sure=False):
     if peers and installed("sklearn"):
         from sklearn.calibration import calibration_curve
         out["scikit-learn calibration_curve (no error)"] = lambda: calibration_curve(y, p, n_bins=10)
-    return out, ours, goal_of("calibration error")
+    return out, ours
 
 
 def brier_runs(n, peers, dtype):
@@ -74,34 +63,17 @@ def brier_runs(n, peers, dtype):
         from sklearn.metrics import brier_score_loss
         out["scikit-learn"] = lambda: brier_score_loss(y, p)
         np.testing.assert_allclose(out[ours](), out["scikit-learn"](), rtol=1e-12)
-    return out, ours, goal_of("Brier score")
+    return out, ours
 
 
-def passes(block):
-    "{metric: {pass: callable}}: what a call does to each block of outcomes in 64-bit integers, each pass by itself on a block in the cache."
-    p, y = data(block)
-    gap, scaled, one = np.empty(block), np.empty(block), np.float64(1).view(np.int64)
-    width = _width(10, np.dtype(float))
-    column = width.column()
-    column.indptr[1], column.data[:block] = block, y - p
-    shared = {COPY: lambda: np.copyto(scaled, p), "probabilities lie in [0, 1]": lambda: np.maximum.reduce(p.view(np.uint64)),
-              "outcomes are 0 or 1": lambda: np.bitwise_or.reduce(y), "outcomes as floats": lambda: np.multiply(y, one, gap.view(np.int64)),
-              "differences": lambda: np.subtract(gap, p, gap)}
-    return {"Brier score": {**shared, "sum of the squares": lambda: np.dot(gap, gap)},
-            "calibration error": {**shared, "times the number of finer bins": lambda: np.multiply(p, width.factor, scaled),
-                                  "the whole parts": lambda: column.indices[:block].__setitem__(slice(None), scaled), "sums by bins": lambda: column @ _ENTRY}}
-
-
-COPY = "a bare copy, for comparison"
-
-
-def passes_table(n, block=_BLOCK):
-    for metric, steps in passes(block).items():
-        seconds = {name: [t * n / block for t in times] for name, times in alternate(steps, 300).items()}
-        table(f"passes of the {metric} of {n} predictions, outcomes int64, in the cache", seconds, COPY)
-        total = 1000 * sum(statistics.median(times) for name, times in seconds.items() if name != COPY)
-        peer, goal = GOALS[metric]
-        print(f"  all passes, Python and memory for nothing    {total:11.2f}            {goal} times as fast as {peer}, where that takes {goal * total:.0f} ms")
+def interval_runs(n):
+    p, y = data(n)
+    rows, e, y = np.arange(n), p - y, y.astype(float)
+    index = bin_of(p, mass_edges(10, p))
+    ours = "calibration error without each prediction"
+    return {ours: lambda: squared_error_without(e, index, rows, n, 10), "smooth calibration error": lambda: smooth_calibration_error(p, y),
+            "smooth calibration error without each prediction": lambda: smooth_without(p, y, rows, n),
+            "limit: one read of the data": lambda: (p.sum(), y.sum())}, ours
 
 
 def sentences(n):
@@ -120,17 +92,19 @@ def sentences(n):
 def bleu_runs(n, tokenize, peers):
     candidates, references = sentences(n)
     ours = f"{tokenize} (this package)"
-    out = {ours: lambda: corpus_bleu(candidates, references, tokenize=tokenize)}
+    rows, codes = bleu_statistics(candidates, references, tokenize=tokenize), np.arange(n)
+    out = {ours: lambda: corpus_bleu(candidates, references, tokenize=tokenize),
+           "counts known: the score without each segment": lambda: bleu_without(rows, codes, n)}
     if peers and installed("sacrebleu"):
         from sacrebleu.metrics import BLEU
         out["sacreBLEU"] = lambda: BLEU(tokenize=tokenize, smooth_method="none", force=True).corpus_score(candidates, [references])
         np.testing.assert_allclose(100 * out[ours]().score, out["sacreBLEU"]().score, rtol=1e-12)
-    return out, ours, {"sacreBLEU": ">= 1.6"}
+    return out, ours
 
 
 def main():
     a = argparse.ArgumentParser(description=__doc__)
-    a.add_argument("--n", type=int, nargs="+", default=[1_000_000])
+    a.add_argument("--n", type=int, nargs="+", default=[100_000])
     a.add_argument("--segments", type=int, default=10_000)
     a.add_argument("--rounds", type=int, default=15)
     a.add_argument("--no-peers", action="store_true")
@@ -140,12 +114,14 @@ def main():
         for what, runs in (("calibration error, outcomes int64,", partial(calibration_runs, dtype=np.int64)), ("calibration error, outcomes bool,", partial(calibration_runs, dtype=bool)),
                            ("calibration error, a sure model, outcomes int64,", partial(calibration_runs, dtype=np.int64, sure=True)),
                            ("Brier score, outcomes int64,", partial(brier_runs, dtype=np.int64)), ("Brier score, outcomes bool,", partial(brier_runs, dtype=bool))):
-            out, ours, goals = runs(n, not a.no_peers)
-            table(f"{what} of {n} predictions", alternate(out, a.rounds), ours, goals)
-        passes_table(n)
+            out, ours = runs(n, not a.no_peers)
+            table(f"{what} of {n} predictions", alternate(out, a.rounds), ours)
+        small = min(n, 2000)
+        out, ours = interval_runs(small)
+        table(f"intervals of {small} predictions", alternate(out, max(1, a.rounds // 5)), ours)
     for tokenize in ("none", "13a", "char", "intl"):
-        out, ours, goals = bleu_runs(a.segments, tokenize, not a.no_peers)
-        table(f"BLEU of {a.segments} segments, tokenize={tokenize}", alternate(out, max(1, a.rounds // 5)), ours, goals)
+        out, ours = bleu_runs(a.segments, tokenize, not a.no_peers)
+        table(f"BLEU of {a.segments} segments, tokenize={tokenize}", alternate(out, max(1, a.rounds // 5)), ours)
 
 
 if __name__ == "__main__": main()

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from invar_nb.comparison.metric import METRICS, value_of
+from invar_nb.comparison.predictions import AMBIGUOUS, Predictions
 from invar_nb.foundations.numbers import ContractError
-from invar_nb.metrics.confusion import (AMBIGUOUS, RATES, class_rate, confusion_matrix, critical_mistake, precision_recall_f1, scores_table,
+from invar_nb.metrics.confusion import (RATES, class_rate, confusion_matrix, critical_mistake, precision_recall_f1, scores_table,
                                         undefined_rates)
 from invar_nb.statistics.jackknife import jackknife_statistic
 
@@ -131,6 +132,16 @@ def test_macro_f1_without_each_unit(n, n_units):
             assert without[u] == pytest.approx(sk.f1_score(t[kept], p[kept], labels=sorted(set(t[kept])), average="macro", zero_division=0.0))
     with np.errstate(all="raise"):  # one unit only: nothing is left, and no warning
         assert macro_f1.leave_one_out(arm, np.zeros(n, dtype=int), 1)[1].shape == (1,)
+
+
+def test_excluded_truths_do_not_count():
+    arm = Predictions(ids=range(6), labels=LABELS, label=["correct", "correct", "incorrect", "incorrect", "ambiguous", "ambiguous"],
+                      prediction=["correct", "ambiguous", "incorrect", "correct", "correct", "ambiguous"], ambiguous="excluded")
+    cells = confusion_matrix(arm.label, arm.prediction, LABELS, ambiguous="excluded")
+    scores = precision_recall_f1(cells, LABELS, means_over=LABELS[:2])
+    value, without = macro_f1.leave_one_out(arm, np.arange(6), 6)
+    assert value == pytest.approx(scores.macro("f1")) and (without[4:] == value).all()
+    for rate in RATES: assert value_of(class_rate("correct", rate), arm) == pytest.approx(getattr(scores, rate)[0])
 
 
 def test_macro_f1_of_many_examples_in_pieces():
