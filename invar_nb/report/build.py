@@ -129,8 +129,10 @@ def build_report(
     check_origin(arms)
     verdict = judge(comparison, margin=settings["margin"][comparison.primary_metric])
     claims = judge_family(comparison, by=by, margins=settings["margin"])
-    return seal(_compared(comparison, arms, verdict, claims, settings), arms, files,
-                   environment, version)
+    document = _compared(comparison, arms, verdict, claims, settings)
+    mine, other = f"invar_nb:{invar_nb.__version__}|", f"invar_nb:{version}|"
+    if version: document["signature"] = document["signature"].replace(mine, other, 1)
+    return seal(document, arms, files, environment, version)
 
 # %% ../../nbs/report/87_build.ipynb #c013
 def _compared(comparison, arms, verdict, claims, settings):

@@ -6,8 +6,6 @@
 __all__ = ['RunsArm', 'evidence_files', 'read_evidence']
 
 # %% ../../nbs/report/85_evidence.ipynb #c002
-import json
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from importlib.util import find_spec
@@ -17,8 +15,8 @@ from types import MappingProxyType
 # %% ../../nbs/report/85_evidence.ipynb #c003
 from ..comparison.scores import Scores
 from ..experiments.runs import ExperimentResult
-from ..files.losses import read_losses, write_losses
-from ..files.predictions import read_predictions, write_predictions
+from ..files.losses import losses_bytes, read_losses
+from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.document import as_file, file_digest
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
 
@@ -35,9 +33,8 @@ class RunsArm:
     def __len__(self) -> int: return len(self.runs)
 
 # %% ../../nbs/report/85_evidence.ipynb #c006
-def _write_runs(arm, path):
-    lines = [canonical_json(run.to_dict()) + "\n" for run in arm.runs]
-    path.write_text("".join(lines), encoding="utf-8")
+def _runs_bytes(arm):
+    return "".join(canonical_json(run.to_dict()) + "\n" for run in arm.runs).encode()
 
 
 def _read_runs(path, label):
@@ -50,8 +47,7 @@ def _read_runs(path, label):
 _SCORES = ("ids", "values", "score", "model", "data_id", "clusters", "slices", "provenance")
 
 
-def _write_scores(arm, path):
-    path.write_text(canonical_json({k: getattr(arm, k) for k in _SCORES}), encoding="utf-8")
+def _scores_bytes(arm): return canonical_json({k: getattr(arm, k) for k in _SCORES}).encode()
 
 
 def _read_scores(path, label):
@@ -61,16 +57,12 @@ def _read_scores(path, label):
     return Scores(**found)
 
 # %% ../../nbs/report/85_evidence.ipynb #c007
-_FILES = {  # kind: (ending, write, read); read gets the label, which only runs do not carry
-    "losses": (".jsonl", write_losses, lambda path, label: read_losses(path)),
-    "answers": (".jsonl", write_predictions, lambda path, label: read_predictions(path)),
-    "runs": (".jsonl", _write_runs, _read_runs),
-    "scores": (".json", _write_scores, _read_scores)}
-
-
-def _ending(kind):
-    arrow = kind == "losses" and find_spec("pyarrow") is not None
-    return ".parquet" if arrow else _FILES[kind][0]
+_PARQUET = find_spec("pyarrow") is not None
+_ENDING = {"losses": ".parquet" if _PARQUET else ".jsonl", "scores": ".json"}
+_BYTES = {"losses": lambda arm: losses_bytes(arm, _ENDING["losses"]), "runs": _runs_bytes,
+          "answers": predictions_bytes, "scores": _scores_bytes}
+_READ = {"losses": lambda path, label: read_losses(path), "runs": _read_runs,
+         "answers": lambda path, label: read_predictions(path), "scores": _read_scores}
 
 # %% ../../nbs/report/85_evidence.ipynb #c008
 def evidence_files(
@@ -78,12 +70,9 @@ def evidence_files(
 ) -> dict[str, tuple[str, bytes, str]]:  # arm -> (name, content, sha256)
     "The file of each arm, as bytes."
     found = {}
-    with tempfile.TemporaryDirectory() as folder:
-        for arm, content in arms.items():
-            path = Path(folder) / (arm + _ending(content.kind))
-            _FILES[content.kind][1](content, path)
-            data = path.read_bytes()
-            found[arm] = path.name, data, digest(data)
+    for arm, content in arms.items():
+        data = _BYTES[content.kind](content)
+        found[arm] = arm + _ENDING.get(content.kind, ".jsonl"), data, digest(data)
     return found
 
 # %% ../../nbs/report/85_evidence.ipynb #c010
@@ -110,4 +99,4 @@ def _read_one(folder, kind, arm, entry):
         refuse("verify", f"{name} must have the digest in evidence.{arm}.sha256",
                f"{found[:19]}, recorded {expected[:19]}",
                "The evidence is not what the report was made from", code="evidence_changed")
-    return _FILES[kind][2](path, entry["model"])
+    return _READ[kind](path, entry["model"])

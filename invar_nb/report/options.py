@@ -233,7 +233,9 @@ _text = (
     "accuracy and other shares: points; others: their own unit. Repeatable. Default: 2%."
 )
 Margins = _option(Optional[list[str]], STATISTICS, _text, "--margin", metavar="[METRIC=]V")
-Level = _option(float, STATISTICS, "Confidence of the intervals. Default: 0.95.", "--level")
+_text = "Confidence of the intervals. Default: 0.95."
+Level = Annotated[float, typer.Option("--level", help=_text, min=1e-6, max=1 - 1e-6,
+                                      rich_help_panel=STATISTICS, show_default=False)]
 _text = "How intervals are computed. Default: jackknife; the others are bootstraps."
 Methods = _option(Method, STATISTICS, _text, "--method")
 _text = "What counts as independent. Default: auto; the report says which and why."

@@ -1,0 +1,166 @@
+"""The shell: codes, margins, one line for an error, resume after a kill, profiles before scoring, reports of every kind."""
+import contextlib
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+import invar_nb
+from invar_nb.files.losses import write_losses
+from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.report.arms import arm_kind
+from invar_nb.report.cli import main
+from invar_nb.report.options import parse_margin, resolve_margin, split_margins
+from invar_nb.report.shell import Progress, describe_error
+from test_report import losses
+
+ROOT = os.path.dirname(os.path.dirname(invar_nb.__file__))
+MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
+
+
+def shell(*arguments):
+    "(code, stdout, stderr) of a command in this process."
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = main([str(a) for a in arguments])
+    return code, out.getvalue(), err.getvalue()
+
+
+@pytest.fixture
+def files(tmp_path):
+    "Two loss files, two of answers, two of runs."
+    both = losses(.05, n=60)
+    for name, arm in (("a", both.baseline), ("b", both.candidate)): write_losses(arm, tmp_path / f"{name}.jsonl")
+    rows = lambda wrong: "id,label,prediction,language\n" + "".join(
+        f"q{i},{'yn'[i % 2]},{'yn'[(i + (i < wrong)) % 2]},{'en' if i % 3 else 'es'}\n" for i in range(80))
+    (tmp_path / "old.csv").write_text(rows(8))
+    (tmp_path / "new.csv").write_text(rows(30))
+    for name, shift in (("r0", 0.0), ("r1", .2)):
+        (tmp_path / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{s},ok,{2 + s / 100 + shift + s * shift / 200}\n" for s in range(5)))
+    (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
+    return tmp_path
+
+
+def test_losses_from_files_to_a_verified_report(files):
+    code, out, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "r")
+    assert code == 1 and out.startswith("Regressed") and "primary" not in err and "invar-nb verify" in out
+    assert shell("verify", files / "r")[0] == 0
+    d = json.loads((files / "r/report.json").read_text())
+    assert d["exit"]["code"] == 1
+    code, out, _ = shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "r", "--json", "--force", "-q")
+    assert code == 1 and json.loads(out)["exit_code"] == 1 and json.loads(out)["headline"] == d["headline"]
+
+
+def test_answers_alone_and_against_a_baseline(files):
+    assert shell("predictions", files / "new.csv", "--out", files / "p1")[0] == 0
+    code, out, _ = shell("predictions", files / "new.csv", "--baseline", files / "old.csv", "--out", files / "p2")
+    assert code == 1 and out.startswith("Regressed: accuracy")
+    assert shell("compare", files / "old.csv", files / "new.csv", "--out", files / "p3")[0] == 1
+    assert all(shell("verify", files / p)[0] == 0 for p in ("p1", "p2", "p3"))
+
+
+@pytest.mark.parametrize("direction, code", [("lower", 1), ("higher", 0), ("lower_is_better", 1)])
+def test_runs_take_both_spellings_and_write_a_report(files, direction, code):
+    got, out, _ = shell("runs", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--direction", direction, "--out", files / "rr")
+    assert got == code and ("Regressed" if code else "Improved") in out
+    assert shell("verify", files / "rr")[0] == 0
+
+
+@pytest.mark.parametrize("arguments, code", [
+    ([], 2), (["--help"], 0), (["--version"], 0), (["frobnicate"], 2), (["compare", "a"], 2), (["compare", "{}/x.jsonl", "{}/b.jsonl"], 2),
+    (["compare", "{}/a.jsonl", "{}/new.csv"], 2), (["compare", "{}/a.jsonl", "{}/notes.csv"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "20"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "two"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--text", "{}/a.jsonl"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--tier", "hard"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--seed", "1"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--level", "95"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--profile", "ci"], 3),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--out", "{}"], 2), (["runs", "{}/r0.csv", "{}/r1.csv"], 2),
+    (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "nothing", "--direction", "lower"], 2), (["predictions", "{}/new.csv", "--margin", "1%"], 2),
+    (["verify", "{}/a.jsonl"], 2), (["score", "{}/a.jsonl", "--text", "{}/a.jsonl", "--out", "{}/c.jsonl"], 2), (["doctor"], 0)])
+def test_codes_without_a_model(files, arguments, code):
+    got, _, err = shell(*[a.replace("{}", str(files)) for a in arguments], *(["--out", files / "o"] if "--out" not in arguments and arguments[:1] in (["compare"], ["runs"], ["predictions"]) else []))
+    assert got == code, err
+    assert "Traceback" not in err and (code == 0 or err.strip().split("\n")[-1].startswith("invar-nb: ") or not arguments)
+    for word in ("build_report", "load_model(", "force it", "np.", "ContractError"):
+        assert word not in err          # finding 23: no Python names
+
+
+def test_errors_are_mapped_by_their_class_not_by_their_words():
+    assert [describe_error(e)[0] for e in (UsageError("evidence refused"), ContractError("a usage error"), PairingError("usage"), KeyboardInterrupt(),
+                                           OSError("x"), MemoryError(), ValueError("usage"))] == [2, 3, 3, 130, 5, 5, 5]
+
+
+@pytest.mark.parametrize("text, value", [("2%", .02), ("0.02", .02), ("brier=0.01", .01), (" 5 % ", .05), ("1e-3", .001)])
+def test_margins_are_read(text, value):
+    assert parse_margin(text).value == pytest.approx(value, rel=1e-15)
+
+
+@pytest.mark.parametrize("text, facts", [("1", {"scale": "log", "unit": ""}), ("100%", {"scale": "linear", "unit": "share"}), ("2%", {"scale": "linear", "unit": "nats"})])
+def test_margins_that_are_refused(text, facts):
+    with pytest.raises(UsageError): resolve_margin(parse_margin(text), **facts)
+    with pytest.raises(UsageError): split_margins([text, text], primary="perplexity")
+
+
+def test_progress_writes_a_line_a_minute(monkeypatch):
+    "Finding 22."
+    now, err = iter(range(0, 100000, 7)), io.StringIO()
+    with contextlib.redirect_stderr(err):
+        progress = Progress("x", clock=lambda: next(now))
+        for i in range(1, 60): progress(i, 60)
+    assert 4 <= len(err.getvalue().splitlines()) <= 9
+
+
+def test_kinds_are_told_by_content(files):
+    os.rename(files / "a.jsonl", files / "a.parquet.jsonl")
+    assert [arm_kind(str(files / n)) for n in ("a.parquet.jsonl", "old.csv", "r0.csv")] == ["losses", "answers", "runs"]
+    assert arm_kind(str(files)) == "model" and arm_kind("org/name") == "hub"
+
+
+# --- with a model ---------------------------------------------------------------------------------------------------------------------
+@pytest.fixture(scope="module")
+def text(tmp_path_factory):
+    path = tmp_path_factory.mktemp("text") / "t.jsonl"
+    lines = [f"Document {i}. " + " ".join(f"The {w} number {i * k} is read by line." for k, w in enumerate(("first", "second", "third", "last"))) for i in range(16)]
+    path.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    return path
+
+
+def command(*arguments, **more):
+    env = dict(os.environ, PYTHONPATH=ROOT, HF_HUB_OFFLINE="1", SOURCE_DATE_EPOCH="1700000000", OMP_NUM_THREADS="1")
+    return subprocess.Popen([sys.executable, "-m", "invar_nb.report.cli", *map(str, arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+
+
+def compared(text, out):
+    return ("compare", f"{MODELS}/base", f"{MODELS}/tuned", "--text", text, "--out", out, "--max-length", "64", "--batch-tokens", "128", "--device", "cpu")
+
+
+def test_too_few_windows_are_refused_before_scoring(text, tmp_path):
+    "Finding 17."
+    code, _, err = shell(*compared(text, tmp_path / "r"), "--profile", "ci")
+    assert code == 3 and "360 windows" in err and "scoring" not in err and not (tmp_path / "r").exists()
+
+
+@pytest.mark.slow
+def test_interrupted_and_killed_compares_resume_to_the_same_bytes(text, tmp_path):
+    "Findings 17 and 22: the first line within two seconds of a loaded machine, 130 and a newline on Ctrl-C, the same bytes after a resume."
+    whole = command(*compared(text, tmp_path / "whole"))
+    assert whole.wait() in (0, 1)
+    for how, delay in ((signal.SIGINT, .3), (signal.SIGKILL, 1.0), (signal.SIGKILL, 2.5)):
+        out = tmp_path / f"r{delay}"
+        began = time.monotonic()
+        p = command(*compared(text, out))
+        line = p.stderr.readline()
+        assert line.startswith("invar-nb compare") and time.monotonic() - began < 4
+        while "scoring" not in line and line: line = p.stderr.readline()
+        time.sleep(delay)
+        p.send_signal(how)
+        _, err = p.communicate()
+        if how == signal.SIGINT and p.returncode not in (0, 1):
+            assert p.returncode == 130 and "\ninvar-nb: interrupted; run again to resume." in "\n" + err
+        if not (out / "report.json").exists(): assert command(*compared(text, out)).wait() in (0, 1)
+        for name in ("report.json", "report.html"):
+            assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+        assert not list(tmp_path.glob(".*.journal"))

@@ -1,0 +1,202 @@
+"""Every edit of what is computed from the evidence, and of the evidence, is refused by the checker, sealed again or not."""
+import json
+import random
+
+import pytest
+
+import invar_nb
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.metric import METRICS, Metric, register_metric
+from invar_nb.comparison.pair import pair
+from invar_nb.experiments.improvement import LOWER, MetricSpec
+from invar_nb.files.losses import read_losses, write_losses
+from invar_nb.foundations.document import canonical_text, content_digest, file_digest
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.report.build import build_report, evaluate
+from invar_nb.report.runs_report import build_runs_report
+from invar_nb.report.verify import verify
+from test_report import answers, losses, runs
+
+KINDS = {
+    "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
+    "answers": lambda: build_report(compare(answers(n=60), metrics=["accuracy", "brier"])),
+    "runs": lambda: build_runs_report([MetricSpec("loss", direction=LOWER)], **runs()),
+    "one arm": lambda: evaluate(losses(n=40).baseline),
+}
+INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed; see test_settings
+
+
+def leaves(value, at=()):
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value):
+        if isinstance(part, (dict, list)) and part: yield from leaves(part, (*at, name))
+        else: yield (*at, name), part
+
+
+def edits(part):
+    "Changes of one leaf: a moved number, another word, another type, nothing."
+    if isinstance(part, bool): return [not part, None]
+    if isinstance(part, (int, float)): return [part + (1e-6 * abs(part) or 1e-6), -part - 1, None, str(part)]
+    return [part + "x", "", None] if isinstance(part, str) else [0.5, "x"]
+
+
+def changed(document, at, value, seal=True):
+    new = json.loads(json.dumps(document))
+    inner = new
+    for name in at[:-1]: inner = inner[name]
+    if inner[at[-1]] == value and type(inner[at[-1]]) is type(value): return None
+    inner[at[-1]] = value
+    if seal: new["digest"] = content_digest(new)
+    return new
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def saved(request, tmp_path_factory):
+    folder = KINDS[request.param]().save(tmp_path_factory.mktemp("report") / "r")
+    return folder, json.loads((folder / "report.json").read_text())
+
+
+def refused(folder, document):
+    path = folder / "report.json"
+    kept = path.read_bytes()
+    path.write_text(canonical_text(document), encoding="utf-8")
+    try:
+        verify(folder)
+        return False
+    except ContractError:
+        return True
+    finally:
+        path.write_bytes(kept)
+
+
+def test_it_verifies_and_says_what_it_does_not_cover(saved):
+    found = verify(saved[0])
+    assert set(found.files) == {"report.json", "report.md", "report.html"}
+    assert any("models were run" in line for line in found.not_covered) and any("environment" in line for line in found.not_covered)
+
+
+def test_every_edited_leaf_is_refused(saved):
+    "One edit of each leaf, sealed with a fresh digest; which of the edits is drawn with a fixed seed."
+    folder, document = saved
+    draw, tried = random.Random(7), 0
+    for at, part in leaves(document):
+        if at[0] in INPUTS or at[-1] == "model" and document["kind"] == "runs": continue    # a label that no file carries
+        new = changed(document, at, draw.choice(edits(part)))
+        if new is None: continue
+        tried += 1
+        assert refused(folder, new), f"an edit of {at} was not found: {new}"
+    assert tried > 10
+
+
+def test_unsealed_edits_additions_and_deletions_are_refused(saved):
+    folder, document = saved
+    assert refused(folder, changed(document, ("headline",), "All is well.", seal=False))
+    for name in list(document):
+        if name == "environment": continue
+        less = {k: v for k, v in document.items() if k != name}
+        assert refused(folder, {**less, "digest": less.get("digest") and content_digest(less)} if name != "digest" else less), name
+    more = {**document, "note": "approved"}
+    assert refused(folder, more | {"digest": content_digest(more)})
+
+
+def test_settings_that_would_change_an_answer_are_refused(saved):
+    folder, document = saved
+    for at, part in leaves(document["settings"]):
+        if at[0] in ("level", "margin", "primary", "units", "method", "gate", "specs") and part is not None:
+            new = changed(document, ("settings", *at), part * .7 if isinstance(part, float) else f"{part}x")
+            assert refused(folder, new), at
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.html"])
+def test_edited_pages_are_refused(saved, name):
+    path = saved[0] / name
+    kept = path.read_text(encoding="utf-8")
+    try:
+        path.write_text(kept.replace(".", ",", 1), encoding="utf-8")
+        with pytest.raises(ContractError, match=f"{name} must be what"): verify(saved[0])
+    finally: path.write_text(kept, encoding="utf-8")
+
+
+def test_edited_evidence_is_refused_even_with_fresh_digests(tmp_path):
+    folder = KINDS["losses"]().save(tmp_path / "r")
+    document = json.loads((folder / "report.json").read_text())
+    name = document["evidence"]["candidate"]["file"]
+    arm = read_losses(folder / name)
+    for i in (0, 17, 39):
+        moved = arm.log_loss.copy()
+        moved[i] += 1e-5
+        write_losses(arm.changed(log_loss=moved), folder / name)
+        with pytest.raises(ContractError, match="must have the digest"): verify(folder)
+        new = json.loads(json.dumps(document))
+        new["evidence"]["candidate"]["sha256"] = file_digest(folder / name)
+        new["digest"] = content_digest(new)
+        (folder / "report.json").write_text(canonical_text(new), encoding="utf-8")
+        with pytest.raises(ContractError, match="must be what the evidence gives"): verify(folder)
+        (folder / "report.json").write_text(canonical_text(document), encoding="utf-8")
+
+
+def test_what_is_missing_or_elsewhere_is_refused(tmp_path):
+    folder = KINDS["runs"]().save(tmp_path / "r")
+    document = json.loads((folder / "report.json").read_text())
+    for file in ("../r/baseline.jsonl", "nothing.jsonl", "", ".hidden"):
+        new = changed(document, ("evidence", "baseline", "file"), file)
+        assert refused(folder, new)
+    (folder / "baseline.jsonl").unlink()
+    with pytest.raises(ContractError): verify(folder)
+    with pytest.raises(ContractError): verify(tmp_path / "nowhere")
+
+
+def test_another_version_and_another_environment_are_not_covered_and_said_to_be(tmp_path):
+    "Finding 21."
+    folder = KINDS["losses"]().save(tmp_path / "r")
+    document = json.loads((folder / "report.json").read_text())
+    document["environment"]["host"] = "elsewhere"
+    (folder / "report.json").write_text(canonical_text(document), encoding="utf-8")
+    assert any("environment" in line for line in verify(folder).not_covered)
+    document["version"] = "0.0.9"
+    document["signature"] = document["signature"].replace(invar_nb.__version__, "0.0.9")
+    document["digest"] = content_digest(document)
+    (folder / "report.json").write_text(canonical_text(document), encoding="utf-8")
+    for name in ("report.md", "report.html"): (folder / name).unlink()      # they name the version
+    assert any("invar_nb 0.0.9 wrote it" in line for line in verify(folder).not_covered)
+    document["headline"] += " "
+    document["digest"] = content_digest(document)
+    (folder / "report.json").write_text(canonical_text(document), encoding="utf-8")
+    with pytest.raises(ContractError, match="Verify it with invar_nb 0.0.9"): verify(folder)
+
+
+def test_a_metric_that_is_not_installed_is_listed(tmp_path):
+    mine = register_metric(Metric(name="half_loss", unit="nats", margin=.01, totals=lambda arm: (arm.log_loss * .5, arm.tokens * 0 + 1.0)))
+    try:
+        folder = build_report(compare(losses(n=40), metrics=["perplexity", "half_loss"])).save(tmp_path / "r")
+        assert not any("half_loss" in line for line in verify(folder).not_covered)
+    finally: METRICS._found.pop(mine.name)
+    found = verify(folder)
+    assert any("half_loss" in line for line in found.not_covered)
+    document = json.loads((folder / "report.json").read_text())
+    assert refused(folder, changed(document, ("primary_metric", "delta"), .5))
+    edited = json.loads(json.dumps(document))
+    next(r for r in edited["comparison"] if r["metric"] == "half_loss")["delta"] = 9.0
+    edited["digest"] = content_digest(edited)
+    assert isinstance(refused(folder, edited), bool)      # cannot be known here
+
+
+def test_hostile_numbers_are_refused_not_crashed(tmp_path):
+    "Finding 20: integers beyond float64 in report.json."
+    folder = KINDS["losses"]().save(tmp_path / "r")
+    text = (folder / "report.json").read_text()
+    for old, new in (('"code": 0', '"code": 1' + "0" * 400), ('"level": 0.95', '"level": NaN'), ('"n": 40', '"n": 1e999')):
+        if old not in text: continue
+        (folder / "report.json").write_text(text.replace(old, new, 1))
+        with pytest.raises(ContractError): verify(folder)
+
+
+def test_saving_keeps_an_older_report_until_forced(tmp_path):
+    one, two = build_report(compare(losses(.03, n=40))), build_report(compare(losses(.06, n=40)))
+    folder = one.save(tmp_path / "r")
+    with pytest.raises(ContractError): two.save(folder)
+    assert verify(folder).report.headline == one.headline
+    two.save(folder, force=True)
+    assert verify(folder).report.headline == two.headline
+    (folder / "notes.txt").write_text("mine")
+    with pytest.raises(ContractError): one.save(folder, force=True)
+    assert (folder / "notes.txt").exists() and pair is not None
