@@ -23,7 +23,7 @@ _LEFT_OUT = frozenset("""distutils ensurepip idlelib lib2to3 pydoc_data test tki
 def library_modules(
     folder: Path | str | None = None,  # None: the standard library of the Python that runs
 ) -> dict[str, Path]:
-    "Dotted name -> source file of each module of the standard library that every system has, sorted by name."
+    "Dotted name -> source file of each module that every system has, sorted by name."
     root = Path(folder or sysconfig.get_paths()["stdlib"])
     found = {}
     for path in root.rglob("*.py"):
@@ -58,7 +58,8 @@ def _manual_runs():
     try:
         from pydoc_data.topics import topics
     except ImportError:
-        refuse("demo_documents", "Python's manual must be installed", "no module pydoc_data.topics",
+        refuse("demo_documents", "Python's manual must be installed",
+               "no module pydoc_data.topics",
                "Install the full standard library (some systems split it into packages)")
     return set().union(*map(text_runs, topics.values()))
 
@@ -66,16 +67,17 @@ def _manual_runs():
 def demo_documents(
     modules: dict[str, Path] | None = None,  # None: `library_modules()`
     *,
-    known: set[str] | None = None,  # runs of 48 characters that must not occur; None: those of Python's manual
+    known: set[str] | None = None,  # runs that must not occur; None: those of Python's manual
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    "Ids (module names, sorted) and texts (their docstrings, each passage once) of the demo's documents. Raises ContractError."
-    modules, seen = library_modules() if modules is None else modules, set(_manual_runs() if known is None else known)
-    documents = {}
+    "Module names, sorted, and their docstrings, each passage once. Raises ContractError."
+    modules = library_modules() if modules is None else modules
+    documents, seen = {}, _manual_runs() if known is None else set(known)
     for name, path in modules.items():
         docstring = ast.get_docstring(parse_module(path)) or ""
         if not 200 <= len(docstring) <= 3000:
             continue
-        text = "\n\n".join(block for block in passages(docstring) if seen.isdisjoint(text_runs(block)))
+        new = (block for block in passages(docstring) if seen.isdisjoint(text_runs(block)))
+        text = "\n\n".join(new)
         if len(text) >= 200:
             documents[name] = text
             seen |= text_runs(text)
