@@ -70,7 +70,7 @@ def _deliver(report, out, *, force, as_json):
     raise typer.Exit(code)
 
 # %% ../../nbs/report/96_cli.ipynb #c009
-_ARM = "Model folder, hub id, or file of losses or answers; told apart by content."
+_ARM = "Model folder, hub id, or file of losses or answers, recognised by content."
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
 _By = Annotated[Optional[list[str]], typer.Option(

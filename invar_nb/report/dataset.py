@@ -83,13 +83,13 @@ def _origin(arms, name):
                "Score both models on the same text with one tokenizer", code="other_origin")
     return said[0] if said else None
 
-
+# %% ../../nbs/report/83_dataset.ipynb #c011
 def check_origin(arms: Mapping) -> None:
     "Perplexities over other tokens or another text cannot be divided."
     for name in ("tokenizer_digest", "text_digests"):
         _origin(arms, name)
 
-# %% ../../nbs/report/83_dataset.ipynb #c011
+# %% ../../nbs/report/83_dataset.ipynb #c012
 def language_table(arms: Mapping) -> dict[str, dict] | None:
     "Documents, windows, tokens and perplexities of each language, where recorded."
     of, counts = _origin(arms, "document_languages"), _origin(arms, "languages")
@@ -111,7 +111,7 @@ def _language(arms, documents, keep):
     return {"documents": count, "tokens": int(tokens.sum()), "windows": int(keep.sum()),
             "perplexity": values}
 
-# %% ../../nbs/report/83_dataset.ipynb #c013
+# %% ../../nbs/report/83_dataset.ipynb #c014
 def _tensors(arms):
     a, b = (arm.provenance.get("tensor_digests") for arm in arms.values())
     if not isinstance(a, Mapping) or not isinstance(b, Mapping): return None, None
@@ -130,7 +130,7 @@ def _same_items(baseline, candidate):
     p, q = (np.zeros(len(a)) if x is None else np.asarray(x) for x in (p, q))
     return sum(x == y and u == v for x, y, u, v in zip(a, b, p, q, strict=True))
 
-# %% ../../nbs/report/83_dataset.ipynb #c014
+# %% ../../nbs/report/83_dataset.ipynb #c015
 def find_facts(baseline, candidate) -> dict:
     "Same weights or not, and on how many items both models say exactly the same."
     arms = {"baseline": baseline, "candidate": candidate}
@@ -149,7 +149,7 @@ def find_facts(baseline, candidate) -> dict:
     return {"weights": state, "identical_items": same, "tensors_changed": changed,
             "tensors": tensors, "sentence": said.strip()}
 
-# %% ../../nbs/report/83_dataset.ipynb #c016
+# %% ../../nbs/report/83_dataset.ipynb #c017
 def _bootstrap(comparison):
     s, drawn = comparison.settings, comparison.settings.replicates is not None
     found = compare(comparison.pair, metrics=["perplexity"], method="bca", units="windows",
@@ -159,7 +159,7 @@ def _bootstrap(comparison):
     return {"method": "bca", "replicates": s.replicates, "seed": s.seed, "level": s.level,
             "ci": (interval.low, interval.high), "engine": interval.engine}
 
-# %% ../../nbs/report/83_dataset.ipynb #c017
+# %% ../../nbs/report/83_dataset.ipynb #c018
 def window_stats(
     comparison,  # of two loss arms
 ) -> dict:
@@ -176,7 +176,7 @@ def window_stats(
             "window_overlap_basis": basis, "paired_windows": len(a),
             "paired_delta_summary": summary, "bootstrap": _bootstrap(comparison)}
 
-# %% ../../nbs/report/83_dataset.ipynb #c019
+# %% ../../nbs/report/83_dataset.ipynb #c020
 def describe_dataset(
     arms: Mapping,         # name -> arm
     windows=None,          # what the report says of paired windows
@@ -198,7 +198,7 @@ def describe_dataset(
             "languages": language_table(arms) if losses else None,
             "examples": examples, "seeds": seeds}
 
-# %% ../../nbs/report/83_dataset.ipynb #c020
+# %% ../../nbs/report/83_dataset.ipynb #c021
 _SPEAKS = {"documents": "other documents like these", "serial": "other passages of this text",
            "windows": "other text of which these windows are an independent sample",
            "items": "other examples like these", "clusters": "other clusters of such examples",
@@ -211,7 +211,7 @@ def describe_units(comparison) -> dict:
     return {"kind": units.name, "n": units.n_units, "effective": d.units_eff,
             "because": units.because, "speaks_of": _SPEAKS[units.name]}
 
-# %% ../../nbs/report/83_dataset.ipynb #c021
+# %% ../../nbs/report/83_dataset.ipynb #c022
 def confusion_of(arms: Mapping) -> dict | None:
     "Confusion matrices: rows are the truth, columns the answers."
     arm = next(iter(arms.values()))

@@ -57,7 +57,7 @@ def draw(
     width: int,
     height: float,
     title: str,                # what a screen reader says
-    most: int = 620,           # widest on screen [px]; narrower screens scale it
+    most: int = 520,           # widest on screen [px]; narrower screens scale it
 ) -> Picture:
     "Marks as SVG: the same marks give the same text."
     page = environment(True).get_template("figure.svg.j2")
@@ -102,7 +102,8 @@ def _range(ends):
 
 def _bar(label, at, low, high, y, colour):
     caps = [_line(end, y - 6, end, y + 6, colour, 2) for end in (low, high)]
-    middle = min(max((low + high) / 2, 120), _WIDTH - 120)
+    half = min(4 * len(label), _WIDTH / 2 - 4)  # about half the width of the text
+    middle = min(max((low + high) / 2, half), _WIDTH - half)
     bar = _line(low, y, high, y, colour, 4)
     name = _text(middle, y - 13, label, c=colour, bold=True)
     return [name, bar, *caps, _dot(at, y, 5, colour)]

@@ -263,7 +263,7 @@ _text = (
 GateLimit = _option(Optional[float], POLICY, _text, "--gate", metavar="RATIO")
 _text = "Other numbers for a tier, with a note that the report carries."
 Config = _option(Optional[Path], POLICY, _text, "--config", metavar="TOML")
-_text = "Exit 4 where the evidence is not enough to tell."
+_text = "Exit 4 where the evidence does not decide."
 FailInconclusive = _option(bool, POLICY, _text, "--fail-inconclusive")
 Force = _option(bool, OUTPUT, "Replace a report that is already there.", "--force")
 AsJson = _option(bool, OUTPUT, "One JSON object on stdout.", "--json")

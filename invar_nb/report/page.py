@@ -52,7 +52,7 @@ def _first_figure(d):
     words, (shown, axis) = row["words"], axis_of(row)
     band = tuple(map(shown, (-row["margin"], row["margin"]))) if row["margin"] else None
     limit = None if gate is None else 100 * (gate["limit"] - 1)
-    bar = (f"{words['change']} ({words['interval']})", shown(row["delta"]), *map(shown, row["ci"]))
+    bar = (words["change"], shown(row["delta"]), *map(shown, row["ci"]))
     caption = f"Candidate minus baseline with its {100 * row['level']:g} % confidence interval"
     if band is not None: caption += f"; shaded: the margin of {words['margin']}"
     if limit is not None: caption += f"; dashed: the gate's limit, {limit:+.4g} %"

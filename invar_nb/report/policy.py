@@ -153,7 +153,7 @@ def find_exit(
         return made(1, "gate_failed", f"the upper end of the ratio, {gate['observed']:.4f}, "
                     f"exceeds the gate's limit of {gate['limit']:g}.")
     if fail_inconclusive and verdict["claim"] == "inconclusive":
-        return made(4, "inconclusive", "the evidence is not enough to tell.")
+        return made(4, "inconclusive", "the evidence does not decide.")
     return made(0, "not_worse", "nothing was shown to be worse.")
 
 # %% ../../nbs/report/84_policy.ipynb #c015

@@ -117,8 +117,8 @@ def _check_pages(folder, report):
         have = as_file(folder / name, "verify").read_bytes().split(b"\n")
         want = text.encode("utf-8").split(b"\n")
         if have != want:
-            pairs = enumerate(zip(have, want, strict=False))
-            line = next((i for i, (a, b) in pairs if a != b), min(len(have), len(want)))
+            shared = min(len(have), len(want))
+            line = next((i for i in range(shared) if have[i] != want[i]), shared)
             got = b"".join(have[line:line + 1]).decode("utf-8", "replace")[:100]
             refuse("verify", f"{name} must be what report.json renders to",
                    f"line {line + 1}: {got!r}",
