@@ -30,7 +30,7 @@ def nothing(found, cure=""):
 def rel(p): return Path(p).relative_to(ROOT).as_posix()
 
 
-MAGIC = re.compile(r"^\s*[!%?].*$|^\s*[\w.]+\?{1,2}\s*$", re.M)
+MAGIC = re.compile(r"^\s*[!%].*$|^\s*[\w.]+\?{1,2}\s*$", re.M)
 
 
 def code_cells(path):
@@ -442,7 +442,7 @@ def test_public_names_resolve():
     for room, names in invar_nb._modules.items():
         nb = pages.read(next(p for p in ROOMS if pages.exported_module(pages.read(p)) == room))
         shown = {n for c in nb.cells if "exports" in pages.directives(c) for s in parse_cell(c.source).body for n in
-                 ([s.name] if hasattr(s, "name") else [t.id for t in getattr(s, "targets", []) if isinstance(t, ast.Name)])}
+                 ([s.name] if hasattr(s, "name") else [n.id for t in getattr(s, "targets", []) for n in ast.walk(t) if isinstance(n, ast.Name)])}
         assert set(names) <= shown, f"{room} does not export {sorted(set(names) - shown)}"
 
 
@@ -479,7 +479,7 @@ def test_readme_is_rendered_from_index():
 def test_readme_shows_the_demo():
     "What the README says the demo prints is what the demo's own page, run afresh by test_rooms, shows."
     told = [t for i, t in pages.shown(pages.read(pages.nbs / "index.ipynb")) if "invar-nb" in pages.read(pages.nbs / "index.ipynb").cells[i].source and t]
-    seen = "\n".join(t for _, t in pages.shown(pages.read(pages.nbs / "statement" / "52_demo.ipynb")))
+    seen = "\n".join(t for _, t in pages.shown(pages.read(pages.nbs / "report" / "90_demo.ipynb")))
     assert told, "make fresh R=index ARGS=--slow stores the demo's output"
     nothing([line for line in told[0].split("\n") if line.strip() not in seen], "the demo page shows no such line: make fresh R=index ARGS=--slow, then tools/build_readme.py")
 
