@@ -62,8 +62,9 @@ def smooth_without(p, y, codes, n_units):
     left = n - np.bincount(codes, minlength=n_units)
     if sigma == 0 or not left.all(): return sigma, np.full(n_units, sigma)
     first = _left_without(errors, whole, left, sigma)
-    step = max(float(np.abs(first - sigma).max()), 1e-6 * sigma)
-    slope = (_left_without(errors, whole, left, sigma + step) - first) / step
+    step = min(max(float(np.abs(first - sigma).max()), 1e-6 * sigma), sigma / 2)
+    above, below = (_left_without(errors, whole, left, sigma + s) for s in (step, -step))
+    slope = np.where(first > sigma, above - first, first - below) / step
     return sigma, np.maximum(sigma + (first - sigma) / (1 - slope), 0.0)
 
 
