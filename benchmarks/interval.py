@@ -1,51 +1,101 @@
-"""What does an interval cost, without replicates and with them? `python benchmarks/interval.py`
+"""What does a confidence interval cost? `python benchmarks/interval.py`
 
-The reference is the exact interval. Peers: scipy's BCa on the same ratio, arch's where it is installed. Limits: one read of the data,
-and the draws of indices that no engine with replicates can do without."""
+The unit of comparison is named in every line: for few windows the source's loop of 1200 replicates by `rng.choice(n, n, p=t/T)`, for many
+windows one weighted mean, `t @ d / t.sum()`. `--bootstrap` adds the bootstrap intervals of this package and of its peers."""
 import argparse
 import importlib.util
+import statistics
 import warnings
 
 import numpy as np
 from alternate import alternate, machine, table
 
-from invar_nb import bootstrap_interval
+from invar_nb.statistics.jackknife import jackknife_ratio
+from invar_nb.statistics.serial import jackknife_interval
+
+CALLS = 100  # a closed form is timed in hundreds: one call is shorter than the clock's noise
+
+
+def draw(n):
+    rng = np.random.default_rng(n)
+    return rng.standard_t(3, n) * 0.05 + 0.01, rng.integers(64, 1025, n).astype(float)
+
+
+def choice_loop(d, t, rng, replicates=1200):
+    "The source's bootstrap: windows drawn with probability t/T, plain mean of the draws."
+    n, p = d.size, t / t.sum()
+    return np.quantile([d[rng.choice(n, n, p=p)].mean() for _ in range(replicates)], [0.025, 0.975])
+
+
+def plain_loop(d, t, rng, replicates=1200):
+    "Windows drawn alike, mean by tokens."
+    draws = (rng.integers(0, d.size, d.size) for _ in range(replicates))
+    return np.quantile([d[i] @ t[i] / t[i].sum() for i in draws], [0.025, 0.975])
+
+
+def hundred(call): return lambda: [call() for _ in range(CALLS)]
+
+
+def few(n, rounds):
+    "Times as fast as the loops, per interval; the median of ratios taken inside one round."
+    d, t = draw(n)
+    rng = np.random.default_rng(0)
+    fast = {"jackknife_interval(d, t), serial": (lambda: jackknife_interval(d, t), 500),
+            'jackknife_interval(d, t, units="windows")': (lambda: jackknife_interval(d, t, units="windows"), 500),
+            "jackknife_ratio(N, W), no checks": (lambda: jackknife_ratio(t * d, t), "-")}
+    seconds = alternate({"choice": lambda: choice_loop(d, t, rng), "plain": lambda: plain_loop(d, t, rng),
+                         **{name: hundred(call) for name, (call, _) in fast.items()}}, rounds)
+    print(f"\nn = {n} windows; how many times as fast as 1200 replicates by rng.choice(n, n, p=t/T), and by rng.integers")
+    print(f"  {'run':44s} {'us':>8s} {'choice':>8s} {'plain':>8s}  target (choice)")
+    for name, (_, target) in fast.items():
+        faster = [statistics.median(CALLS * a / b for a, b in zip(seconds[loop], seconds[name], strict=True)) for loop in ("choice", "plain")]
+        print(f"  {name:44s} {1e6 / CALLS * statistics.median(seconds[name]):8.1f} {faster[0]:8.0f} {faster[1]:8.0f}  {target}")
+
+
+def many(n, rounds):
+    d, t = draw(n)
+    rng = np.random.default_rng(1)
+    codes = np.sort(rng.integers(0, max(2, n // 16), n))
+    mixed = rng.permutation(codes)
+    runs = {"t @ d / t.sum()": lambda: t @ d / t.sum(),
+            "windows": lambda: jackknife_interval(d, t, units="windows"),
+            "documents by codes, in order": lambda: jackknife_interval(d, t, units="documents", document_ids=codes),
+            "documents by codes, mixed": lambda: jackknife_interval(d, t, units="documents", document_ids=mixed),
+            "serial": lambda: jackknife_interval(d, t)}
+    table(f"n = {n} windows, jackknife_interval with its checks, ratio to one weighted mean", alternate(runs, rounds), "t @ d / t.sum()",
+          {"windows": "at most 6", "documents by codes, in order": "at most 15", "documents by codes, mixed": "at most 15", "serial": "at most 30"})
 
 
 def ratio(d, t, axis=-1): return (d * t).sum(axis=axis) / t.sum(axis=axis)
 
 
-def runs(n, replicates, peers):
-    rng = np.random.default_rng(n)
-    delta, tokens = rng.standard_t(3, n) * 0.05 + 0.01, rng.integers(64, 1025, n)
-    t = tokens.astype(float)
-    out = {"exact (this package)": lambda: bootstrap_interval(delta, tokens),
-           "exact, expanded percentile": lambda: bootstrap_interval(delta, tokens, method="expanded"),
-           f"this package, {replicates} replicates": lambda: bootstrap_interval(delta, tokens, replicates=replicates, seed=0),
-           "limit: one read of the data": lambda: (delta.sum(), t.sum()),
-           f"limit: drawing {replicates} x n indices": lambda: [rng.integers(0, n, n, dtype=np.uint32) for _ in range(replicates)]}
-    if n > 200_000: [out.pop(k) for k in list(out) if "replicates" in k or "drawing" in k]
-    if peers and n <= 20_000:
-        from scipy import stats
-        for r in (replicates, 9999) if n <= 1000 else (replicates,):
-            out[f"scipy.stats.bootstrap BCa, {r}"] = lambda r=r: stats.bootstrap((delta, t), ratio, paired=True, vectorized=True, n_resamples=r, batch=100, rng=np.random.default_rng(0))
-        if importlib.util.find_spec("arch"):
-            from arch.bootstrap import IIDBootstrap
-            out[f"arch IIDBootstrap BCa, {replicates}"] = lambda: IIDBootstrap(delta, t, seed=np.random.default_rng(0)).conf_int(ratio, replicates, method="bca")
-    return out
+def bootstraps(n, rounds, replicates=1200):
+    from scipy import stats
+
+    from invar_nb import bootstrap_interval
+    d, t = draw(n)
+    tokens = t.astype(int)
+    out = {"jackknife_interval(d, t)": lambda: jackknife_interval(d, t),
+           "BCa, exact (this package)": lambda: bootstrap_interval(d, tokens),
+           f"BCa, {replicates} replicates (this package)": lambda: bootstrap_interval(d, tokens, replicates=replicates, seed=0),
+           f"scipy.stats.bootstrap BCa, {replicates}": lambda: stats.bootstrap((d, t), ratio, paired=True, vectorized=True, n_resamples=replicates, batch=100, rng=np.random.default_rng(0))}
+    if importlib.util.find_spec("arch"):
+        from arch.bootstrap import IIDBootstrap
+        out[f"arch IIDBootstrap BCa, {replicates}"] = lambda: IIDBootstrap(d, t, seed=np.random.default_rng(0)).conf_int(ratio, replicates, method="bca")
+    table(f"n = {n} windows, bootstrap intervals, ratio to the exact BCa", alternate(out, rounds), "BCa, exact (this package)")
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__)
-    p.add_argument("--n", type=int, nargs="+", default=[180, 10_000])
-    p.add_argument("--rounds", type=int, default=5)
-    p.add_argument("--replicates", type=int, default=1200)
-    p.add_argument("--no-peers", action="store_true")
+    p.add_argument("--n", type=int, nargs="+", default=[180, 1_000_000, 1_000_003], help="numbers of windows; the last default is a prime")
+    p.add_argument("--rounds", type=int, default=9)
+    p.add_argument("--bootstrap", action="store_true", help="also the bootstrap intervals, up to 20 000 windows")
     a = p.parse_args()
     warnings.simplefilter("ignore")
     machine("numpy", "scipy", "arch")
     for n in a.n:
-        table(f"n = {n} windows, ratio to the exact interval", alternate(runs(n, a.replicates, not a.no_peers), a.rounds), "exact (this package)")
+        (few if n < 20_000 else many)(n, a.rounds)
+        if a.bootstrap and n <= 20_000: bootstraps(n, a.rounds)
 
 
 if __name__ == "__main__": main()

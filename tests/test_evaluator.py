@@ -212,6 +212,8 @@ def test_equal_differences_have_the_p_value_of_their_signs_and_are_never_equival
         for spec in (PPL, MetricSpec("m", LOWER)):
             same = one(spec, ratios, ratios).verdict
             assert (same.p_value, same.claim, same.improvement) == (1, "inconclusive", 0)
+    near = (1.0001, 1.00013, 1.00007, 1.00002)  # logarithms near 0, rounded at the scale of 1
+    assert find_improvement(PPL, baseline=near, candidate=tuple(x * 1.0001 for x in near)).degenerate
 
 
 # --- invariances ----------------------------------------------------------------------------------

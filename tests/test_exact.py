@@ -7,7 +7,8 @@ from scipy.special import ndtri
 
 from invar_nb.statistics.bca import acceleration, bca_levels, empirical_influence, leave_one_out
 from invar_nb.statistics.bootstrap import BootstrapPlan, tail_levels
-from invar_nb.statistics.exact import Atoms, Inversion, _draw, _list_resamples, bootstrap_analysis, bootstrap_interval, exact_distribution
+from invar_nb.statistics.atoms import Atoms, _draw, _list_resamples
+from invar_nb.statistics.exact import Inversion, bootstrap_analysis, bootstrap_interval, exact_distribution
 from invar_nb.statistics.weighted import effective_sample_size
 
 WORLDS = ("normal", "gamma", "t3", "lattice", "decimals", "lattice-uneven", "outlier", "uneven")
@@ -159,8 +160,8 @@ def test_lattice_with_one_odd_window_is_not_mistaken_for_smooth(others, last):
         assert errors[-1] <= law.below_error(x) + 1e-12
     assert max(errors) < 2e-3  # the smooth reading of these data is off by ten times as much
     for p in (0.025, 0.5, 0.975):
-        x, room = law.quantile(p), law.quantile_error(p)
-        assert weight[value < x - room].sum() <= p <= weight[value <= x + room].sum()
+        x, slack = law.quantile(p), law.quantile_error(p)
+        assert weight[value < x - slack].sum() <= p <= weight[value <= x + slack].sum()
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -232,7 +233,7 @@ def test_p_value_without_spread_is_the_sign_flip_test():
     assert bootstrap_analysis([0.0] * 9, [5] * 9, plan)[1] == 1.0
 
 
-def test_seeded_replicates_are_the_contract_of_the_notes():
+def test_seeded_replicates_are_the_contract_of_the_source():
     delta, tokens = world("uneven", 60, seed=3)
     once, again = (bootstrap_interval(delta, tokens, replicates=1200, seed=5, resample="tokens") for _ in range(2))
     other = bootstrap_interval(delta, tokens, replicates=1200, seed=6, resample="tokens")

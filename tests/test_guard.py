@@ -246,6 +246,13 @@ def test_output_in_pieces_is_output_at_once(lines, cuts, newline, keys):
     assert (metrics if metrics is not None else "doubt" if doubt else "none") == naive(data, keys, 3)
 
 
+def test_the_end_of_a_line_too_long_to_read_is_no_line():
+    output = runner._Output(spec())
+    for data in (b"x" * (runner.LONGEST_LINE + 1), b'{"loss": 9}\n{"loss": 1.5}'): output.feed(data)
+    output.end()
+    assert (output.final, output.n_lines) == (({"loss": 1.5}, None), 1)
+
+
 def test_a_flood_of_output_is_not_kept(tmp_path):
     code = """
         import os
@@ -424,6 +431,18 @@ def test_killed_at_random_times_the_queue_resumes_without_loss(tmp_path):
     with Journal(tmp_path / "r", runner._KEY) as kept: final = [ExperimentResult.from_row(r) for _, r in kept.items()]
     assert sorted(outcome(final)) == [(s, "crash", None) if s % 5 == 4 else (s, "ok", s / 8) for s in range(12)]
     assert len(log.read_text().splitlines()) <= 12 + 3 * kills and kills == 4
+
+
+def test_a_result_is_on_the_disk_before_it_is_reported(tmp_path):
+    code = """
+import os, signal, sys
+from invar_nb.experiments.runner import ExperimentSpec, over_seeds, run_all
+spec = ExperimentSpec(experiment_id="x", command=("true",), seed=0, metric_keys=("loss",))
+run_all(over_seeds(spec, range(3)), results_file=sys.argv[1], workers=1,
+        progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))"""
+    p = subprocess.run([sys.executable, "-c", code, str(tmp_path / "r")], capture_output=True)
+    assert p.returncode == -signal.SIGKILL, p.stderr
+    with Journal(tmp_path / "r", runner._KEY) as kept: assert len(kept) == 1
 
 
 @linux

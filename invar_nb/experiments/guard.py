@@ -234,16 +234,16 @@ def _variables(scratch: str) -> dict:
 # %% ../../nbs/experiments/73_guard.ipynb #c023
 def _start(plan: dict, given: bytes) -> tuple[subprocess.Popen, int]:
     "The guard and the pipe that it reports through."
-    report, told = os.pipe()
+    report, reply = os.pipe()
     with _file(given) as input_, contextlib.ExitStack() as close:
-        close.callback(os.close, told)
-        plan |= {"report": told, "input": input_.fileno(), "parent": os.getpid(),
+        close.callback(os.close, reply)
+        plan |= {"report": reply, "input": input_.fileno(), "parent": os.getpid(),
                  "path": sys.path}
         with _file(json.dumps(plan).encode()) as stdin:
             guard = subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", _source()], stdin=stdin,
                 stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
-                pass_fds=(told, input_.fileno()))
+                pass_fds=(reply, input_.fileno()))
     return guard, report
 
 # %% ../../nbs/experiments/73_guard.ipynb #c024

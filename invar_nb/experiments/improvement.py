@@ -10,6 +10,7 @@ __all__ = ['HIGHER', 'LOWER', 'LINEAR', 'LOG', 'MetricSpec', 'written_mean', 'ge
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import count
 
 import numpy as np
 
@@ -167,15 +168,9 @@ def seeds_for_power(found: Improvement, *, threshold: float, level: float) -> in
 
     def enough(n):
         inside = math.erf(t_quantile((1 + level) / 2, n - 1) / math.sqrt(2))  # normal level
-        return inside < 1 and (n_for_power(sd, g, threshold, level=inside) or math.inf) <= n
-    low, high = 1, 2
-    while not enough(high):
-        low, high = high, 2 * high
-        if high > _MOST_SEEDS: return None
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return high
+        return inside < 1 and n_for_power(sd, g, threshold, level=inside) <= n
+    least = n_for_power(sd, g, threshold, level=level)
+    return next(n for n in count(least) if enough(n)) if least < _MOST_SEEDS else None
 
 # %% ../../nbs/experiments/71_improvement.ipynb #c028
 _MOST_SEEDS = 10_000

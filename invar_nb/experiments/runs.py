@@ -20,7 +20,7 @@ from ..comparison.scores import Runs
 from ..foundations.numbers import PairingError, as_count, refuse
 from ..statistics.two_proportions import fisher_exact
 
-# %% ../../nbs/experiments/70_runs.ipynb #c011
+# %% ../../nbs/experiments/70_runs.ipynb #c013
 _SPELLED = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.I | re.A)
 
 
@@ -31,10 +31,14 @@ def _spelled(value: object) -> object:
     return value
 
 
+def _json_number(value: float | None) -> float | str | None:
+    return value if value is None or math.isfinite(value) else str(value)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))
 
-# %% ../../nbs/experiments/70_runs.ipynb #c012
+# %% ../../nbs/experiments/70_runs.ipynb #c014
 def _as_seed(value: object, where: str) -> int:
     value = _spelled(value)
     whole = _is_number(value) and math.isfinite(value) and value == int(value)
@@ -46,7 +50,7 @@ def _as_seed(value: object, where: str) -> int:
                "Use a shorter seed")
     return int(value)
 
-# %% ../../nbs/experiments/70_runs.ipynb #c013
+# %% ../../nbs/experiments/70_runs.ipynb #c015
 def _as_metric(value: object, where: str, name: str) -> float | None:
     if value is None: return None
     if not _is_number(value):
@@ -54,11 +58,11 @@ def _as_metric(value: object, where: str, name: str) -> float | None:
                "Keep text in `other`")
     return float(value)
 
-# %% ../../nbs/experiments/70_runs.ipynb #c014
+# %% ../../nbs/experiments/70_runs.ipynb #c016
 TERMINALS = ("ok", "timeout", "oom", "crash")  # any other word is allowed, and is not "ok"
 FIELDS = ("terminal", "metrics", "experiment_id", "hypothesis_id", "detail", "other")
 
-# %% ../../nbs/experiments/70_runs.ipynb #c015
+# %% ../../nbs/experiments/70_runs.ipynb #c017
 def _as_record(where, terminal, metrics, hypothesis_id, other, **texts) -> dict:
     "The checked fields of a run."
     if not isinstance(terminal, str) or not (word := terminal.strip()):
@@ -85,7 +89,7 @@ def _as_record(where, terminal, metrics, hypothesis_id, other, **texts) -> dict:
     return {"terminal": terminal, "metrics": MappingProxyType(found), **texts,
             "hypothesis_id": hypothesis_id, "other": MappingProxyType(dict(other))}
 
-# %% ../../nbs/experiments/70_runs.ipynb #c016
+# %% ../../nbs/experiments/70_runs.ipynb #c018
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
     "How one run ended and the numbers it left."
@@ -113,8 +117,7 @@ class ExperimentResult:
 
     def to_dict(self) -> dict:
         "Plain values for strict JSON; nan and inf become text, which `from_row` reads."
-        spelled = {k: v if v is None or math.isfinite(v) else str(v)
-                   for k, v in self.metrics.items()}
+        spelled = {k: _json_number(v) for k, v in self.metrics.items()}
         return {**{k: getattr(self, k) for k in FIELDS},
                 "metrics": spelled, "other": dict(self.other)}
 
@@ -133,7 +136,7 @@ class ExperimentResult:
     def __reduce__(self):
         return ExperimentResult.from_row, (self.to_dict(),)
 
-# %% ../../nbs/experiments/70_runs.ipynb #c018
+# %% ../../nbs/experiments/70_runs.ipynb #c020
 def find_failure(run: ExperimentResult, metric: str) -> str | None:
     "Why this run has no usable number for the metric; None where it has one."
     if not run.ok:
@@ -143,7 +146,7 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
     if value is None: return f"wrote no number for {metric}"
     return None if math.isfinite(value) else f"reported {metric} = {value}"
 
-# %% ../../nbs/experiments/70_runs.ipynb #c019
+# %% ../../nbs/experiments/70_runs.ipynb #c021
 def metric_value(run: ExperimentResult, metric: str) -> float | None:
     "The metric's number; an unknown metric is refused with the nearest name."
     if metric in run.metrics and metric != "seed": return run.metrics[metric]
@@ -157,7 +160,7 @@ def metric_value(run: ExperimentResult, metric: str) -> float | None:
            f"{', '.join(map(repr, names)) or 'no metric'} {at}",
            f"Did you mean {near[0]!r}?" if near else "Choose one of these, or log it")
 
-# %% ../../nbs/experiments/70_runs.ipynb #c021
+# %% ../../nbs/experiments/70_runs.ipynb #c023
 def _sorted_out(row: Mapping, where: str, terminal: str | None) -> dict:
     "The fields of the record that one row holds."
     if not isinstance(row, Mapping):
@@ -174,7 +177,7 @@ def _sorted_out(row: Mapping, where: str, terminal: str | None) -> dict:
             "detail": row.get("detail") or assumed,
             "experiment_id": row.get("experiment_id") or ""}
 
-# %% ../../nbs/experiments/70_runs.ipynb #c022
+# %% ../../nbs/experiments/70_runs.ipynb #c024
 def _metrics_of(row: Mapping, where: str) -> tuple[dict, dict]:
     "(metrics, other) of a row; a name that stands in two places is refused."
     nested, other = ({} if row.get(k) is None else row[k] for k in ("metrics", "other"))
@@ -191,7 +194,7 @@ def _metrics_of(row: Mapping, where: str) -> tuple[dict, dict]:
         (metrics if is_metric else other)[name] = value
     return metrics, other
 
-# %% ../../nbs/experiments/70_runs.ipynb #c024
+# %% ../../nbs/experiments/70_runs.ipynb #c026
 def as_runs(runs: Iterable, arm: str) -> tuple[ExperimentResult, ...]:
     "The runs of one arm; mappings are read as rows of a runs file."
     if isinstance(runs, (str, bytes, Mapping)) or not isinstance(runs, Iterable):
@@ -207,7 +210,7 @@ def as_runs(runs: Iterable, arm: str) -> tuple[ExperimentResult, ...]:
         found.append(run)
     return tuple(found)
 
-# %% ../../nbs/experiments/70_runs.ipynb #c025
+# %% ../../nbs/experiments/70_runs.ipynb #c027
 def read_runs(
     path,  # a .jsonl, .json, .csv, .tsv or .parquet file with one row a run
     *,
@@ -221,7 +224,7 @@ def read_runs(
                                            place=f"{table.path} {place}", terminal=terminal)
                  for row, place in zip(rows, table.places, strict=True))
 
-# %% ../../nbs/experiments/70_runs.ipynb #c026
+# %% ../../nbs/experiments/70_runs.ipynb #c028
 @dataclass(frozen=True, kw_only=True)
 class RunPairs:
     "Runs of two arms side by side, in the order of their seeds."
@@ -231,7 +234,7 @@ class RunPairs:
     baseline_only: tuple[int, ...] = ()  # seeds left out
     candidate_only: tuple[int, ...] = ()
 
-# %% ../../nbs/experiments/70_runs.ipynb #c027
+# %% ../../nbs/experiments/70_runs.ipynb #c029
 def pair_runs(
     *,
     baseline_runs: Iterable,  # ExperimentResults, or rows of a runs file
@@ -258,7 +261,7 @@ def pair_runs(
     return RunPairs(seeds=both, **{arm: tuple(by_seed[arm][s] for s in both) for arm in arms},
                     baseline_only=tuple(sorted(b - c)), candidate_only=tuple(sorted(c - b)))
 
-# %% ../../nbs/experiments/70_runs.ipynb #c028
+# %% ../../nbs/experiments/70_runs.ipynb #c030
 def _broken(arm: str, runs: tuple) -> str:
     "Why these runs cannot be paired, or nothing."
     seeds = Counter(run.seed for run in runs)
@@ -274,7 +277,7 @@ def _listed(seeds) -> str:
     more = f" and {len(seeds) - 6} more" if len(seeds) > 6 else ""
     return ", ".join(map(str, seeds[:6])) + more
 
-# %% ../../nbs/experiments/70_runs.ipynb #c030
+# %% ../../nbs/experiments/70_runs.ipynb #c032
 def runs_arm(runs: Iterable, metric: str, *, model: str = "") -> Runs:
     "One metric of runs that all ended well, as an arm; a failed run is refused."
     runs = sorted(as_runs(runs, "runs"), key=lambda run: (run.seed is None, run.seed or 0))
@@ -285,7 +288,7 @@ def runs_arm(runs: Iterable, metric: str, *, model: str = "") -> Runs:
     return Runs(ids=[run.seed for run in runs], metric=metric, model=model,
                 values=[run.metrics[metric] for run in runs])
 
-# %% ../../nbs/experiments/70_runs.ipynb #c032
+# %% ../../nbs/experiments/70_runs.ipynb #c034
 @dataclass(frozen=True, kw_only=True)
 class Failures:
     "Failed runs of both arms, and whether their numbers differ by more than chance."
@@ -299,7 +302,7 @@ class Failures:
     def __bool__(self):
         return bool(self.lines)
 
-# %% ../../nbs/experiments/70_runs.ipynb #c033
+# %% ../../nbs/experiments/70_runs.ipynb #c035
 def find_failures(
     *, baseline_runs: Iterable, candidate_runs: Iterable, metric: str
 ) -> Failures:

@@ -151,9 +151,25 @@ def _from_jsonl(data: bytes, where: str) -> tuple[dict, list]:
     places = [f"line {i}" for i in range(1, len(rows) + 1)]
     return _transposed(rows, places, where), places
 
+# %% ../../nbs/files/50_tables.ipynb #c013
+def _name_row(text: str, where: str) -> None:
+    "Where one row of a JSON list must be refused, refuse it by its number."
+    decoder, blanks = json.JSONDecoder(parse_int=str), re.compile(r"[ \t\r\n]*")
+    at, i = blanks.match(text).end(), 0
+    while text[at:at + 1] == ("," if i else "["):
+        start, i = blanks.match(text, at + 1).end(), i + 1
+        try: _, at = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError): return  # no JSON at all
+        strict_json(text[start:at], where=f"{where}, row {i}")
+        at = blanks.match(text, at).end()
+
 
 def _from_json(data: bytes, where: str) -> tuple[dict, list]:
-    rows = strict_json(_text(data, where), where=where)
+    text = _text(data, where)
+    try: rows = strict_json(text, where=where)
+    except ContractError:
+        _name_row(text, where)
+        raise
     if not isinstance(rows, list):
         refuse(where, "the file must hold a JSON list of objects", f"{type(rows).__name__}",
                "Write a list of rows, or one object a line as .jsonl")
@@ -161,7 +177,7 @@ def _from_json(data: bytes, where: str) -> tuple[dict, list]:
     rows = [_checked_row(row, f"{where}, {at}") for row, at in zip(rows, places, strict=True)]
     return _transposed(rows, places, where), places
 
-# %% ../../nbs/files/50_tables.ipynb #c014
+# %% ../../nbs/files/50_tables.ipynb #c015
 _MOST_CELLS, _MOST_EMPTY = 10**7, 100
 
 
@@ -178,7 +194,7 @@ def _transposed(rows: list[dict], places: list[str], where: str) -> dict[str, li
             refuse(f"{where}, {place}", "every key must be a name", repr(name), "Name it")
     return {name: [row.get(name) for row in rows] for name in names}
 
-# %% ../../nbs/files/50_tables.ipynb #c016
+# %% ../../nbs/files/50_tables.ipynb #c017
 def _csv_error(error: csv.Error, where: str) -> NoReturn:
     text = str(error)
     for part, must, got, cure in (
@@ -211,7 +227,7 @@ def _without_empty(cells: list[str], record: str, comma: str) -> list:
     written = re.findall(rf'{comma}("(?:[^"]|"")*"|[^{comma}]*)', record)
     return [c if c or w else None for c, w in zip(cells, written, strict=True)]
 
-# %% ../../nbs/files/50_tables.ipynb #c017
+# %% ../../nbs/files/50_tables.ipynb #c018
 def _records(text: str, comma: str, where: str):
     "(line, cells, the record as written) of each record."
     record = []
@@ -244,7 +260,7 @@ def _from_csv(data: bytes, where: str, comma: str = ",") -> tuple[dict, list]:
         places.append(f"line {line}")
     return {name: map(itemgetter(j), rows) for j, name in enumerate(names or ())}, places
 
-# %% ../../nbs/files/50_tables.ipynb #c019
+# %% ../../nbs/files/50_tables.ipynb #c020
 def _from_parquet(data: bytes, where: str) -> tuple[dict, list]:
     table = read_arrow(data, where)
     names = check_names(table.column_names, where)
@@ -257,7 +273,7 @@ _READERS = {".jsonl": _from_jsonl, ".json": _from_json, ".csv": _from_csv,
             ".tsv": lambda data, where: _from_csv(data, where, "\t"),
             ".parquet": _from_parquet}
 
-# %% ../../nbs/files/50_tables.ipynb #c021
+# %% ../../nbs/files/50_tables.ipynb #c022
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
 
 
@@ -274,7 +290,7 @@ def _cure_of(text: str) -> str:
         return "Measure it again, or take its row out of every file that is compared"
     return "Is it the right column?"
 
-# %% ../../nbs/files/50_tables.ipynb #c022
+# %% ../../nbs/files/50_tables.ipynb #c023
 def as_number(
     value: object,  # a cell
     *,

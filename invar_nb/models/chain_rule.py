@@ -13,7 +13,7 @@ import numpy as np
 # %% ../../nbs/models/64_chain_rule.ipynb #c004
 from ..foundations.numbers import refuse
 from ..comparison.windows import Window
-from .load import import_torch, positions
+from .load import import_torch, positions, quiet
 
 # %% ../../nbs/models/64_chain_rule.ipynb #c025
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -72,12 +72,12 @@ def check_ids(ids: np.ndarray, rows: int | None) -> None:
 @contextlib.contextmanager
 def evaluating(model: object):
     "Dropout off, no graph kept; the model is left in the mode it came in."
-    torch, _ = import_torch("score_windows")
+    torch, transformers = import_torch("score_windows")
     training = bool(getattr(model, "training", False))
     if training:
         model.eval()
     try:
-        with torch.inference_mode():
+        with torch.inference_mode(), quiet(transformers):  # advice on masks is not for us
             yield
     finally:
         if training:

@@ -31,7 +31,7 @@ class Jackknife:
     fallback: Fallback | None = None
 
     def interval(self, level: float = 0.95, method: str = "jackknife") -> Interval:
-        "The ends at which the p-value is 1 - level."
+        "The ends at which the p-value is 1 - level (@eq-jackknife-ends)."
         if self.fallback is not None:
             return Interval(low=self.estimate, high=self.estimate, level=level, method=method,
                             fallback=self.fallback, engine="point")
@@ -130,11 +130,17 @@ def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Calla
 class _Ratio:
     "sum N / sum W of one arm; with `means`, numerators are given per unit of weight."
 
-    def __init__(self, numerators: np.ndarray, weights: np.ndarray, means: bool = False):
+    def __init__(self, numerators: np.ndarray, weights: np.ndarray, means: bool = False,
+                 sums: tuple[float, float, float] | None = None):
         self.numerators, self.weights, self.means = numerators, weights, means
-        self.total = float(weights.sum())
-        self.estimate = float(weights @ numerators if means else numerators.sum()) / self.total
-        self.units_eff = units_eff(weights, self.total)
+        if sums is None:
+            self.total = float(weights.sum())
+            top = float(weights @ numerators if means else numerators.sum())
+            self.units_eff = units_eff(weights, self.total)
+        else:
+            self.total, top, squares = sums
+            self.units_eff = self.total * self.total / squares
+        self.estimate = top / self.total
         self.rounding = abs(self.estimate) * self.total / math.sqrt(self.units_eff)
 
     def residuals(self, block: slice, out: np.ndarray) -> np.ndarray:
@@ -149,10 +155,11 @@ def jackknife_ratio(
     weights: np.ndarray,     # W_u >= 0, shape (n_units,)
     *,
     means: bool = False,
+    sums: tuple[float, float, float] | None = None,  # sum W, sum N, sum W^2, where known
     influence: np.ndarray | None = None,  # filled with y_u up to a factor, shape (n_units,)
 ) -> Jackknife:
     "Jackknife of sum N / sum W over independent units (@eq-jackknife-ratio)."
-    arm = _Ratio(numerators, weights, means)
+    arm = _Ratio(numerators, weights, means, sums)
     def fill(block, y, e, *scratch):
         arm.residuals(block, y)
         np.subtract(arm.total, arm.weights[block], e)

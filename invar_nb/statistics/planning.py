@@ -10,14 +10,14 @@ import math
 
 from scipy.special import chdtri, ndtr, ndtri
 
-# %% ../../nbs/statistics/18_planning.ipynb #c009
+# %% ../../nbs/statistics/18_planning.ipynb #c010
 def _claims(n: float, s: float, delta: float, margin: float, z: float) -> float:
     "Chance that the interval of n units makes the claim that is true (@eq-planning-power)."
     root = math.sqrt(n) / s
     if delta >= margin: return float(ndtr(root * delta - z))
     return float(ndtr(root * (margin - delta) - z) + ndtr(root * (margin + delta) - z)) - 1
 
-# %% ../../nbs/statistics/18_planning.ipynb #c010
+# %% ../../nbs/statistics/18_planning.ipynb #c011
 def n_for_power(
     standard_deviation: float,  # s of one unit: SE sqrt(n) of the pilot
     delta: float,               # D, the difference to be expected

@@ -7,7 +7,6 @@ __all__ = ['UNITS', 'serial_ratio', 'serial_ratio_difference', 'jackknife_interv
 
 # %% ../../nbs/statistics/12_serial.ipynb #c002
 import math
-from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
@@ -15,7 +14,7 @@ from scipy.fft import dct, dst, next_fast_len
 
 # %% ../../nbs/statistics/12_serial.ipynb #c003
 from ..foundations.interval import Interval
-from ..foundations.numbers import as_choice, as_fraction, refuse
+from ..foundations.numbers import as_choice, as_fraction, as_vector, refuse
 from .jackknife import (Jackknife, jackknife_ratio,
                                            jackknife_ratio_difference)
 from .weighted import as_pairs, unit_codes, unit_totals
@@ -64,7 +63,8 @@ def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     ratio = 2 / terms * float(waves @ waves) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
     if n < 10: error = max(error, fit.standard_error)
-    return replace(fit, standard_error=error, dof=1 / (1 / terms + 1 / fit.nu))
+    dof = 1 / (1 / terms + 1 / fit.nu)
+    return Jackknife(**(vars(fit) | {"standard_error": error, "dof": dof}))
 
 # %% ../../nbs/statistics/12_serial.ipynb #c019
 def serial_ratio(
@@ -89,31 +89,30 @@ def serial_ratio_difference(
 UNITS = ("serial", "windows", "documents")
 
 
-def _plain_pairs(delta: object, tokens: object, where: str) -> tuple[np.ndarray, np.ndarray]:
-    "float64 pairs: arrays that are sound are not copied, all else goes through `as_pairs`."
+def _plain_pairs(delta: object, tokens: object, where: str) -> tuple:
+    "float64 pairs and their sums; arrays with sound counts are not copied."
     if (type(delta) is type(tokens) is np.ndarray and delta.dtype == np.float64
             and tokens.dtype in (np.int64, np.float64)
-            and tokens.shape == delta.shape == (delta.size,) and _sound(delta, tokens)):
-        return delta, tokens.astype(float, copy=False)
+            and tokens.shape == delta.shape == (delta.size,)
+            and (sums := _sums(delta, tokens)) is not None):
+        return delta, tokens.astype(float, copy=False), sums
     delta, tokens = as_pairs(delta, tokens, where=where)
-    with np.errstate(over="ignore"):
-        if not (np.abs(delta) * tokens).sum() < math.inf:
-            refuse(where, "delta times tokens must fit float64",
-                   f"delta up to {np.abs(delta).max():g}",
-                   "No loss in nats is this large; check the unit")
-    return delta, tokens.astype(float)
+    return delta, tokens.astype(float), None
 
 
-def _sound(delta: np.ndarray, tokens: np.ndarray) -> bool:
-    "Whether counts are whole, at least 1, with an exact total, and no delta is huge or NaN."
-    total = 0.0
-    for i in range(0, tokens.size, 16384):  # parts that stay in the processor's cache
-        part, d = tokens[i:i + 16384], delta[i:i + 16384]
-        whole = part.dtype == np.int64 or (np.rint(part) == part).all()
-        if not (whole and part.min() >= 1): return False
-        if not (d.min() > -1e100 and d.max() < 1e100): return False
-        total += float(part.sum())
-    return 0 < total <= 2**53 / 2
+def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] | None:
+    "sum t, sum t d, sum t^2; None where counts are not whole, below 1, or too large together."
+    total, top, squares, part = 0.0, 0.0, 0.0, 16384  # windows that stay in the cache
+    whole, equal = np.empty(min(part, tokens.size)), np.empty(min(part, tokens.size), bool)
+    for i in range(0, tokens.size, part):
+        some = tokens[i:i + part]
+        t, same = whole[:some.size], equal[:some.size]
+        np.rint(some, t)
+        if not (np.equal(t, some, same).all() and t.min() >= 1): return None
+        total += float(t.sum())
+        top += float(t @ delta[i:i + part])
+        squares += float(t @ t)
+    return (total, top, squares) if 0 < total <= 2**53 / 2 else None
 
 # %% ../../nbs/statistics/12_serial.ipynb #c023
 def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
@@ -142,11 +141,17 @@ def jackknife_interval(
     if (units == "documents") != (document_ids is not None):
         refuse(where, "document_ids and units='documents' belong together", f"units={units!r}",
                "Give both for documents as units, or neither")
-    delta, tokens = _plain_pairs(delta, tokens, where)
-    if units == "documents":
-        totals = _document_totals(delta, tokens, document_ids, where)
-        return jackknife_ratio(*totals).interval(level)
-    if units == "windows": return jackknife_ratio(delta, tokens, means=True).interval(level)
-    influence = np.empty(delta.size)
-    fit = jackknife_ratio(delta, tokens, means=True, influence=influence)
-    return _widened(fit, influence).interval(level)
+    with np.errstate(over="ignore", invalid="ignore"):
+        delta, tokens, sums = _plain_pairs(delta, tokens, where)
+        if units == "documents":
+            fit = jackknife_ratio(*_document_totals(delta, tokens, document_ids, where))
+        else:
+            influence = np.empty(delta.size) if units == "serial" else None
+            fit = jackknife_ratio(delta, tokens, means=True, sums=sums, influence=influence)
+            if units == "serial" and math.isfinite(fit.estimate):
+                fit = _widened(fit, influence)
+    if not math.isfinite(fit.estimate):
+        as_vector(delta, where=where, name="delta")  # names the index of a missing one
+        refuse(where, "delta times tokens must fit float64", f"{fit.estimate!r} on average",
+               "No loss in nats is this large; check the unit")
+    return fit.interval(level)

@@ -1,0 +1,167 @@
+"""Window losses and their files: what an arm refuses, the same bits in both formats, and every edit noticed."""
+import json
+import os
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies as st
+
+from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.files.losses import SCHEMA, losses_bytes, losses_digest, parse_losses, read_losses, write_losses
+from invar_nb.foundations.numbers import ContractError
+
+text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
+
+
+def example(n=5, **change):
+    values = dict(window_ids=[f"0:{i:06d}" for i in range(n)], tokens=list(range(1, n + 1)), log_loss=[0.1 + i / 3 for i in range(n)],
+                  model="tiny", data_id="sha256:d", n_bytes=list(range(2, n + 2)), document_ids=["0"] * n, split=["final"] * n,
+                  columns={"kl": [i / 7 for i in range(n)]}, provenance={"dtype": "float32", "nested": {"list": [1, 2.5, None, "東京"]}})
+    return WindowLosses(**(values | change))
+
+
+def same(a, b):
+    for name in ("model", "data_id", "window_ids", "document_ids", "split", "weight_unit", "provenance"): assert getattr(a, name) == getattr(b, name)
+    assert a.tokens.tolist() == b.tokens.tolist() and a.log_loss.tobytes() == b.log_loss.tobytes()
+    assert (a.n_bytes is None) == (b.n_bytes is None) and (a.n_bytes is None or a.n_bytes.tolist() == b.n_bytes.tolist())
+    assert {k: v.tobytes() for k, v in a.columns.items()} == {k: v.tobytes() for k, v in b.columns.items()}
+
+
+def says(data, name="x.jsonl"):
+    with pytest.raises(ContractError) as caught: parse_losses(data if isinstance(data, bytes) else data.encode(), name=name)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith("read_losses: x.")
+    return str(caught.value)
+
+
+# --- the arm --------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("change, part", [
+    (dict(window_ids=["a", "b", "a", "c", "d"]), "'a' at index 0 and at 2"), (dict(window_ids=[]), "at least one window"), (dict(tokens=[1, 2, 3, 4]), "must have 5 entries"),
+    (dict(tokens=[1, 2, 0, 4, 5]), "0 at index 2"), (dict(tokens=[True] * 5), "not booleans"), (dict(log_loss=[1, 2, float("nan"), 4, 5]), "nan at index 2"), (dict(log_loss=[1, 2, -1, 4, 5]), "at least 0"),
+    (dict(log_loss=[1, 2, 1e90, 4, 5]), "1e+90 at index 2. Check the unit"), (dict(document_ids=["a", None, "b", "c", "d"]), "None at index 1"), (dict(document_ids=["a", "", "b", "c", "d"]), "for every item or for none"),
+    (dict(document_ids=["a"]), "5 entries"), (dict(split=["final"] * 4 + ["test"]), "'preview', 'final'"), (dict(weight_unit="token"), "Did you mean 'tokens'"), (dict(columns={"tokens": [1] * 5}), "name of its own"),
+    (dict(columns={"kl": [1] * 4}), "5 entries"), (dict(columns={"kl": [1, 2, 3, 4, np.inf]}), "finite"), (dict(columns=[1]), "must map names"), (dict(model=3), "model must be a string"), (dict(provenance=[1]), "mapping"), (dict(provenance={"a": float("nan")}), "finite")])
+def test_an_arm_refuses(change, part):
+    with pytest.raises(ContractError) as caught: example(**change)
+    assert part in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_an_arm_has_the_common_outside():
+    arm = example()
+    assert (arm.kind, arm.ids, arm.clusters, dict(arm.slices), len(arm)) == ("losses", arm.window_ids, arm.document_ids, {}, 5)
+    numerators, weights = arm.totals
+    assert (numerators == arm.tokens * arm.log_loss).all() and weights.dtype == float and repr(arm) == "WindowLosses(model='tiny', n=5)"
+    some = arm.take([4, 1])
+    assert some.ids == (arm.ids[4], arm.ids[1]) and some.columns["kl"].tolist() == [arm.columns["kl"][4], arm.columns["kl"][1]] and some.document_ids == ("0", "0")
+    same(arm.take(np.arange(5) < 2), arm.take([0, 1]))
+    for bad in ([5], [-1], [0.5], [[0]], [True], np.zeros(5, bool), []):
+        with pytest.raises(ContractError, match="index must hold places"): arm.take(bad)
+    for array in (arm.tokens, arm.log_loss, some.log_loss, arm.columns["kl"]):
+        with pytest.raises(ValueError): array[0] = 0
+    assert example(split=["preview", "final", "final", "final", "preview"]).select("preview").ids == (arm.ids[0], arm.ids[4])
+    with pytest.raises(ContractError, match="split 'preview'"): arm.select("preview")
+    given_numbers = WindowLosses.from_arrays(range(3), [1.0, 2.0, 3.0], np.float32([1, 2, 3]))
+    assert given_numbers.ids == ("0", "1", "2") and given_numbers.tokens.dtype == np.int64 and given_numbers.clusters is None
+
+
+# --- files ----------------------------------------------------------------------------------------------------------------------------
+rows = st.integers(1, 6).flatmap(lambda n: st.fixed_dictionaries(dict(
+    window_ids=st.lists(text, min_size=n, max_size=n, unique=True), tokens=st.lists(st.integers(1, 2**40), min_size=n, max_size=n),
+    log_loss=st.lists(st.floats(0, 1e80), min_size=n, max_size=n), document_ids=st.none() | st.lists(text, min_size=n, max_size=n),
+    n_bytes=st.none() | st.lists(st.integers(1, 2**40), min_size=n, max_size=n), split=st.none() | st.lists(st.sampled_from(["preview", "final"]), min_size=n, max_size=n),
+    columns=st.dictionaries(st.sampled_from(["kl", 'a"b', "%s", "é"]), st.lists(st.floats(-1e80, 1e80), min_size=n, max_size=n), max_size=2),
+    weight_unit=st.sampled_from(["tokens", "bytes", "words"]), model=text, provenance=st.dictionaries(text, st.none() | st.integers() | text, max_size=2))))
+
+
+@settings(max_examples=80, deadline=None)
+@given(rows)
+def test_losses_come_back_bit_for_bit(values):
+    losses = WindowLosses(**values)
+    for suffix in (".jsonl", ".parquet"):
+        back = parse_losses(losses_bytes(losses, suffix), name="x" + suffix)
+        same(losses, back)
+        assert losses_digest(back) == losses_digest(losses)
+    assert losses_bytes(losses) == losses_bytes(back)
+
+
+def test_files_on_the_disk(tmp_path):
+    losses = example()
+    for name in ("a.jsonl", "a.parquet"):
+        write_losses(losses, tmp_path / name)
+        same(read_losses(tmp_path / name), losses)
+    assert sorted(os.listdir(tmp_path)) == ["a.jsonl", "a.parquet"]
+    for path, part in ((tmp_path / "a.csv", "must end in .jsonl or .parquet"), (tmp_path / "no" / "a.jsonl", "folder must exist")):
+        with pytest.raises(ContractError, match=part): write_losses(losses, path)
+    for path, part in ((tmp_path / "no.jsonl", "must exist"), (tmp_path, "a folder"), ("x" * 5000 + ".jsonl", "too long")):
+        with pytest.raises(ContractError, match=part): read_losses(path)
+
+
+HEAD = {"schema": SCHEMA, "windows": 2}
+A, B = '{"window_id":"a","tokens":3,"log_loss":2.5}', '{"window_id":"b","tokens":3,"log_loss":0.5}'
+
+
+def file(*lines, **header): return "\n".join([json.dumps({**HEAD, **header}), *lines]) + "\n"
+
+
+def test_a_file_written_by_hand():
+    losses = parse_losses(file(A, B).encode(), name="x.jsonl")
+    assert losses.ids == ("a", "b") and losses.weight_unit == "tokens" and losses.document_ids is None
+    further = parse_losses(file(A[:-1] + ',"kl":1}', B[:-1] + ',"kl":2}', columns=["kl"], weight_unit="bytes").encode(), name="x.jsonl")
+    assert further.columns["kl"].tolist() == [1, 2] and further.weight_unit == "bytes"
+
+
+@pytest.mark.parametrize("data, part", [
+    (b"", "x.jsonl:1: every line must end"), (file(A), "x.jsonl:2: 2 windows must follow the header; got 1"), (file(A, B, B), ":4: 2 windows"), (file(A, B)[:-5], ":3: every line must end with a line break"),
+    (file(A, A), ":3: window_ids must be unique"), (file(A, B.replace("0.5", "NaN")), ":3: JSON numbers must be finite"), (file(A, B.replace("0.5", "1e999")), ":3: JSON numbers"), (file(A, B.replace("0.5", "-0.5")), ":3: log_loss must be at least 0"),
+    (file(A, B[:-1] + ',"tokens":3}'), ":3: JSON keys must not repeat"), (file(A, B.replace('"tokens":3', '"tokens":true')), ":3: tokens"), (file(A, B.replace('"tokens":3', '"tokens":0')), ":3: tokens"), (file(A, B.replace("0.5", '"0.5"')), ":3: log_loss"),
+    (file(A, B[:-1] + ',"split":"final"}'), ":3: every line must have exactly the fields"), (file(A[:-1] + ',"kl":1}', B), "header's columns"), (file(A, "[]"), ":3: a line must be a JSON object"), (file(A, ""), ":3: the text must be UTF-8 JSON"),
+    (file('{"a":[{}', '{}]}'), ":2: the text must be"), (file(A, B).replace("/2", "/1"), "the schema must be"), ("{}\n", "not a loss file"), ("[]\n", "not a loss file"), (file(A, B, extra=1), "under provenance"), (file(A, B, windows=True), "windows must be int"),
+    (file(A, B, windows=0), "at least one"), (file(A, B, weight_unit="token"), "Did you mean 'tokens'"), (file(A, B, columns=["tokens"]), "names of further columns"), (file(A, B, columns=["kl"]), ":2: every line"), (b"\xef\xbb\xbf" + file(A, B).encode(), ":1: the text must be UTF-8 JSON"),
+    (file(A[:-1] + ',"document_id":"x"}', B[:-1] + ',"document_id":""}'), ":3: document_ids"), (file(A, B.replace('"b"', '""')), ":3: window_ids"), (file(A, B.replace("3", "9" * 400)), ":3: "), (file(A, B, digest="sha256:0"), "the digest that its header records")])
+def test_bad_files_are_refused_by_line(data, part):
+    assert part in says(data), says(data)
+
+
+def test_every_edit_of_a_written_file_is_noticed():
+    whole = losses_bytes(example(3))
+    for i in range(len(whole)):
+        bad = bytearray(whole)
+        bad[i] ^= 0x04
+        says(bytes(bad))
+    for n in range(0, len(whole), 11): says(whole[:n])
+
+
+def test_every_flipped_byte_of_parquet_is_refused_or_harmless():
+    losses = example(3)
+    whole = losses_bytes(losses, ".parquet")
+    for i in range(len(whole)):
+        bad = bytearray(whole)
+        bad[i] ^= 0x11
+        try: back = parse_losses(bytes(bad), name="x.parquet")
+        except ContractError: continue
+        same(back, losses)  # a byte that says nothing: a statistic, the writer's name
+
+
+def test_parquet_of_others_is_refused():
+    arrow = pytest.importorskip("pyarrow")
+    import io, pyarrow.parquet as parquet
+    good = parquet.read_table(io.BytesIO(losses_bytes(example(), ".parquet")))
+
+    def data(table):
+        out = io.BytesIO()
+        parquet.write_table(table, out)
+        return out.getvalue()
+    kl = arrow.array([1.0] * 5)
+    for table, part in ((good.replace_schema_metadata(None), "must hold the key 'invar_nb'"), (good.drop_columns(["tokens"]), "columns must be"), (good.append_column("more", kl), "columns must be"),
+                        (good.set_column(good.column_names.index("tokens"), "tokens", kl), "must be int64"), (good.slice(0, 4), "5 windows must follow"), (good.set_column(good.column_names.index("kl"), "kl", arrow.array([1.0, None, 1, 1, 1])), "without nulls")):
+        assert part in says(data(table), "x.parquet")
+
+
+@pytest.mark.slow
+def test_two_hundred_thousand_windows_are_read_in_about_a_second():
+    import time
+    n = 200_000
+    losses = WindowLosses.from_arrays(range(n), np.full(n, 128), np.random.default_rng(0).gamma(2, 1, n), document_ids=np.arange(n) // 9)
+    for suffix, most in ((".jsonl", 3), (".parquet", 1.5)):
+        data, began = losses_bytes(losses, suffix), time.process_time()
+        parse_losses(data, name="x" + suffix)
+        assert time.process_time() - began < most
