@@ -1,0 +1,30 @@
+"""The demo as a command: three verified reports, one JSON object, words that follow from the documents."""
+import json
+
+import pytest
+
+from invar_nb.report.demo import EDITS, demo_model, run_demo
+from invar_nb.report.verify import verify
+from test_shell import shell
+
+
+def test_the_models_are_shipped_and_an_old_folder_is_kept(tmp_path):
+    assert all((demo_model(name) / "model.safetensors").is_file() for name in ("base", "tuned"))
+    (tmp_path / "keep.txt").write_text("mine")
+    code, _, err = shell("demo", "--out", tmp_path)
+    assert code == 2 and "new or an empty folder" in err and (tmp_path / "keep.txt").exists()
+
+
+def test_a_short_demo_saves_and_verifies_three_reports(tmp_path):
+    lines = []
+    result = run_demo(tmp_path / "demo", documents=4, echo=lines.append)
+    assert [row.edit for row in result.rows] == list(EDITS) and any("3 reports saved and verified" in line for line in lines)
+    for row in result.rows: assert verify(row.folder).report.headline == row.report.headline
+    assert max(map(len, str(result).split("\n")[:4])) <= 130
+
+
+@pytest.mark.slow
+def test_the_whole_demo_has_one_edit_of_each_kind(tmp_path):
+    code, out, _ = shell("demo", "--out", tmp_path / "demo", "--json")
+    found = json.loads(out)
+    assert code == 0 and [row["headline"].split()[0].strip(":") for row in found["rows"]] == ["Equivalent", "Regressed", "Improved"]
