@@ -61,6 +61,7 @@ class _Derived:
     @property
     def enough(self) -> bool:
         "Whether there are enough effective units for a claim; never asked of seeds."
+        if not self.judged: return False
         if self.units == "seeds": return self.n_units > 1
         if self.fallback is not None: return self.units_eff >= FEWEST
         return self.units_eff >= FEWEST and self.nu >= 4
@@ -125,13 +126,14 @@ class Difference(_Derived):
     method: str
     fallback: Fallback | None
     note: str | None = None
+    judged: bool = True  # False: shown, and no claim rests on it
     at: Callable = field(repr=False, compare=False)  # level -> Interval
 
 # %% ../../nbs/comparison/37_difference.ipynb #c012
 def _plain(d):
     names = ("metric", "unit", "title", "better", "scale", "baseline", "candidate", "delta",
              "p_value", "level", "n", "n_eff", "units", "n_units", "units_eff", "dof", "nu",
-             "standard_error", "method", "note", "ratio")
+             "standard_error", "method", "note", "judged", "ratio")
     fallback = d.fallback and {"code": d.fallback.code, "reason": d.fallback.reason}
     shown = d.ratio_interval if d.scale == "log" else d.interval
     infinite = lambda v: None if isinstance(v, float) and math.isinf(v) else v
@@ -247,7 +249,8 @@ def measure(
         n_units=units.n_units, units_eff=_units_eff(units, totals, found), dof=found.dof,
         nu=found.nu, standard_error=found.standard_error, method=method,
         fallback=at(settings.level).fallback, at=at,
-        note=_TOKENS if settings.resample == "tokens" else None)
+        note=_TOKENS if settings.resample == "tokens" else metric.caveat or None,
+        judged=not metric.caveat)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c022
 def _interval_of(metric, pair, units, settings, totals, found):

@@ -32,6 +32,7 @@ class Metric:
     exact: Callable | None = None  # baseline, candidate, level -> (Interval, p_value)
     arm_interval: Callable | None = None  # arm, level -> Interval of one arm
     missing: Callable | None = None  # arm -> why it cannot be asked, or None
+    caveat: str = ""  # why its differences are shown and never judged
 
     def __post_init__(self):
         as_names([self.name], where="Metric", name="name")

@@ -148,6 +148,7 @@ def _items(d):
 
 
 def _too_few(d):
+    if not d.judged: return "no claim rests on this metric"
     if d.units == "seeds": return "one seed has no spread"
     noun = {"serial": "windows", "items": "examples"}.get(d.units, d.units)
     if d.units_eff < 10: return f"only {d.units_eff:.2g} effective {noun}, a claim needs 10"

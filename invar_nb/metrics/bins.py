@@ -65,6 +65,7 @@ def bin_of(p: np.ndarray, edges: np.ndarray) -> np.ndarray:
 
 # %% ../../nbs/metrics/42_bins.ipynb #c019
 def as_bins(n_bins, binning, where):
+    "M, or a refusal of either argument."
     as_choice(binning, ("width", "mass"), where=where, name="binning")
     n_bins = as_count(n_bins, where=where, name="n_bins")
     if n_bins > 1 << 20:

@@ -100,4 +100,5 @@ def _missing(arm):
 
 smooth_calibration_metric = register_metric(Metric(
     name="smooth_calibration", title="smooth calibration error", unit="share", kind="answers",
-    better="lower", leave_one_out=_without, missing=_missing))
+    better="lower", leave_one_out=_without, missing=_missing,
+    caveat="shown, not judged: its interval covers too little where a model is calibrated"))
