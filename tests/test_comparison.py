@@ -222,3 +222,15 @@ def test_any_pair_gives_an_answer(n, seed, size, grouped):
 def test_value_of_one_arm():
     assert value_of(PERPLEXITY, losses().baseline) == pytest.approx(losses().baseline.perplexity, rel=1e-12)
     assert value_of(MARK, scores([0.25, 0.75])) == 0.5
+
+
+@pytest.mark.parametrize("units", ["documents", "serial", "windows"])
+def test_compare_gives_the_interval_whose_coverage_is_measured(units):
+    "The coverage tables call the statistics; `compare` must give their ends, by its own road from losses to units."
+    from invar_nb.statistics.serial import jackknife_interval
+    documents, tokens = np.repeat(np.arange(20), 3), np.random.default_rng(0).integers(20, 300, 60)
+    data = losses(documents=documents, tokens=tokens)
+    found = compare(data, metrics=[PERPLEXITY], units=units).interval
+    delta = data.candidate.log_loss - data.baseline.log_loss
+    theirs = jackknife_interval(delta, tokens, units=units, document_ids=documents if units == "documents" else None)
+    assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
