@@ -132,3 +132,15 @@ def test_families_alarm_rarely():
 
 def test_judge_takes_comparisons_only():
     with pytest.raises(ContractError, match="Call compare"): judge(losses())
+
+
+def test_equal_answers_are_no_proof_of_equivalence():
+    "No discordant answer among 84 gave [0, 0] and 'equivalent' for every metric without an exact interval."
+    from invar_nb.comparison.predictions import Predictions
+    labels = ["yes" if i % 3 else "no" for i in range(84)]
+    said = ["yes" if i % 4 else "no" for i in range(84)]
+    arm = Predictions(ids=[f"x{i:02d}" for i in range(84)], labels=("no", "yes"), label=labels, prediction=said)
+    found = judge(compare(pair(arm, arm), metrics=["macro_f1"]))
+    assert found.claim == "inconclusive" and "no example changed" in found.headline
+    assert judge(compare(pair(arm, arm), metrics=["accuracy"])).claim in ("inconclusive", "equivalent")
+    assert all(c.claim == "inconclusive" for c in judge_family(compare(pair(arm, arm), metrics=["accuracy", "macro_f1"])))

@@ -61,10 +61,16 @@ class _Derived:
     @property
     def enough(self) -> bool:
         "Whether there are enough effective units for a claim; never asked of seeds."
-        if not self.judged: return False
+        if not self.judged or self.unmoved: return False
         if self.units == "seeds": return self.n_units > 1
         if self.fallback is not None: return self.units_eff >= FEWEST
         return self.units_eff >= FEWEST and self.nu >= 4
+
+    @property
+    def unmoved(self) -> bool:
+        "No example changed: zero width, which bounds nothing about other examples."
+        still = self.delta == 0 and self.interval.width == 0
+        return still and self.units in ("items", "clusters")
 
     @property
     def worse(self) -> Interval:

@@ -83,9 +83,15 @@ def claim_of(
     return "improved" if high < 0 else "inconclusive"
 
 
+def _identical(d: Difference) -> bool:
+    "Whether measured values agree on every item; answers may agree by chance."
+    still = d.delta == 0 and d.interval.width == 0 and d.n_units > 1
+    return still and d.judged and not d.unmoved
+
+
 def _claim(d: Difference, margin: float) -> str:
     "The claim of a difference; none without enough units; no change at all is equivalent."
-    if d.delta == 0 and d.interval.width == 0 and d.n_units > 1: return "equivalent"
+    if _identical(d): return "equivalent"
     if not d.enough: return "inconclusive"
     return claim_of(d.worse.low, d.worse.high, margin)
 
@@ -130,7 +136,7 @@ def _interval_text(d):
 def _headline(d, claim, margin, needed):
     change = f"{d.title} {change_text(d.delta, d)} ({_interval_text(d)})"
     size = margin_text(margin, d)
-    if d.delta == 0 and d.interval.width == 0:
+    if _identical(d):
         return f"Identical: {d.title} is the same on every item."
     if claim == "equivalent": return f"Equivalent within {size}: {change}."
     if claim != "inconclusive":
@@ -149,6 +155,7 @@ def _items(d):
 
 def _too_few(d):
     if not d.judged: return "no claim rests on this metric"
+    if d.unmoved: return "no example changed, which bounds nothing about others"
     if d.units == "seeds": return "one seed has no spread"
     noun = {"serial": "windows", "items": "examples"}.get(d.units, d.units)
     if d.units_eff < 10: return f"only {d.units_eff:.2g} effective {noun}, a claim needs 10"
@@ -239,7 +246,7 @@ def judge_family(
 
 # %% ../../nbs/comparison/40_verdict.ipynb #c025
 def _claim_at(d, margin, adjusted, level):
-    if d.delta == 0 and d.interval.width == 0 and d.n_units > 1: return "equivalent"
+    if _identical(d): return "equivalent"
     if level is None: return "inconclusive"
     i = turned(d.at(level), d.better)
     if -margin < i.low and i.high < margin: return "equivalent"
