@@ -132,11 +132,12 @@ def interval_figure(
     marks = []
     if margin is not None:
         marks.append(_box(x(margin[0]), top, x(margin[1]) - x(margin[0]), bottom - top))
-    marks += [_line(x(0), top, x(0), bottom, "soft", 1), _text(x(0), 16, "no change")]
+    marks.append(_text(x(0), 16, "no change"))
     if limit is not None:
         marks.append(_line(x(limit), top, x(limit), bottom, "worse", 1.5, "5 4"))
     for i, (label, estimate, low, high, claim) in enumerate(rows):
-        y = top + _ROW * i + 30
+        y = top + _ROW * i + 30  # the line of no change leaves the labels free
+        marks.append(_line(x(0), y - 9, x(0), top + _ROW * (i + 1) + 2, "soft", 1))
         marks += _bar(label, x(estimate), x(low), x(high), y, _CLAIMS.get(claim, "ink"))
     marks += _axis(x, ticks(left, right), bottom, axis)
     said = "; ".join(f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in rows)
