@@ -39,6 +39,7 @@ _modules = {
     "experiments.improvement": ("MetricSpec", "HIGHER", "LOWER", "LINEAR", "LOG"),
     "experiments.evaluator": ("Evaluator", "compare_runs", "judge_runs", "judge_many"),
     "experiments.queue": ("Hypothesis", "run_queue"),
+    "report.page": ("comparison_figure",),
     "report.report": ("Report",),
     "report.build": ("build_report", "evaluate"),
     "report.verify": ("verify",),

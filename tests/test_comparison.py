@@ -234,3 +234,13 @@ def test_compare_gives_the_interval_whose_coverage_is_measured(units):
     delta = data.candidate.log_loss - data.baseline.log_loss
     theirs = jackknife_interval(delta, tokens, units=units, document_ids=documents if units == "documents" else None)
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+
+
+def test_results_show_themselves():
+    "Finding: no short repr, no table for notebooks, no data frame, no picture."
+    found = compare(losses(documents=np.repeat(np.arange(20), 3)), metrics=[PERPLEXITY])
+    assert len(repr(found)) < 200 and len(repr(found.primary)) < 120 and repr(found.primary).startswith("Difference(perplexity +0.0")
+    assert found._repr_html_().count("<tr>") == 2 and "perplexity" in found._repr_html_()
+    assert found.plot(margin=0.05)._repr_svg_().startswith("<svg")
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(found.to_frame(), pandas.DataFrame) and found.to_frame().loc["perplexity", "n_units"] == 20

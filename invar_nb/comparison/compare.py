@@ -9,6 +9,7 @@ __all__ = ['PRIMARY', 'Comparison', 'compare']
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from html import escape
 
 import invar_nb
 from .difference import Difference, Settings, measure
@@ -68,12 +69,24 @@ class _ByMetric(Mapping):
                 for d in self.values()]
         return f"Comparison(n={self.pair.n}, units={self.units.name}: {'; '.join(rows)})"
 
+    def _repr_html_(self):
+        head = "<tr><th>metric</th><th>baseline</th><th>candidate</th><th>change</th>" \
+               f"<th>{100 * self.settings.level:g} % interval</th><th>p</th></tr>"
+        return f"<table>{head}{''.join(map(_row, self.values()))}</table>"
 
+# %% ../../nbs/comparison/39_compare.ipynb #c009
 _OF_PRIMARY = ("delta", "ratio", "ratio_interval", "interval", "p_value", "n", "n_eff",
                "level", "improvement", "baseline", "candidate", "n_units", "units_eff",
                "method", "fallback")
 
-# %% ../../nbs/comparison/39_compare.ipynb #c009
+
+def _row(d):
+    p = "" if d.p_value is None else f"{d.p_value:.2g}"
+    cells = (escape(d.title), f"{d.baseline:.5g}", f"{d.candidate:.5g}", f"{d.delta:+.4g}",
+             f"{d.interval.low:+.4g} to {d.interval.high:+.4g}", p)
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+# %% ../../nbs/comparison/39_compare.ipynb #c010
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Comparison(_ByMetric):
     "Differences by metric; the fields of the primary one are attributes of the whole."
@@ -105,11 +118,20 @@ class Comparison(_ByMetric):
                 "primary_metric": self.primary_metric, "missing": dict(self.missing),
                 "metrics": [d.to_dict() for d in self.values()]}
 
+    def to_frame(self):
+        "One row a metric, as a pandas data frame."
+        import pandas
+        return pandas.DataFrame([d.to_dict() for d in self.values()]).set_index("metric")
+
+    def plot(self, margin=None):
+        "The primary interval against the margin, the figure of the report."
+        return invar_nb.comparison_figure(self, margin=margin)
+
     def report(self, **options):
         "The report of this comparison; options as for `invar_nb.build_report`."
         return invar_nb.build_report(self, **options)
 
-# %% ../../nbs/comparison/39_compare.ipynb #c010
+# %% ../../nbs/comparison/39_compare.ipynb #c011
 def _signature(c):
     s, data = c.settings, re.sub(r"[|\s]+", "_", c.pair.baseline.data_id)
     kind, _, digest = data.partition(":")
@@ -119,7 +141,7 @@ def _signature(c):
             f"|method:{c.primary.method}{draws}|units:{c.units.name}"
             f"|level:{s.level:g}|n:{c.pair.n}|data:{named}")
 
-# %% ../../nbs/comparison/39_compare.ipynb #c011
+# %% ../../nbs/comparison/39_compare.ipynb #c012
 def compare(
     pair: Pair,
     *,
@@ -147,7 +169,7 @@ def compare(
     return Comparison(pair=pair, units=rows, settings=settings, metrics=kept, missing=missing,
                       differences=found, primary_metric=name)
 
-# %% ../../nbs/comparison/39_compare.ipynb #c012
+# %% ../../nbs/comparison/39_compare.ipynb #c013
 def _measured(chosen, pair, units, settings, asked):
     found, missing = {}, {}
     for metric in chosen:

@@ -92,6 +92,11 @@ class _Derived:
         "exp of the interval on the log scale, bit for bit; else None."
         return self.interval.exp() if self.scale == "log" else None
 
+    def __repr__(self) -> str:
+        i = self.interval
+        return (f"Difference({self.title} {self.delta:+.4g} [{i.low:+.4g}, {i.high:+.4g}], "
+                f"{self.n_units} {self.units})")
+
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
         return _plain(self)
@@ -107,7 +112,7 @@ def turned(
                    endpoint_error=interval.endpoint_error[::-1])
 
 # %% ../../nbs/comparison/37_difference.ipynb #c011
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, repr=False)
 class Difference(_Derived):
     "One metric of both arms, candidate less baseline, with its interval and p-value."
     metric: str

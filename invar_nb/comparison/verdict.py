@@ -48,6 +48,9 @@ class Verdict:
     candidate_geometric_mean: float | None = None  # of runs on the log scale
     baseline_geometric_mean: float | None = None
 
+    def __str__(self) -> str:
+        return self.headline or self.rationale
+
     def to_dict(self) -> dict:
         "Plain fields, nothing rounded; optional ones only where they say something."
         late = ("adjusted_p_value", "multiplicity", "candidate_geometric_mean",
