@@ -454,3 +454,22 @@ def test_the_runs_of_a_dead_parent_end_and_their_folders_go(tmp_path, number):
     p.send_signal(number)
     p.communicate(timeout=20)
     assert until(lambda: not living(tmp_path) and not os.listdir(tmp_path / "scratch"))
+
+
+@linux
+def test_a_command_that_ends_at_once_is_seen_to_end(tmp_path, monkeypatch):
+    "The Popen object must not take the exit status when it is collected: the guard then waited for ever."
+    import time
+
+    from invar_nb.experiments import guard
+
+    class Slow(subprocess.Popen):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            time.sleep(0.3)
+    monkeypatch.setattr(guard.subprocess, "Popen", Slow)
+    plan = dict(scratch=str(tmp_path / "s"), command=["true"], input=subprocess.DEVNULL, folder=str(tmp_path), environment=dict(os.environ))
+    pid, wrong = guard._launch(plan, None)
+    report = {"peak": 0, "status": None}
+    assert not wrong and guard._reap(pid, report) and report["status"] == 0
+    assert guard._reap(pid, report) and not guard._reap(-1, report)          # gone is ended; no child at all is not

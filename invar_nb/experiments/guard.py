@@ -66,7 +66,7 @@ def _reap(pid: int, report: dict) -> bool:
     try:
         ended, status, usage = os.wait4(pid, os.WNOHANG)
     except ChildProcessError:
-        return False
+        return pid > 0  # gone already
     if ended:
         unit = 1 if sys.platform == "darwin" else 1024
         report["peak"] = max(report["peak"], usage.ru_maxrss * unit)
@@ -117,6 +117,7 @@ def _launch(plan: dict, libc) -> tuple[int, str]:
                                preexec_fn=die_with_guard if libc else None)
     except OSError as error:
         return 0, f"{error.strerror}: {error.filename or 'fork'}"
+    run.returncode = 0  # else collecting the object would take the exit status from `_reap`
     return run.pid, ""
 
 # %% ../../nbs/experiments/73_guard.ipynb #c016
