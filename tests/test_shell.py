@@ -164,3 +164,31 @@ def test_interrupted_and_killed_compares_resume_to_the_same_bytes(text, tmp_path
         for name in ("report.json", "report.html"):
             assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
         assert not list(tmp_path.glob(".*.journal"))
+
+
+def test_a_message_in_the_shell_says_what_to_type(files):
+    "Options and file contents, not Python calls: each refusal can be followed as it stands."
+    (files / "bare.csv").write_text("seed,loss\n1,2.0\n2,2.1\n")
+    (files / "half.csv").write_text("seed,terminal,loss\n0,ok,2.0\n1,ok,2.1\n")
+    asked = ("--metric", "loss", "--direction", "lower", "--out", files / "x")
+    code, _, err = shell("runs", files / "bare.csv", files / "bare.csv", *asked)
+    assert code == 3 and "--assume-ok" in err and "from_row" not in err
+    code, _, err = shell("runs", files / "r0.csv", files / "half.csv", *asked)
+    assert code == 3 and "--intersect" in err
+    (files / "l.csv").write_text("window_id,tokens,log_loss\nw0,10,2.0\n")
+    (files / "l.jsonl").write_text('{"window_id": "w0", "tokens": 10, "log_loss": 2.0}\n')
+    for name in ("l.csv", "l.jsonl"):
+        code, _, err = shell("compare", files / name, files / name, "--out", files / "x")
+        assert code == 3 and '{"schema": "invar_nb/losses/2", "windows": N}' in err and "write_losses" not in err
+    said = err.partition("is ")[2]
+    head = said[said.index("{"):said.index("}") + 1].replace("N}", "12}")
+    for name in ("b0", "b1"):  # the file that the message describes is one
+        (files / f"{name}.jsonl").write_text(head + "".join(
+            f'\n{{"window_id": "w{i}", "tokens": 10, "log_loss": 2.{i}}}' for i in range(12)) + "\n")
+    code, out, err = shell("compare", files / "b0.jsonl", files / "b1.jsonl", "--out", files / "y")
+    assert code == 0 and "interval over" in out, err
+
+
+def test_a_bootstrap_says_that_it_takes_windows_for_independent(files):
+    out = shell("compare", files / "a.jsonl", files / "b.jsonl", "--method", "bca", "--out", files / "w")[1]
+    assert "Windows are taken for independent" in out and "Chosen by the caller" not in out
