@@ -192,3 +192,27 @@ def test_a_message_in_the_shell_says_what_to_type(files):
 def test_a_bootstrap_says_that_it_takes_windows_for_independent(files):
     out = shell("compare", files / "a.jsonl", files / "b.jsonl", "--method", "bca", "--out", files / "w")[1]
     assert "Windows are taken for independent" in out and "Chosen by the caller" not in out
+
+
+def test_the_summary_claims_nothing_of_what_is_not_judged(files):
+    both = "id,label,prediction,confidence\n" + "".join(f"q{i},{'yn'[i % 2]},y,0.{55 + i % 40}\n" for i in range(60))
+    for name in ("o", "n"): (files / f"{name}.csv").write_text(both)
+    (files / "n.csv").write_text(both.replace(",0.6", ",0.8"))
+    _, out, err = shell("predictions", files / "n.csv", "--baseline", files / "o.csv", "--out", files / "j")
+    line = next(x for x in out.splitlines() if "smooth" in x)
+    assert line.endswith("not judged") and "o.csv" in err
+
+
+def test_the_summary_names_windows_in_text_order_and_no_interval_of_nothing(files):
+    out = shell("compare", files / "a.jsonl", files / "b.jsonl", "--units", "serial", "--out", files / "s")[1]
+    assert "60 windows in text order" in out and "serial" not in out
+    (files / "oom.csv").write_text((files / "r1.csv").read_text().replace("0,ok,2.2", "0,oom,", 1))
+    code, out, _ = shell("runs", files / "r0.csv", files / "oom.csv", "--metric", "loss", "--direction", "lower",
+                         "--out", files / "f")
+    assert code == 5 and "interval over" not in out
+
+
+def test_the_help_of_runs_says_what_it_needs(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = shell("runs", "--help")[1]
+    assert "first. Repeatable. Needed." in out and "once a metric. Needed." in out and "Perplexity: per cent" not in out
