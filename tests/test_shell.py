@@ -216,3 +216,16 @@ def test_the_help_of_runs_says_what_it_needs(monkeypatch):
     monkeypatch.setenv("COLUMNS", "200")
     out = shell("runs", "--help")[1]
     assert "first. Repeatable. Needed." in out and "once a metric. Needed." in out and "Perplexity: per cent" not in out
+
+
+def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_caveat(files):
+    rows = "id,label,prediction,confidence\n" + "".join(f"q{i},{'yn'[i % 2]},y,0.{55 + i % 40}\n" for i in range(60))
+    (files / "o.csv").write_text(rows)
+    (files / "n.csv").write_text(rows.replace(",0.6", ",0.8"))
+    shell("predictions", files / "n.csv", "--baseline", files / "o.csv", "--out", files / "j")
+    text = (files / "j/report.md").read_text()
+    assert "weights hashed" not in text and "models were run" in text
+    assert all("not judged" in x for x in text.splitlines() if "smooth" in x and "points" in x)
+    assert shell("verify", files / "j")[0] == 0
+    shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "k")
+    assert "weights hashed above" in (files / "k/report.md").read_text()
