@@ -164,3 +164,68 @@ def test_interrupted_and_killed_compares_resume_to_the_same_bytes(text, tmp_path
         for name in ("report.json", "report.html"):
             assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
         assert not list(tmp_path.glob(".*.journal"))
+
+
+def test_a_message_in_the_shell_says_what_to_type(files):
+    "Options and file contents, not Python calls: each refusal can be followed as it stands."
+    (files / "bare.csv").write_text("seed,loss\n1,2.0\n2,2.1\n")
+    (files / "half.csv").write_text("seed,terminal,loss\n0,ok,2.0\n1,ok,2.1\n")
+    asked = ("--metric", "loss", "--direction", "lower", "--out", files / "x")
+    code, _, err = shell("runs", files / "bare.csv", files / "bare.csv", *asked)
+    assert code == 3 and "--assume-ok" in err and "from_row" not in err
+    code, _, err = shell("runs", files / "r0.csv", files / "half.csv", *asked)
+    assert code == 3 and "--intersect" in err
+    (files / "l.csv").write_text("window_id,tokens,log_loss\nw0,10,2.0\n")
+    (files / "l.jsonl").write_text('{"window_id": "w0", "tokens": 10, "log_loss": 2.0}\n')
+    for name in ("l.csv", "l.jsonl"):
+        code, _, err = shell("compare", files / name, files / name, "--out", files / "x")
+        assert code == 3 and '{"schema": "invar_nb/losses/2", "windows": N}' in err and "write_losses" not in err
+    said = err.partition("is ")[2]
+    head = said[said.index("{"):said.index("}") + 1].replace("N}", "12}")
+    for name in ("b0", "b1"):  # the file that the message describes is one
+        (files / f"{name}.jsonl").write_text(head + "".join(
+            f'\n{{"window_id": "w{i}", "tokens": 10, "log_loss": 2.{i}}}' for i in range(12)) + "\n")
+    code, out, err = shell("compare", files / "b0.jsonl", files / "b1.jsonl", "--out", files / "y")
+    assert code == 0 and "interval over" in out, err
+
+
+def test_a_bootstrap_says_that_it_takes_windows_for_independent(files):
+    out = shell("compare", files / "a.jsonl", files / "b.jsonl", "--method", "bca", "--out", files / "w")[1]
+    assert "Windows are taken for independent" in out and "Chosen by the caller" not in out
+
+
+def test_the_summary_claims_nothing_of_what_is_not_judged(files):
+    both = "id,label,prediction,confidence\n" + "".join(f"q{i},{'yn'[i % 2]},y,0.{55 + i % 40}\n" for i in range(60))
+    for name in ("o", "n"): (files / f"{name}.csv").write_text(both)
+    (files / "n.csv").write_text(both.replace(",0.6", ",0.8"))
+    _, out, err = shell("predictions", files / "n.csv", "--baseline", files / "o.csv", "--out", files / "j")
+    line = next(x for x in out.splitlines() if "smooth" in x)
+    assert line.endswith("not judged") and "o.csv" in err
+
+
+def test_the_summary_names_windows_in_text_order_and_no_interval_of_nothing(files):
+    out = shell("compare", files / "a.jsonl", files / "b.jsonl", "--units", "serial", "--out", files / "s")[1]
+    assert "60 windows in text order" in out and "serial" not in out
+    (files / "oom.csv").write_text((files / "r1.csv").read_text().replace("0,ok,2.2", "0,oom,", 1))
+    code, out, _ = shell("runs", files / "r0.csv", files / "oom.csv", "--metric", "loss", "--direction", "lower",
+                         "--out", files / "f")
+    assert code == 5 and "interval over" not in out
+
+
+def test_the_help_of_runs_says_what_it_needs(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "200")
+    out = shell("runs", "--help")[1]
+    assert "first. Repeatable. Needed." in out and "once a metric. Needed." in out and "Perplexity: per cent" not in out
+
+
+def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_caveat(files):
+    rows = "id,label,prediction,confidence\n" + "".join(f"q{i},{'yn'[i % 2]},y,0.{55 + i % 40}\n" for i in range(60))
+    (files / "o.csv").write_text(rows)
+    (files / "n.csv").write_text(rows.replace(",0.6", ",0.8"))
+    shell("predictions", files / "n.csv", "--baseline", files / "o.csv", "--out", files / "j")
+    text = (files / "j/report.md").read_text()
+    assert "weights hashed" not in text and "models were run" in text
+    assert all("not judged" in x for x in text.splitlines() if "smooth" in x and "points" in x)
+    assert shell("verify", files / "j")[0] == 0
+    shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "k")
+    assert "weights hashed above" in (files / "k/report.md").read_text()

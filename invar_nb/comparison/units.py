@@ -78,7 +78,11 @@ def choose_units(
 # %% ../../nbs/comparison/36_units.ipynb #c010
 def _units_of_losses(pair, asked):
     tokens, documents = pair.baseline.tokens.astype(float), pair.clusters
-    if asked in ("serial", "windows"): return _rows(asked, tokens, "Chosen by the caller.")
+    if asked == "serial": return _rows(asked, tokens, "Chosen by the caller.")
+    if asked == "windows":
+        why = "Windows are taken for independent, as asked or as a bootstrap does by default"
+        return _rows(asked, tokens, why + (f"; their {len(set(documents))} documents are not "
+                                           "used." if documents is not None else "."))
     if documents is None:
         return _rows("serial", tokens, "No documents are given, so windows are taken in text "
                      "order; the interval speaks of other passages of this text.")

@@ -130,7 +130,7 @@ class ExperimentResult:
         terminal: str | None = None,  # where the row has none; None: it is refused
     ) -> "ExperimentResult":
         "One row of a runs file: numbers become metrics, the rest is kept under `other`."
-        where = f"ExperimentResult.from_row{', ' if place else ''}{place}"
+        where = f"ExperimentResult.from_row{': ' if place else ''}{place}"
         return cls(**_as_record(where, **_sorted_out(row, where, terminal)))
 
     def __reduce__(self):
@@ -168,7 +168,8 @@ def _sorted_out(row: Mapping, where: str, terminal: str | None) -> dict:
     said, assumed = row.get("terminal"), ""
     if said is None and terminal is None:
         refuse(where, "a row must say how its run ended", "no terminal",
-               'Write "terminal": "ok", or pass terminal="ok" if only finished runs are kept')
+               'Write "terminal": "ok"; if only finished runs are kept, give --assume-ok in '
+               'the shell, terminal="ok" in Python')
     if said is None:
         said, assumed = terminal, f"terminal was not written and is taken as {terminal!r}"
     metrics, other = _metrics_of(row, where)
@@ -252,7 +253,8 @@ def pair_runs(
     if not broken and not b & c:
         broken = [f"no seed in common ({_listed(b)} and {_listed(c)})"]
     if broken:
-        cure = ("Run what is missing, or pass intersect=True" if " lacks " in broken[0]
+        cure = ("Run what is missing, or leave these seeds out: --intersect in the shell, "
+                "intersect=True in Python" if " lacks " in broken[0]
                 else "Give each arm one run for each seed")
         refuse("pair_runs", "both arms must have one run for each seed", "; ".join(broken),
                cure, error=PairingError)

@@ -24,6 +24,9 @@ from .parquet import read_arrow
 SCHEMA = "invar_nb/losses/2"
 REQUIRED = RESERVED[:3]  # window_id, tokens, log_loss
 OPTIONAL = RESERVED[3:]  # n_bytes, document_id, split
+_CURE = ('This is not a loss file: its first line is '
+         f'{{"schema": "{SCHEMA}", "windows": N}}, then comes one JSON object a window '
+         "with window_id, tokens, log_loss and maybe document_id")
 
 # %% ../../nbs/files/51_losses.ipynb #c007
 _HEADER = {"schema": str, "windows": int, "model": str, "data_id": str, "provenance": dict,
@@ -124,7 +127,7 @@ def parse_losses(
     decode = {".jsonl": _from_jsonl, ".parquet": _from_parquet}.get(Path(name).suffix)
     if decode is None:
         refuse("read_losses", "the file name must end in .jsonl or .parquet", Path(name).name,
-               "Rename it to what it is")
+               _CURE)
     try: return _checked(*decode(data, where, True), where)
     except ContractError: return _checked(*decode(data, where, False), where)
 
@@ -145,7 +148,7 @@ def _check_header(text: str | bytes, where: str) -> dict:
     header = strict_json(text, where=where)
     if not isinstance(header, dict) or "schema" not in header:
         refuse(where, f'the header must be an object with "schema": "{SCHEMA}"', repr(header),
-               "This is not a loss file; write it with write_losses", code="not_losses")
+               _CURE, code="not_losses")
     if header["schema"] != SCHEMA:
         refuse(where, f"the schema must be {SCHEMA!r}", repr(header["schema"]),
                "Read it with the version that wrote it, or score again", code="not_losses")

@@ -61,7 +61,8 @@ def arm_kind(
         columns = ", ".join(sorted(filter(None, names))[:6]) or "none"
         usage("an argument must be a model, losses, answers or runs",
               f"{argument!r} with columns {columns}",
-              "Losses have log_loss, answers label and prediction, runs seed")
+              "Losses have window_id, tokens and log_loss, answers label and prediction, "
+              "runs seed")
     if path.suffix in _ENDINGS or not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", argument):
         usage("a file or folder must be there", repr(argument),
               "Check the path, or give a hub id such as org/name")

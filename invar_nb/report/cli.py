@@ -153,7 +153,7 @@ def predictions(
     as_json: o.AsJson = False, quiet: o.Quiet = False, debug: o.Debug = False,
 ):
     "Accuracy, calibration and slices of answers, alone or against a baseline."
-    say(f"invar-nb predictions: {file}", quiet)
+    say(f"invar-nb predictions: {file}{f' against {baseline}' if baseline else ''}", quiet)
     _check_out(out, force)
     check_files([file, *([baseline] if baseline else [])])
     if baseline is None and (margin or fail_inconclusive):
@@ -166,18 +166,25 @@ def predictions(
 
 # %% ../../nbs/report/96_cli.ipynb #c016
 _TABLE = "Table with one row a run: seed, terminal (ok, timeout, oom, crash), metrics."
+_column = "Column to compare, the primary one first. Repeatable. Needed."
+_RunMetrics = Annotated[Optional[list[str]], typer.Option(
+    "--metric", metavar="NAME", help=_column, rich_help_panel=o.STATISTICS)]
+_change = ("Smallest change that matters, as a share of the baseline: 2% or 0.02. "
+           "Repeatable. Default: 2%.")
+_RunMargins = Annotated[Optional[list[str]], typer.Option(
+    "--margin", metavar="[METRIC=]V", help=_change, rich_help_panel=o.STATISTICS)]
 
 
 @app.command()
 def runs(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_TABLE)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same seeds.")],
-    metric: o.Metrics = None,
+    metric: _RunMetrics = None,
     direction: Annotated[Optional[list[o.Side]], typer.Option(
-        "--direction", help="Which is better; once, or once a metric.")] = None,
+        "--direction", help="Which is better; once, or once a metric. Needed.")] = None,
     scale: Annotated[Optional[list[o.OnScale]], typer.Option(
         "--scale", help="linear or log; once, or once a metric. Default: linear.")] = None,
-    margin: o.Margins = None,
+    margin: _RunMargins = None,
     alpha: Annotated[float, typer.Option("--alpha", help="Significance threshold.")] = 0.05,
     multiplicity: Annotated[o.Family, typer.Option(
         "--multiplicity", help="Adjustment where there are several metrics.")] = o.Family.holm,

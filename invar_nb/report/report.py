@@ -199,16 +199,17 @@ def summary(document: Mapping) -> str:
     d = document
     lines = [d["headline"]]
     if d["facts"] and d["facts"]["sentence"]: lines.append(f"  {d['facts']['sentence']}")
-    if d["units"]:
+    if d["units"] and d["units"]["n"]:
         u = d["units"]
-        lines.append(f"  interval over {u['n']} {u['kind']} ({u['effective']:.0f} effective). "
+        kind = "windows in text order" if u["kind"] == "serial" else u["kind"]
+        lines.append(f"  interval over {u['n']} {kind} ({u['effective']:.0f} effective). "
                      f"{u['because']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]
     for row in d["comparison"][1:] + worse:
         name = row["title"] + (f", {row['slice']}" if row["slice"] else "")
         p = "" if row["adjusted_p"] is None else f", adjusted p = {row['adjusted_p']:.2g}"
         lines.append(f"  {name}: {row['words']['change']} ({row['words']['interval']}){p}: "
-                     f"{row['claim']}")
+                     f"{row['claim'] if row.get('judged', True) else 'not judged'}")
     for row in d["evaluation"]["candidate"][1:] if d["verdict"] is None else ():
         if row["value"] is not None: lines.append(f"  {row['title']}: {row['value']:.6g}")
     lines += [f"  note: {line}" for line in d["warnings"]]
