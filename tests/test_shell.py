@@ -229,3 +229,34 @@ def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_cave
     assert shell("verify", files / "j")[0] == 0
     shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "k")
     assert "weights hashed above" in (files / "k/report.md").read_text()
+
+
+@pytest.mark.parametrize("text, said", [
+    ('[tiers.balancd]\npreview = 20\nnote = "x"\n', "balancd"), ('[tiers.balanced]\nname = "aggressive"\nnote = "x"\n', "'name'"),
+    ('[tiers.balanced]\nfoo = 1\nnote = "x"\n', "'foo'"), (None, "No such file")])
+def test_a_tier_that_is_not_known_is_never_passed_over(files, text, said):
+    "A misspelled tier was ignored, `name` chose another tier than --tier, another key and a missing file crashed."
+    if text is not None: (files / "c.toml").write_text(text)
+    code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--config", files / "c.toml", "--out", files / "r", "-q")
+    assert code == 2 and said in err and not (files / "r").exists()
+
+
+def test_files_and_names_that_cannot_be_are_usage(files):
+    "Nesting, other bytes, names too long and a file in the way of --out ended with 5, or after the work."
+    (files / "nested.jsonl").write_text("[" * 100_000)
+    (files / "bytes.jsonl").write_bytes(b"PAR1\x15\rabc\rdef")
+    long = "n" * 5000
+    for arm in (files / "nested.jsonl", files / "bytes.jsonl", long):
+        code, _, err = shell("compare", files / "a.jsonl", arm, "--out", files / "r", "-q")
+        assert code == 2 and "defect" not in err and len(err) < 2000, err
+    for out in (files / "a.jsonl/x", files / "a.jsonl", long):
+        code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", out, "--force", "-q")
+        assert code == 2 and "--out must be" in err and len(err) < 2000, err
+    assert "None" not in shell("score", MODELS)[2]
+
+
+@pytest.mark.parametrize("name", ["nope", "perplexity"])
+def test_a_metric_that_one_file_of_answers_cannot_have_is_usage(files, name):
+    "A name that nobody registered was a KeyError, a metric of losses an AttributeError: exit 5."
+    code, _, err = shell("predictions", files / "new.csv", "--metric", name, "--out", files / "m", "-q")
+    assert code == 2 and repr(name) in err and not (files / "m").exists()

@@ -144,3 +144,12 @@ def test_equal_answers_are_no_proof_of_equivalence():
     assert found.claim == "inconclusive" and "no example changed" in found.headline
     assert judge(compare(pair(arm, arm), metrics=["accuracy"])).claim in ("inconclusive", "equivalent")
     assert all(c.claim == "inconclusive" for c in judge_family(compare(pair(arm, arm), metrics=["accuracy", "macro_f1"])))
+
+
+def test_a_mean_loss_beyond_float64_is_refused_and_identical_gives_its_reason():
+    from invar_nb import compare, judge, pair_arrays
+    from invar_nb.foundations.numbers import ContractError
+    few = judge(compare(pair_arrays([3., 2., 4.], [3., 2., 4.], [9, 9, 9])))
+    assert few.claim == "equivalent" and "same on every item" in few.rationale and "needs 10" not in few.rationale
+    with pytest.raises(ContractError, match="fit float64"):
+        compare(pair_arrays([800.] * 12, [801.] * 12, [9] * 12))

@@ -200,3 +200,20 @@ def test_saving_keeps_an_older_report_until_forced(tmp_path):
     (folder / "notes.txt").write_text("mine")
     with pytest.raises(ContractError): one.save(folder, force=True)
     assert (folder / "notes.txt").exists() and pair is not None
+
+
+def test_structures_that_nobody_writes_are_refused_and_never_a_crash(saved):
+    "Inputs of the report are free in the schema: another shape crashed, or was told as misuse (exit 2)."
+    folder, document = saved
+    from invar_nb.foundations.numbers import UsageError
+    first = next(iter(document["evidence"]))
+    spots = [("evidence",), ("evidence", first), ("evidence", first, "file"), ("evidence", first, "sha256"), ("settings",)]
+    spots += [("settings", name) for name in document["settings"]]
+    kept = (folder / "report.json").read_bytes()
+    try:
+        for at in spots:
+            for new in ({}, [], [1], 7, "zz", {"a": 1}):
+                (folder / "report.json").write_text(canonical_text(changed(document, at, new)), encoding="utf-8")
+                try: verify(folder)
+                except ContractError as error: assert not isinstance(error, UsageError), (at, new)
+    finally: (folder / "report.json").write_bytes(kept)

@@ -232,6 +232,12 @@ def _bootstrap(metric, a, b, units, settings):
     return lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c021
+def _exp(value, metric):
+    if value < 709: return math.exp(value)
+    refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
+           "No loss in nats is this large; check the unit")
+
+
 def measure(
     metric: Metric,
     pair: Pair,
@@ -250,7 +256,7 @@ def measure(
     else:
         *values, found = _of_statistic(metric, pair, units)
     at, p_value, method = _interval_of(metric, pair, units, settings, totals, found)
-    if metric.scale == "log": values = [math.exp(value) for value in values]
+    if metric.scale == "log": values = [_exp(value, metric) for value in values]
     return Difference(
         metric=metric.name, unit=metric.unit, title=metric.title or metric.name,
         better=metric.better, scale=metric.scale, baseline=values[0], candidate=values[1],

@@ -176,7 +176,8 @@ def _rationale(d, claim, margin):
            "inconclusive": f"the interval neither excludes 0 nor lies within {size}",
            "regressed": "the interval excludes 0",
            "improved": "the interval excludes 0"}[claim]
-    if not d.enough: why = _too_few(d)
+    if _identical(d): why = "it is the same on every item"
+    elif not d.enough: why = _too_few(d)
     elif claim in ("regressed", "improved") and margin > 0:
         lies = min(abs(d.interval.low), abs(d.interval.high)) > margin
         why += f" and lies beyond the margin of {size}" if lies else \

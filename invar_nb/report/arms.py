@@ -30,11 +30,12 @@ def _first_record(path):
         line = file.readline(1_000_000).decode("utf-8", "replace").strip()
     if line.startswith(("{", "[")):
         try: found = json.loads(line)
-        except ValueError: found = _opening(path)
+        except (ValueError, RecursionError): found = _opening(path)
         found = found[0] if isinstance(found, list) and found else found
         if not isinstance(found, dict): return set()
         return {*found, str(found.get("schema", "")), str(found.get("format", ""))}
-    return set(next(csv.reader([line], delimiter="\t" if "\t" in line else ","), []))
+    try: return set(next(csv.reader([line], delimiter="\t" if "\t" in line else ","), []))
+    except csv.Error: return set()
 
 
 def _opening(path):
@@ -51,8 +52,10 @@ def arm_kind(
 ) -> str:
     "model, hub, losses, answers or runs, by content; anything else is a UsageError."
     path = Path(argument).expanduser()
-    if path.is_dir(): return "model"
-    if path.is_file():
+    try: folder, file = path.is_dir(), path.is_file()
+    except OSError: folder = file = False  # no name that the system takes
+    if folder: return "model"
+    if file:
         names = _first_record(path)
         said = " ".join(names)
         if "log_loss" in names or "losses" in said: return "losses"
@@ -63,7 +66,7 @@ def arm_kind(
               f"{argument!r} with columns {columns}",
               "Losses have window_id, tokens and log_loss, answers label and prediction, "
               "runs seed")
-    if path.suffix in _ENDINGS or not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?", argument):
+    if path.suffix in _ENDINGS or not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?", argument):
         usage("a file or folder must be there", repr(argument),
               "Check the path, or give a hub id such as org/name")
     return "hub"

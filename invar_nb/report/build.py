@@ -14,7 +14,7 @@ import numpy as np
 # %% ../../nbs/report/87_build.ipynb #c003
 import invar_nb
 from ..comparison.compare import Comparison
-from ..comparison.metric import METRICS, value_of
+from ..comparison.metric import METRICS, as_metric, value_of
 from ..comparison.verdict import as_margin, change_text, judge, judge_family
 from ..comparison.verdict import margin_text
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -177,7 +177,13 @@ def evaluate(
     version: str | None = None,
 ) -> Report:
     "The report of one arm."
-    chosen = METRICS.of_kind(arm.kind) if metrics is None else [METRICS[m] for m in metrics]
+    names = [metrics] if isinstance(metrics, str) else metrics
+    chosen = METRICS.of_kind(arm.kind) if names is None else [
+        as_metric(name, "evaluate") for name in names]
+    wrong = next((m for m in chosen if m.kind != arm.kind), None)
+    if wrong is not None:
+        refuse("evaluate", f"metrics must read {arm.kind}", f"{wrong.name!r}, which reads "
+               f"{wrong.kind}", "Choose others", error=UsageError)
     arms = {"candidate": arm}
     alone = _evaluation(arms, chosen, level)
     rows = [row for row in alone["candidate"] if row["value"] is not None]

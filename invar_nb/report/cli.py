@@ -53,6 +53,13 @@ def _out(default):
 
 def _check_out(out, force):
     "Refuse a folder that would not be replaced, before any work."
+    spots = [out, *out.absolute().parents]
+    try: file = next((spot for spot in spots if spot.exists() and not spot.is_dir()), None)
+    except OSError as error:
+        o.usage("--out must be a name that the system takes",
+                f"{str(out)!r} ({error.strerror})", "Name another place")
+    if file is not None:
+        o.usage("--out must be a folder", f"{str(file)!r}, a file", "Name another place")
     if out.exists() and not force and not (out.is_dir() and not any(out.iterdir())):
         o.usage("--out must be a new or an empty folder", repr(str(out)),
                 "Choose another one, or give --force to replace an older report")
@@ -127,7 +134,8 @@ def score(
     "Score one model and save its losses; run again to resume."
     say(f"invar-nb score: {model}", quiet)
     if out is None or out.suffix not in (".parquet", ".jsonl") or not text:
-        o.usage("score needs --text FILE and --out FILE, .parquet or .jsonl", repr(str(out)),
+        got = "no --out" if out is None else repr(str(out)) if text else "no --text"
+        o.usage("score needs --text FILE and --out FILE, .parquet or .jsonl", got,
                 "Give both")
     if out.exists() and not force:
         o.usage("--out must be a new file", repr(str(out)), "Choose another, or give --force")

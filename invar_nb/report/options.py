@@ -108,14 +108,24 @@ def read_tier_config(
         content = tomllib.loads(Path(path).read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         usage("--config must be a TOML file", f"{error} in {path}", f"For example {_EXAMPLE}")
+    except OSError as error:
+        usage("--config must be a file that can be read", f"{path} ({error.strerror})",
+              "Check the path")
     tiers = content.get("tiers", {})
     if content.keys() - {"tiers"} or not isinstance(tiers, dict):
         usage("--config may hold tables [tiers.NAME] only", ", ".join(sorted(content)),
                "Remove the rest")
     for name, numbers in tiers.items():
+        if name not in [tier.value for tier in Tier]:
+            usage("--config may hold the tiers that --tier knows", f"[tiers.{name}] in {path}",
+                  f"Choose from {', '.join(tier.value for tier in Tier)}")
         if not isinstance(numbers, dict) or not str(numbers.get("note", "")).strip():
             usage(f"--config: [tiers.{name}] must carry a note", f"none in {path}",
                    'Add note = "why these numbers"; the report shows it')
+        odd = sorted(numbers.keys() - {"preview", "final", "replicates", "limit", "note"})
+        if odd:
+            usage(f"--config: [tiers.{name}] may hold preview, final, replicates, limit and "
+                  "note", f"{odd[0]!r} in {path}", "Remove the rest")
     return tiers
 
 # %% ../../nbs/report/91_options.ipynb #c010

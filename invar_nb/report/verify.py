@@ -17,7 +17,7 @@ from ..comparison.metric import METRICS
 from ..comparison.pair import pair
 from ..experiments.improvement import MetricSpec
 from ..foundations.document import as_file, first_difference, read_canonical
-from ..foundations.numbers import refuse
+from ..foundations.numbers import ContractError, UsageError, refuse
 from .build import build_report, evaluate
 from .evidence import read_evidence
 from .report import Report, render
@@ -127,6 +127,28 @@ def _check_pages(folder, report):
     return tuple(files)
 
 # %% ../../nbs/report/89_verify.ipynb #c013
+_UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
+
+
+def _unlike(part, error):
+    "What no version writes cannot be computed again; it is evidence refused, not misuse."
+    if isinstance(error, ContractError) and not isinstance(error, UsageError): raise error
+    said = error.args[0] if isinstance(error, UsageError) else type(error).__name__
+    refuse("verify", f"{part} must be as invar_nb writes them", str(said),
+           "The report was changed", code="structure")
+
+
+def _recorded(folder, d):
+    "(arms, metrics that are not installed here) of a document."
+    try: return read_evidence(folder, d["kind"], d["evidence"]), _installed(d)[1]
+    except _UNLIKE as error: _unlike("evidence and settings", error)
+
+
+def _again(d, arms, about):
+    try: return _rebuilt(d, arms, about)
+    except _UNLIKE as error: _unlike("settings", error)
+
+
 def verify(
     path: str | os.PathLike,  # report.json, or the folder that holds it; any kind of report
 ) -> Verification:
@@ -134,11 +156,10 @@ def verify(
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
     d = read_canonical(as_file(path, "verify").read_bytes(), where="verify")
     recorded = Report(text=path.read_text(encoding="utf-8"), arms={})
-    lost = _installed(d)[1]
-    arms = read_evidence(path.parent, d["kind"], d["evidence"])
+    arms, lost = _recorded(path.parent, d)
     about = {"environment": d["environment"], "version": d["version"],
              "files": {name: (e["file"], e["sha256"]) for name, e in d["evidence"].items()}}
-    rebuilt = _rebuilt(d, arms, about)
+    rebuilt = _again(d, arms, about)
     found = first_difference(_comparable(d, lost), _comparable(rebuilt.document(), lost),
                              last=_WORDS)
     if found is not None:
