@@ -35,7 +35,7 @@ def read_canonical(data: bytes, *, where: str) -> dict:
                "It is not a report")
     want, have = canonical_text(document).encode("utf-8").split(b"\n"), data.split(b"\n")
     if want != have:
-        line = next((i for i, (a, b) in enumerate(zip(want, have, strict=False)) if a != b),
+        line = next((i for i in range(min(len(want), len(have))) if want[i] != have[i]),
                     min(len(want), len(have)))
         got = b"".join(have[line:line + 1]).decode("utf-8", "replace").strip()
         refuse(where, "the document must be in its canonical spelling",

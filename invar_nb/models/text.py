@@ -100,8 +100,8 @@ def check_same_tokenizer(
     for text in (_EXAMPLE, *texts):
         one, two = _token_list(a, text, True), _token_list(b, text, True)
         if one != two:
-            pairs = enumerate(zip(one, two, strict=False))
-            at = next((i for i, (x, y) in pairs if x != y), min(len(one), len(two)))
+            both = min(len(one), len(two))
+            at = next((i for i in range(both) if one[i] != two[i]), both)
             refuse(where, "both models must split the text into the same tokens",
                    f"{len(one)} and {len(two)} tokens, first different at {at} "
                    f"({one[at:at + 4]} and {two[at:at + 4]})",

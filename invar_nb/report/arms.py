@@ -66,7 +66,8 @@ def arm_kind(
               f"{argument!r} with columns {columns}",
               "Losses have window_id, tokens and log_loss, answers label and prediction, "
               "runs seed")
-    if path.suffix in _ENDINGS or not re.fullmatch(r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?", argument):
+    hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?"
+    if path.suffix in _ENDINGS or not re.fullmatch(hub, argument):
         usage("a file or folder must be there", repr(argument),
               "Check the path, or give a hub id such as org/name")
     return "hub"
