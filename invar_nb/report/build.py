@@ -166,6 +166,22 @@ def _windows(comparison, primary, settings):
     return {**counts, "split": how, "stats": stats}, policy, warnings
 
 # %% ../../nbs/report/87_build.ipynb #c015
+_NOUNS = {"losses": "windows", "answers": "examples", "scores": "examples", "runs": "seeds",
+          "translations": "segments"}
+
+
+def _asked(arm, metrics):
+    "The metrics of one arm, or a refusal."
+    names = [metrics] if isinstance(metrics, str) else metrics
+    chosen = METRICS.of_kind(arm.kind) if names is None else [
+        as_metric(name, "evaluate") for name in names]
+    wrong = next((m for m in chosen if m.kind != arm.kind), None)
+    if wrong is not None:
+        refuse("evaluate", f"metrics must read {arm.kind}", f"{wrong.name!r}, which reads "
+               f"{wrong.kind}", "Choose others", error=UsageError)
+    return chosen
+
+# %% ../../nbs/report/87_build.ipynb #c016
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -177,13 +193,7 @@ def evaluate(
     version: str | None = None,
 ) -> Report:
     "The report of one arm."
-    names = [metrics] if isinstance(metrics, str) else metrics
-    chosen = METRICS.of_kind(arm.kind) if names is None else [
-        as_metric(name, "evaluate") for name in names]
-    wrong = next((m for m in chosen if m.kind != arm.kind), None)
-    if wrong is not None:
-        refuse("evaluate", f"metrics must read {arm.kind}", f"{wrong.name!r}, which reads "
-               f"{wrong.kind}", "Choose others", error=UsageError)
+    chosen = _asked(arm, metrics)
     arms = {"candidate": arm}
     alone = _evaluation(arms, chosen, level)
     rows = [row for row in alone["candidate"] if row["value"] is not None]
@@ -205,7 +215,3 @@ def evaluate(
         "dataset": describe_dataset(arms), "settings": settings, "signature": signed,
         "conventions": conventions(arm.kind, False)}
     return seal(document, arms, files, environment, version)
-
-
-_NOUNS = {"losses": "windows", "answers": "examples", "scores": "examples", "runs": "seeds",
-          "translations": "segments"}
