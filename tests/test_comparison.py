@@ -244,3 +244,9 @@ def test_results_show_themselves():
     assert found.plot(margin=0.05)._repr_svg_().startswith("<svg")
     pandas = pytest.importorskip("pandas")
     assert isinstance(found.to_frame(), pandas.DataFrame) and found.to_frame().loc["perplexity", "n_units"] == 20
+
+
+def test_two_metrics_of_one_name_and_endless_draws_are_refused():
+    with pytest.raises(UsageError, match="a name of its own; got 'perplexity'"): compare(losses(), metrics=[PERPLEXITY, PERPLEXITY])
+    with pytest.raises(UsageError, match="at most 10000000"): compare(losses(), metrics=[PERPLEXITY], method="bca", replicates=10**12, seed=1)
+    with pytest.raises(UsageError, match="by must be one of"): compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), metrics=[MARK]).slices("b")

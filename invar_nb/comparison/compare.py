@@ -29,6 +29,11 @@ def _chosen(pair, metrics):
         chosen = [as_metric(metric, "compare") for metric in metrics]
     else:
         chosen = METRICS.of_kind(pair.kind)
+    names = [m.name for m in chosen]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice:
+        refuse("compare", "each metric must have a name of its own", repr(twice), "Rename one",
+               error=UsageError)
     wrong = next((m for m in chosen if m.kind != pair.kind), None)
     if wrong or not chosen:
         got = f"{wrong.name!r}, which reads {wrong.kind}" if wrong else "none"

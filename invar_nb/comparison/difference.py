@@ -47,7 +47,12 @@ class Settings:
             refuse("compare", "replicates, seed and resample belong to a bootstrap",
                    'method="jackknife"', 'Choose method="bca", or leave them out',
                    error=UsageError)
-        if self.method != "jackknife": self.plan(level)
+        if self.method == "jackknife": return
+        if isinstance(self.replicates, int) and self.replicates > 10**7:
+            refuse("compare", "replicates must be at most 10000000", self.replicates,
+                   "Leave them out: the exact bootstrap has no Monte Carlo error",
+                   error=UsageError)
+        self.plan(level)
 
     def plan(self, level: float) -> BootstrapPlan:
         "The bootstrap at a level."

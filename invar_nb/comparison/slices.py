@@ -43,7 +43,8 @@ def _cuts(pair: Pair, by) -> list:
                "Add the column to the files", error=UsageError)
     found = []
     for name in names:
-        column = columns[as_choice(name, columns, where="slices", name="by")]
+        name = as_choice(name, columns, where="slices", name="by", error=UsageError)
+        column = columns[name]
         values = ["" if value is None else str(value) for value in column]
         for value in dict.fromkeys(values):
             found.append((name, value, np.flatnonzero(np.array(values) == value)))

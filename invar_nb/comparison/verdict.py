@@ -103,7 +103,8 @@ def _needed(d: Difference, margin: float) -> int | None:
     if not d.standard_error > 0 or d.n_units < 2: return None
     spread = d.standard_error * math.sqrt(d.n_units)
     units = n_for_power(spread, d.delta, margin, level=d.level)
-    return None if units is None else math.ceil(units * d.n / d.n_units)
+    items = None if units is None else math.ceil(units * d.n / d.n_units)
+    return items if items and items > d.n else None
 
 # %% ../../nbs/comparison/40_verdict.ipynb #c019
 def change_text(
