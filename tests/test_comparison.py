@@ -63,6 +63,20 @@ def test_slices_that_contradict_are_refused():
     with pytest.raises(PairingError, match="language must match; got 'es' and 'en' at item 1"): pair(a, b)
 
 
+@pytest.mark.parametrize("other, match", [({"better": "lower"}, "better must match; got 'higher' and 'lower'"), ({"prompt_digests": ["p", "r"]}, "prompt_digests must match; got 'q' and 'r' at item 1"),
+                                          ({"score": "exact"}, "score must match"), ({"data_id": "squad@3"}, "data_id must match")])
+def test_scores_of_another_test_or_direction_are_refused(other, match):
+    common = dict(ids=["a", "b"], values=[1, 0], score="f1", prompt_digests=["p", "q"], data_id="squad@2")
+    with pytest.raises(PairingError, match=match): pair(Scores(**common), Scores(**common | other))
+
+
+def test_scores_stand_in_the_order_of_their_ids():
+    a, b = Scores(ids=["b", "a"], values=[1, 2], clusters=["y", "x"]), Scores(ids=["a", "b"], values=[5, 6], prompt_digests=["p", "q"])
+    assert pair(a, b).clusters == ("x", "y") and a.values.tolist() == [2, 1]
+    for wrong in ({"better": "faster"}, {"clusters": ["x", None]}, {"provenance": 3}, {"prompt_digests": ["x"]}):
+        with pytest.raises(ContractError): Scores(ids=["a", "b"], values=[1, 2], **wrong)
+
+
 # --- units ----------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("documents, name", [(None, "serial"), (np.arange(60), "documents"), (np.repeat(np.arange(12), 5), "documents"),
                                              (np.repeat(np.arange(6), 10), "serial"), (np.r_[np.zeros(49, int), np.arange(11) + 1], "serial")])

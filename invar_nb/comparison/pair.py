@@ -58,7 +58,7 @@ class Pair:
         "The pair of some of the items."
         return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
-# %% ../../nbs/comparison/34_pair.ipynb #c016
+# %% ../../nbs/comparison/34_pair.ipynb #c025
 _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradiction
     "losses": (("weight_unit", "Convert one file: tokens, bytes and words cannot be mixed"),
                ("tokens", "Score both models with one tokenizer and one plan"),
@@ -70,6 +70,8 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
                 ("prompt_digests", "The examples were rewritten in between; use one version"),
                 ("clusters", "Correct the column: clusters belong to the examples")),
     "scores": (("score", "Compare one score with itself"),
+               ("better", "Say for both arms which direction is better"),
+               ("prompt_digests", "The examples were rewritten in between; use one version"),
                ("clusters", "Correct the column: clusters belong to the examples")),
     "runs": (("metric", "Compare one metric with itself"),),
     "translations": (("references", "Translate the same sentences"),),

@@ -5,55 +5,67 @@
 # %% auto #0
 __all__ = ['Scores', 'Runs']
 
-# %% ../../nbs/comparison/33_scores.ipynb #c002
+# %% ../../nbs/comparison/33_scores.ipynb #c013
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .window_losses import Arm
-from ..foundations.numbers import as_names, as_vector, refuse
+from .window_losses import (Arm, _each_once, _of_all, _plain_json, _taken,
+                                               _text)
+from ..foundations.numbers import as_choice, as_names, as_vector, refuse
 
-# %% ../../nbs/comparison/33_scores.ipynb #c007
-def _unique(ids, where, what):
-    ids = as_names(ids, where=where, name=what)
-    seen = {}
-    for i, name in enumerate(ids):
-        if name in seen:
-            refuse(where, f"{what} must be unique", f"{name!r} at {seen[name]} and at {i}",
-                   "Average repeated measurements first, or give each its own name")
-        seen[name] = i
-    return ids
+# %% ../../nbs/comparison/33_scores.ipynb #c014
+def _checked(arm, where, what) -> dict:
+    "The fields that scores and runs share."
+    ids = _each_once(as_names(arm.ids, where=where, name=what), where, what)
+    return dict(ids=ids, values=as_vector(arm.values, where=where, name="values",
+                                          length=len(ids)),
+                model=_text(arm.model, where, "model"), data_id=_text(
+                    arm.data_id, where, "data_id"),
+                provenance=_plain_json(arm.provenance, where))
 
-# %% ../../nbs/comparison/33_scores.ipynb #c008
+
+def _slices(slices, n, where):
+    for name, column in slices.items():
+        if len(column) != n:
+            refuse(where, f"slice {name!r} must have {n} entries", len(column),
+                   "Give one value for each example")
+    return {name: tuple(column) for name, column in slices.items()}
+
+
+def _put(arm, fields):
+    for name, value in fields.items(): object.__setattr__(arm, name, value)
+
+# %% ../../nbs/comparison/33_scores.ipynb #c016
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Scores(Arm):
-    "One number for each example: exact match, F1, a mark, seconds."
+    "One number for each example, in the order of the ids: exact match, F1, a mark, seconds."
     ids: tuple[str, ...]  # unique names of the examples
     values: np.ndarray  # shape (n,), finite
     score: str = "score"  # what the numbers are
+    better: str = "higher"  # or "lower"
     model: str = ""
     data_id: str = ""
     clusters: tuple[str, ...] | None = None  # n names; examples of one cluster are dependent
+    prompt_digests: tuple[str, ...] | None = None  # n digests of what was asked
     slices: Mapping = field(default_factory=dict)  # name -> n values
-    provenance: Mapping = field(default_factory=dict)
+    provenance: Mapping = field(default_factory=dict)  # plain JSON
     kind = "scores"
-    per_item = ("ids", "values", "clusters", "slices")
+    per_item = ("ids", "values", "clusters", "prompt_digests", "slices")
 
     def __post_init__(self):
-        put, where = lambda name, value: object.__setattr__(self, name, value), "Scores"
-        put("ids", _unique(self.ids, where, "ids"))
-        n = len(self.ids)
-        put("values", as_vector(self.values, where=where, name="values", length=n))
-        if self.clusters is not None:
-            put("clusters", as_names(self.clusters, where=where, name="clusters", length=n))
-        put("slices", {name: tuple(column) for name, column in self.slices.items()})
-        for name, column in self.slices.items():
-            if len(column) != n:
-                refuse(where, f"slice {name!r} must have {n} entries", len(column),
-                       "Give one value for each example")
+        where, fields = "Scores", _checked(self, "Scores", "ids")
+        ids = fields["ids"]
+        fields |= {name: _of_all(getattr(self, name), len(ids), where, name)
+                   for name in ("clusters", "prompt_digests")}
+        fields["slices"] = _slices(self.slices, len(ids), where)
+        fields["score"] = _text(self.score, where, "score")
+        as_choice(self.better, ("higher", "lower"), where=where, name="better")
+        order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=int)
+        _put(self, fields | {name: _taken(fields[name], order) for name in self.per_item})
 
-# %% ../../nbs/comparison/33_scores.ipynb #c010
+# %% ../../nbs/comparison/33_scores.ipynb #c017
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Runs(Arm):
     "One metric of one run for each seed."
@@ -69,7 +81,4 @@ class Runs(Arm):
     slices = {}
 
     def __post_init__(self):
-        put = lambda name, value: object.__setattr__(self, name, value)
-        put("ids", _unique(self.ids, "Runs", "seeds"))
-        n = len(self.ids)
-        put("values", as_vector(self.values, where="Runs", name="values", length=n))
+        _put(self, _checked(self, "Runs", "seeds"))
