@@ -10,6 +10,7 @@ from invar_nb.comparison.compare import compare
 from invar_nb.comparison.difference import Settings, measure
 from invar_nb.comparison.metric import METRICS, Metric, Registry, item_totals, register_metric, value_of
 from invar_nb.comparison.pair import Pair, pair, pair_arrays
+from invar_nb.comparison.predictions import Predictions
 from invar_nb.comparison.scores import Runs, Scores
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.window_losses import WindowLosses
@@ -264,3 +265,13 @@ def test_two_metrics_of_one_name_and_endless_draws_are_refused():
     with pytest.raises(UsageError, match="a name of its own; got 'perplexity'"): compare(losses(), metrics=[PERPLEXITY, PERPLEXITY])
     with pytest.raises(UsageError, match="at most 10000000"): compare(losses(), metrics=[PERPLEXITY], method="bca", replicates=10**12, seed=1)
     with pytest.raises(UsageError, match="by must be one of"): compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), metrics=[MARK]).slices("b")
+
+
+def test_choices_are_compared_but_never_as_classes():
+    p = np.array([[.7, .2, .1], [.2, .8, 0], [.1, .1, .8], [.6, .4, 0]])
+    arms = [Predictions(ids=list("abcd"), label=list("0120"), labels=("0", "1", "2"), probabilities=q, labels_from=how) for q, how in
+            ((p, "choices"), (p[:, [1, 0, 2]], "choices"), (p, "given"))]
+    found = compare(pair(arms[0], arms[1]))
+    assert "macro_f1" not in found and "classes" in found.missing["macro_f1"] and found["accuracy"].candidate == 0.25
+    assert "macro_f1" in compare(pair(arms[2], arms[2]))
+    assert found.report().document.classes is None

@@ -292,6 +292,10 @@ def _macro_f1_without(arm, codes, n_units):
     return float(value), without
 
 
+def _no_classes(arm):
+    if getattr(arm, "choices", False): return "its labels are places of choices, not classes"
+
+
 macro_f1_metric = register_metric(Metric(name="macro_f1", title="macro F1", unit="share",
-                                  kind="answers", better="higher",
+                                  kind="answers", better="higher", missing=_no_classes,
                                   leave_one_out=_macro_f1_without))

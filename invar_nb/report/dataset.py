@@ -215,7 +215,7 @@ def describe_units(comparison) -> dict:
 def confusion_of(arms: Mapping) -> dict | None:
     "Confusion matrices: rows are the truth, columns the answers."
     arm = next(iter(arms.values()))
-    if arm.kind != "answers": return None
+    if arm.kind != "answers" or arm.choices: return None
     number = {label: i for i, label in enumerate(arm.labels)}
 
     def matrix(arm):
