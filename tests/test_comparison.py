@@ -274,4 +274,4 @@ def test_choices_are_compared_but_never_as_classes():
     found = compare(pair(arms[0], arms[1]))
     assert "macro_f1" not in found and "classes" in found.missing["macro_f1"] and found["accuracy"].candidate == 0.25
     assert "macro_f1" in compare(pair(arms[2], arms[2]))
-    assert found.report().document.classes is None
+    assert found.report().document()["classes"] is None

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from invar_nb.comparison.names import as_labels, as_name, listed, natural_order, nearest, refuse_twins
+from invar_nb.comparison.pair import pair
 from invar_nb.comparison.predictions import Predictions
 from invar_nb.files.predictions import (predictions_bytes, predictions_digest, predictions_from_columns, read_predictions,
                                         write_predictions)
@@ -54,7 +55,7 @@ def test_no_order_of_rows_or_labels_decides(order, labels):
     names = tuple(("yes", "no")[c] for c in labels)
     other = Predictions(ids=pick(IDS), label=pick(LABEL), probabilities=p[order][:, labels], labels=names, clusters=pick("xxyy"))
     assert other.prediction == whole.prediction == ("yes", "no", "no", "no") and other.data_id == whole.data_id and other.clusters == tuple("xxyy")
-    assert (other.relabelled(("yes", "no")).probabilities == whole.probabilities).all() and other.correct.tolist() == whole.correct.tolist() and whole.ties == 1
+    assert other.correct.tolist() == whole.correct.tolist() and whole.ties == 1
 
 
 def test_an_arm_has_the_common_outside():
@@ -62,10 +63,10 @@ def test_an_arm_has_the_common_outside():
     assert (arm.kind, arm.labels, arm.labels_from, arm.clusters, len(arm)) == ("answers", ("no", "yes"), "seen", None, 4) and arm.correct.tolist() == [True, True, False, True]
     some = arm.take(~arm.correct)
     assert some.ids == ("c",) and some.slices == {"lang": (None,)} and some.samples == (3,) and some.correct.tolist() == [False] and arm.counted.all()
-    more = arm.relabelled(("maybe", "no", "yes"))
-    assert more.true_index.tolist() == [2, 1, 2, 1] and arm.true_index.tolist() == [1, 0, 1, 0]
-    assert "Add or take away 'no'" in says(lambda: arm.relabelled(("yes", "maybe")))
-    assert "in any order" in says(lambda: Predictions(ids=IDS, label=LABEL, probabilities=P, labels=("yes", "no")).relabelled(("yes", "no", "x")))
+    wider = Predictions(ids=IDS, label=LABEL, prediction=["maybe", *SAID[1:]])
+    one, two = (p := pair(arm, wider)).baseline, p.candidate
+    assert one.labels == two.labels == ("maybe", "no", "yes") and one.true_index.tolist() == [2, 1, 2, 1] and arm.true_index.tolist() == [1, 0, 1, 0]
+    assert "labels must match" in says(lambda: pair(arm, wider.changed(labels_from="given")))
     without = Predictions(ids=IDS, label=["yes", "unsure", "yes", "no"], prediction=SAID, ambiguous="excluded", ambiguous_label="unsure")
     assert without.counted.tolist() == [True, False, True, True]
     assert Predictions(ids=IDS, label=LABEL, prediction=SAID, confidence=np.float32([0.7, 0.1, 1, 0])).confidence.tolist() == [0.7, 0.1, 1.0, 0.0]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from .window_losses import WindowLosses
+from .names import as_labels, natural_order
 from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
 
 # %% ../../nbs/comparison/34_pair.ipynb #c014
@@ -94,6 +95,7 @@ def pair(
         _unpaired("data_id must match", f"{baseline.data_id!r} and {candidate.data_id!r}",
                   "Score both models on one text with one tokenizer and one plan")
     _match_ids(baseline.ids, candidate.ids)
+    baseline, candidate = _seen_by_either(baseline, candidate)
     for name, cure in _AGREE[kinds[0]]:
         _match(baseline, candidate, name, cure)
     for name in baseline.slices.keys() & candidate.slices.keys():
@@ -104,6 +106,13 @@ def pair(
 # %% ../../nbs/comparison/34_pair.ipynb #c018
 def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
+
+
+def _seen_by_either(*arms):
+    "Arms whose classes were only seen: a class that one model never names is a class of both."
+    if any(getattr(arm, "labels_from", "") != "seen" for arm in arms): return arms
+    labels = as_labels(sorted({*arms[0].labels, *arms[1].labels}, key=natural_order), "pair")
+    return [arm.changed(labels=labels) for arm in arms]
 
 
 def _match_ids(a, b):

@@ -283,18 +283,6 @@ class AnswersArm(Arm):
         best = self.probabilities == self.probabilities.max(axis=1, keepdims=True)
         return int((best.sum(axis=1) > 1).sum())
 
-    def relabelled(self, labels: Sequence[str]) -> "Predictions":
-        "The same answers with the classes in another order, or with more of them."
-        where, labels = "Predictions.relabelled", as_labels(labels, "Predictions.relabelled")
-        wrong = set(self.labels) - set(labels)
-        if self.probabilities is not None: wrong |= set(labels) - set(self.labels)
-        if wrong:
-            refuse(where, f"labels must be {listed(self.labels)}, in any order",
-                   listed(labels), f"Add or take away {listed(sorted(wrong))}")
-        p = self.probabilities
-        if p is not None: p = lock(p[:, [self.labels.index(name) for name in labels]])
-        return self.changed(labels=labels, probabilities=p)
-
 # %% ../../nbs/comparison/32_predictions.ipynb #c020
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Predictions(AnswersArm):
