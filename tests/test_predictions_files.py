@@ -63,7 +63,7 @@ def test_an_arm_has_the_common_outside():
     assert (arm.kind, arm.labels, arm.labels_from, arm.clusters, len(arm)) == ("answers", ("no", "yes"), "seen", None, 4) and arm.correct.tolist() == [True, True, False, True]
     some = arm.take(~arm.correct)
     assert some.ids == ("c",) and some.slices == {"lang": (None,)} and some.samples == (3,) and some.correct.tolist() == [False] and arm.counted.all()
-    wider = Predictions(ids=IDS, label=LABEL, prediction=["maybe", *SAID[1:]])
+    wider = Predictions(ids=IDS, label=LABEL, prediction=["maybe", *SAID[1:]], slices=arm.slices)
     one, two = (p := pair(arm, wider)).baseline, p.candidate
     assert one.labels == two.labels == ("maybe", "no", "yes") and one.true_index.tolist() == [2, 1, 2, 1] and arm.true_index.tolist() == [1, 0, 1, 0]
     assert "labels must match" in says(lambda: pair(arm, wider.changed(labels_from="given")))

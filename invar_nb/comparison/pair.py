@@ -93,7 +93,9 @@ def pair(
         _unpaired("there must be at least one item", "none", "Measure both models")
     if baseline.data_id and candidate.data_id and baseline.data_id != candidate.data_id:
         _unpaired("data_id must match", f"{baseline.data_id!r} and {candidate.data_id!r}",
-                  "Score both models on one text with one tokenizer and one plan")
+                  "Score both models on one text with one tokenizer and one plan"
+                  if kinds[0] == "losses" else "Ask both models the same examples, and keep "
+                  "their labels, prompts, clusters and slices")
     _match_ids(baseline.ids, candidate.ids)
     baseline, candidate = _seen_by_either(baseline, candidate)
     for name, cure in _AGREE[kinds[0]]:
