@@ -125,10 +125,10 @@ def test_a_metric_from_outside_appears_everywhere():
 def test_metrics_of_installed_packages_are_found(monkeypatch):
     import invar_nb.comparison.metric as page
     class Point:
-        def load(self): return Metric(name="theirs", kind="scores", totals=lambda arm: (arm.values, np.ones(len(arm))))
+        def load(self): return Metric(name="theirs", kind="runs", totals=lambda arm: (arm.values, np.ones(len(arm))))
     monkeypatch.setattr(page, "_entry_points", lambda: {"theirs": Point()})
     registry = Registry()
-    assert "theirs" in list(registry) and registry["theirs"].name == "theirs" and [m.name for m in registry.of_kind("scores")] == ["theirs"]
+    assert "theirs" in list(registry) and registry["theirs"].name == "theirs" and [m.name for m in registry.of_kind("runs")] == ["theirs"]
 
 
 @pytest.mark.parametrize("totals, said", [

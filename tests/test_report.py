@@ -47,6 +47,16 @@ def answers(flips=6, n=200, worse="es"):
     return pair(made(base, "old"), made(new, "new"))
 
 
+def marks(n=60, shift=.05, binary=False, **more):
+    "A pair of scores, with prompts; 0 or 1 where asked."
+    rng = np.random.default_rng(8)
+    base = rng.random(n)
+    values = [x.round() if binary else x for x in (base, base + shift + rng.normal(0, .05, n))]
+    made = lambda x, name: Scores(ids=[f"q{i:03d}" for i in range(n)], values=x if not binary else x.clip(0, 1), model=name, score="f1",
+                                  data_id="squad@2", prompt_digests=[f"sha256:{i}" for i in range(n)], **more)
+    return pair(made(values[0], "old"), made(values[1], "new"))
+
+
 def runs(shift=-.05, n=5, end="ok"):
     rows = [{"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s} for s in range(n)]
     new = [{**r, "loss": r["loss"] + shift + .002 * (r["seed"] % 2)} for r in rows]
@@ -90,6 +100,28 @@ def test_word_and_exit_code_of_losses(shift, claim, code):
     report = build_report(compare(losses(shift)))
     assert report.document()["verdict"]["claim"] == claim and report.exit_code == code
     assert report.headline in str(report)
+
+
+@pytest.mark.parametrize("better, claim, code", [("higher", "improved", 0), ("lower", "regressed", 1)])
+def test_the_direction_of_a_score_decides_its_word(better, claim, code):
+    report = build_report(compare(marks(better=better)))
+    d = report.document()
+    assert (d["verdict"]["claim"], report.exit_code) == (claim, code) and d["comparison"][0]["title"] == "f1" and d["units"]["kind"] == "items"
+    assert d["verdict"]["direction"] == f"{better}_is_better" and d["dataset"]["data_id"] == "squad@2"
+
+
+def test_scores_of_0_and_1_are_judged_as_accuracy_is():
+    a, b = marks(binary=True).baseline, marks(binary=True).candidate
+    said = lambda arm: Predictions(ids=arm.ids, label=["yes"] * 60, labels=("no", "yes"), prediction=np.where(arm.values == 1, "yes", "no").tolist())
+    rows = [build_report(compare(both, metrics=[name])).document() for name, both in (("score", pair(a, b)), ("accuracy", pair(said(a), said(b))))]
+    score, accuracy = (d["comparison"][0] for d in rows)
+    skip = ("metric", "title")
+    assert {k: v for k, v in score.items() if k not in skip} == {k: v for k, v in accuracy.items() if k not in skip}
+    assert rows[0]["evaluation"]["baseline"][0]["interval"] == rows[1]["evaluation"]["baseline"][0]["interval"]
+    clustered = compare(marks(binary=True, clusters=np.repeat(range(20), 3).tolist()))
+    assert clustered.method == "jackknife" and clustered.primary.unit == "share" and clustered.primary.n_units == 20
+    only = evaluate(marks(binary=True, clusters=np.repeat(range(20), 3).tolist()).baseline).document()["evaluation"]["candidate"][0]
+    assert only["interval"] != rows[0]["evaluation"]["baseline"][0]["interval"]
 
 
 def test_a_worse_slice_decides_the_exit_code_inside_the_report():

@@ -2,6 +2,7 @@
 import json
 import random
 
+import numpy as np
 import pytest
 
 import invar_nb
@@ -15,11 +16,14 @@ from invar_nb.foundations.numbers import ContractError
 from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.verify import verify
-from test_report import answers, losses, runs
+from test_report import answers, losses, marks, runs
 
 KINDS = {
     "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
     "answers": lambda: build_report(compare(answers(n=60), metrics=["accuracy", "brier"])),
+    "scores": lambda: build_report(compare(marks(better="lower", clusters=np.repeat(range(20), 3).tolist())), margin=.1),
+    "shares": lambda: build_report(compare(marks(binary=True, slices={"language": ["en", "es"] * 30}))),
+    "one arm's scores": lambda: evaluate(marks().candidate),
     "runs": lambda: build_runs_report([MetricSpec("loss", direction=LOWER)], **runs()),
     "one arm": lambda: evaluate(losses(n=40).baseline),
 }

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRIMARY', 'Comparison', 'compare']
 
-# %% ../../nbs/comparison/39_compare.ipynb #c002
+# %% ../../nbs/comparison/39_compare.ipynb #c019
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from html import escape
 
 import invar_nb
 from .difference import Difference, Settings, measure
-from .metric import METRICS, Metric, as_metric
+from .metric import METRICS, Metric, as_metric, prepared
 from .pair import Pair
 from .slices import SliceDifference, slice_differences
 from .units import Units, choose_units
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
 
-# %% ../../nbs/comparison/39_compare.ipynb #c007
-PRIMARY = {"losses": "perplexity", "answers": "accuracy"}
+# %% ../../nbs/comparison/39_compare.ipynb #c020
+PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score"}
 
 
 def _chosen(pair, metrics):
@@ -146,7 +146,7 @@ def _signature(c):
             f"|method:{c.primary.method}{draws}|units:{c.units.name}"
             f"|level:{s.level:g}|n:{c.pair.n}|data:{named}")
 
-# %% ../../nbs/comparison/39_compare.ipynb #c012
+# %% ../../nbs/comparison/39_compare.ipynb #c021
 def compare(
     pair: Pair,
     *,
@@ -169,7 +169,7 @@ def compare(
                         seed=seed, resample=resample)
     chosen, rows = _chosen(pair, metrics), choose_units(pair, asked=units)
     found, missing = _measured(chosen, pair, rows, settings, asked=metrics is not None)
-    kept = tuple(m for m in chosen if m.name in found)
+    kept = tuple(prepared(m, pair.baseline, pair.candidate) for m in chosen if m.name in found)
     name = _primary(primary, found, pair.kind)
     return Comparison(pair=pair, units=rows, settings=settings, metrics=kept, missing=missing,
                       differences=found, primary_metric=name)

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'turned', 'Difference', 'measure']
 
-# %% ../../nbs/comparison/37_difference.ipynb #c002
+# %% ../../nbs/comparison/37_difference.ipynb #c030
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .metric import Metric, item_totals
+from .metric import Metric, item_totals, prepared
 from .pair import Pair
 from .units import FEWEST, Units
 from ..foundations.interval import Fallback, Interval
@@ -236,7 +236,7 @@ def _bootstrap(metric, a, b, units, settings):
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
     return lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c021
+# %% ../../nbs/comparison/37_difference.ipynb #c031
 def _exp(value, metric):
     if value < 709: return math.exp(value)
     refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
@@ -250,7 +250,7 @@ def measure(
     settings: Settings,
 ) -> Difference:
     "One metric of a pair: both values, their difference, its interval and p-value."
-    if metric.prepare is not None: metric = metric.prepare(pair.baseline, pair.candidate)
+    metric = prepared(metric, pair.baseline, pair.candidate)
     totals, rows = (None, None), None
     serial = units.name == "serial"
     if metric.totals is not None:

@@ -11,10 +11,10 @@ from dataclasses import asdict
 
 import numpy as np
 
-# %% ../../nbs/report/87_build.ipynb #c003
+# %% ../../nbs/report/87_build.ipynb #c028
 import invar_nb
 from ..comparison.compare import Comparison
-from ..comparison.metric import METRICS, as_metric, value_of
+from ..comparison.metric import METRICS, as_metric, prepared, value_of
 from ..comparison.verdict import as_margin, change_text, judge, judge_family
 from ..comparison.verdict import margin_text
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -181,7 +181,7 @@ def _asked(arm, metrics):
                f"{wrong.kind}", "Choose others", error=UsageError)
     return chosen
 
-# %% ../../nbs/report/87_build.ipynb #c016
+# %% ../../nbs/report/87_build.ipynb #c029
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -193,7 +193,7 @@ def evaluate(
     version: str | None = None,
 ) -> Report:
     "The report of one arm."
-    chosen = _asked(arm, metrics)
+    chosen = [prepared(m, arm) for m in _asked(arm, metrics)]
     arms = {"candidate": arm}
     alone = _evaluation(arms, chosen, level)
     rows = [row for row in alone["candidate"] if row["value"] is not None]

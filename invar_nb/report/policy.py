@@ -156,7 +156,7 @@ def find_exit(
         return made(4, "inconclusive", "the evidence does not decide.")
     return made(0, "not_worse", "nothing was shown to be worse.")
 
-# %% ../../nbs/report/84_policy.ipynb #c015
+# %% ../../nbs/report/84_policy.ipynb #c021
 _CONVENTIONS = {
     "losses": ("Differences are candidate minus baseline; positive losses are worse.",
                "A window counts by its scored tokens; perplexity is exp of the mean log-loss.",
@@ -164,6 +164,9 @@ _CONVENTIONS = {
     "answers": ("Differences are candidate minus baseline on the same examples, joined by id.",
                 "Shares of one model have Wilson intervals, differences of unclustered shares "
                 "Tango's, with the exact McNemar test.", "0/0 is no value, never 0."),
+    "scores": ("Differences are candidate minus baseline on the same examples, joined by id.",
+               "A score is a mean over examples; scores of 0 and 1 without clusters have "
+               "Tango's interval and the exact McNemar test."),
     "runs": ("Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
              "freedom.", "The word follows the evaluator's two thresholds."),
 }
