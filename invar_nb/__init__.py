@@ -35,6 +35,8 @@ _modules = {
     "files.predictions": ("read_predictions", "write_predictions", "predictions_from_columns"),
     "models.load": ("load_model",),
     "models.score": ("score_windows", "score_text"),
+    "models.examples": ("read_examples", "find_leaks"),
+    "models.answer": ("answer_examples",),
     "experiments.runs": ("ExperimentResult", "read_runs"),
     "experiments.improvement": ("MetricSpec", "HIGHER", "LOWER", "LINEAR", "LOG"),
     "experiments.evaluator": ("Evaluator", "compare_runs", "judge_runs", "judge_many"),
