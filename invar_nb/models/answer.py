@@ -69,16 +69,16 @@ def _writes(tokenizer, row, text):
     said = tokenizer.decode(row, clean_up_tokenization_spaces=False)
     return said.endswith(text) or said.endswith(text.strip())
 
-# %% ../../nbs/models/71_answer.ipynb #c003
+# %% ../../nbs/models/71_answer.ipynb #c016
 @dataclass(frozen=True, kw_only=True, eq=False)
 class CandidateScores:
     "What a model says about every candidate of every question."
-    log_likelihood: tuple[np.ndarray, ...]  # one array a question, one entry a candidate [nats]
+    log_likelihood: tuple[np.ndarray, ...]  # [nats], one array a question
     tokens: tuple[np.ndarray, ...]          # scored tokens of each candidate
     unwritable: tuple[tuple[int, ...], ...]  # candidates that the tokenizer cannot write
     provenance: dict
 
-
+# %% ../../nbs/models/71_answer.ipynb #c017
 def score_candidates(
     model: object,  # a LoadedModel
     examples: Examples,
@@ -146,7 +146,7 @@ def answer_examples(
     shares = [_softmax(ll / n) for ll, n in zip(scores.log_likelihood, lengths, strict=True)]
     return _as_predictions(examples, shares, scores, normalize)
 
-# %% ../../nbs/models/71_answer.ipynb #c015
+# %% ../../nbs/models/71_answer.ipynb #c020
 def _as_predictions(examples, shares, scores, normalize):
     most = max(2, *map(len, examples.candidates))
     labels = examples.classes or tuple(map(str, range(most)))
@@ -162,4 +162,5 @@ def _as_predictions(examples, shares, scores, normalize):
         examples.ids, examples.candidates, scores.unwritable, strict=True) if ks}
     facts = {**scores.provenance, **made.provenance, "normalize": normalize,
              "model_oov": dict(sorted(lost.items()))}
-    return made.changed(provenance=facts, labels_from="given" if examples.classes else "choices")
+    return made.changed(provenance=facts,
+                        labels_from="given" if examples.classes else "choices")

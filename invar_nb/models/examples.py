@@ -95,7 +95,7 @@ def read_examples(
     return Examples(ids=tuple(names), prompts=tuple(prompts), candidates=texts,
                     answers=answers, places=table.places, columns=rest)
 
-# %% ../../nbs/models/70_examples.ipynb #c015
+# %% ../../nbs/models/70_examples.ipynb #c021
 def find_leaks(
     examples: Examples,
     texts: Iterable[str],  # what a model was trained on
@@ -108,7 +108,7 @@ def find_leaks(
     wanted = {i: _folded(p + separator + c[k]) for i, p, c, k in rows}
     found = set()
     for text in map(_folded, texts):
-        found |= {name for name, asked in wanted.items() if name not in found and asked in text}
+        found |= {name for name, asked in wanted.items() if asked in text}
     return tuple(name for name in examples.ids if name in found)
 
 
