@@ -45,7 +45,7 @@ def test_likelihoods_equal_a_float64_loop(models, examples, name):
     found = score_candidates(loaded, examples(), batch_tokens=100)
     for row, got, counts in zip(ROWS, found.log_likelihood, found.tokens, strict=True):
         begun = len(spelled(loaded, row["prompt"]))
-        for text, ll, n in zip(row["candidates"][:6], got, counts, strict=False):
+        for text, ll, n in zip(row["candidates"][:6], got[:6], counts[:6], strict=True):
             ids, total = spelled(loaded, row["prompt"] + text), 0.0
             for j in range(begun, len(ids)):
                 z = forward(loaded.model, ids[:j])
