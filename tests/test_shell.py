@@ -43,6 +43,7 @@ def files(tmp_path):
     for name, shift in (("r0", 0.0), ("r1", .2)):
         (tmp_path / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{s},ok,{2 + s / 100 + shift + s * shift / 200}\n" for s in range(5)))
     (tmp_path / "notes.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "cut.parquet").write_bytes(b"PAR1" + bytes(80))
     return tmp_path
 
 
@@ -79,12 +80,17 @@ def test_runs_take_both_spellings_and_write_a_report(files, direction, code):
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--level", "95"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--profile", "ci"], 3),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--out", "{}"], 2), (["runs", "{}/r0.csv", "{}/r1.csv"], 2),
     (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "nothing", "--direction", "lower"], 2), (["predictions", "{}/new.csv", "--margin", "1%"], 2),
+    (["predictions", "{}/new.csv", "--by", "nope"], 2), (["predictions", "{}/new.csv", "--baseline", "{}/old.csv", "--by", "nope"], 2), (["compare", "", "{}/b.jsonl"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "--replicates", "0", "--seed", "1"], 2), (["compare", "{}/a.jsonl", "{}/cut.parquet"], 3),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "--replicates", "99"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "brier=0.1"], 2),
+    (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--direction", "lower", "--alpha", "5"], 2), (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--direction", "up"], 2),
     (["verify", "{}/a.jsonl"], 2), (["score", "{}/a.jsonl", "--text", "{}/a.jsonl", "--out", "{}/c.jsonl"], 2), (["doctor"], 0)])
 def test_codes_without_a_model(files, arguments, code):
     got, _, err = shell(*[a.replace("{}", str(files)) for a in arguments], *(["--out", files / "o"] if "--out" not in arguments and arguments[:1] in (["compare"], ["runs"], ["predictions"]) else []))
     assert got == code, err
     assert "Traceback" not in err and (code == 0 or err.strip().split("\n")[-1].startswith("invar-nb: ") or not arguments)
-    for word in ("build_report", "load_model(", "force it", "np.", "ContractError"):
+    assert "cut.parquet" not in str(arguments) or "cut.parquet" in err
+    for word in ("build_report", "load_model(", "force it", "np.", "ContractError", "replicates=", "significance_threshold", "got 'nope'. by"):
         assert word not in err          # finding 23: no Python names
 
 
@@ -232,8 +238,9 @@ def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_cave
 
 
 @pytest.mark.parametrize("text, said", [
-    ('[tiers.balancd]\npreview = 20\nnote = "x"\n', "balancd"), ('[tiers.balanced]\nname = "aggressive"\nnote = "x"\n', "'name'"),
-    ('[tiers.balanced]\nfoo = 1\nnote = "x"\n', "'foo'"), (None, "No such file")])
+    ('[tiers.balancd]\npreview = 20\nnote = "x"\n', "balancd"), ('[tiers.balanced]\nname = "aggressive"\nnote = "x"\n', "`name`"),
+    ('[tiers.balanced]\nfoo = 1\nnote = "x"\n', "`foo`"),
+    ('[tiers.balanced]\npreview = 0\nnote = "x"\n', "preview"), ('[tiers.balanced]\nlimit = "a"\nnote = "x"\n', "limit"), ('[tiers.balanced]\nnote = " "\n', "note"), (None, "No such file")])
 def test_a_tier_that_is_not_known_is_never_passed_over(files, text, said):
     "A misspelled tier was ignored, `name` chose another tier than --tier, another key and a missing file crashed."
     if text is not None: (files / "c.toml").write_text(text)
@@ -260,3 +267,34 @@ def test_a_metric_that_one_file_of_answers_cannot_have_is_usage(files, name):
     "A name that nobody registered was a KeyError, a metric of losses an AttributeError: exit 5."
     code, _, err = shell("predictions", files / "new.csv", "--metric", name, "--out", files / "m", "-q")
     assert code == 2 and repr(name) in err and not (files / "m").exists()
+
+
+@pytest.mark.parametrize("margin, code, said", [("0.15", 1, "7.43 % (0.15)"), ("15%", 0, "15 % (0.303)"), ("0.3", 0, "14.9 % (0.3)"), ("loss=5%", 1, "5 % (0.101)")])
+def test_a_margin_of_runs_is_a_share_of_the_baseline_with_per_cent_else_in_the_metrics_unit(files, margin, code, said):
+    "0.15 and 15% were the same: the loss rose by 0.202 from 2.02, which is above 0.15 and below 15 %."
+    got, out, _ = shell("runs", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--direction", "lower", "--margin", margin, "--out", files / "rr", "-q")
+    row = json.loads((files / "rr/report.json").read_text())["comparison"][0]
+    assert got == code and row["words"]["margin"] == said, (out, row["words"])
+    assert shell("verify", files / "rr")[0] == 0
+    assert "in the unit" in " ".join(shell("runs", "--help")[1].replace("│", " ").split())
+
+
+@pytest.mark.parametrize("arguments, said", [
+    (["--replicates", "99"], "--replicates, --seed and --resample belong to a bootstrap; got --method jackknife. Choose --method bca"),
+    (["--method", "bca", "--replicates", "99"], "--replicates need a seed; got --replicates 99 with no --seed. Give --seed 0"),
+    (["--method", "bca", "--units", "serial"], "--method bca cannot use serial units"), (["--units", "items"], "--units must be one of"),
+    (["--metric", "accuracy"], "Pass --metric ... for losses"), (["--by", "nope"], "columns to slice by")])
+def test_messages_speak_of_options_and_come_before_scoring(files, monkeypatch, arguments, said):
+    "The same for two files and for models, where nothing is loaded before."
+    code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "o", "-q", *arguments)
+    assert code == 2 and said in err, err
+    if "--by" in arguments: return
+    (files / "t.txt").write_text("A text.")
+    assert shell("compare", MODELS + "/base", MODELS + "/tuned", "--text", files / "t.txt", "--out", files / "o", *arguments)[2].split("\n")[1] == err.strip()
+
+
+def test_a_missing_package_is_usage_with_its_cure(monkeypatch, tmp_path):
+    for name in ("torch", "transformers"): monkeypatch.setitem(sys.modules, name, None)
+    code, _, err = shell("demo", "--out", tmp_path / "d", "-q")
+    assert code == 2 and err.startswith("invar-nb: models need torch and transformers; got no torch. pip install 'invar_nb[hf]'") and err.count("\n") == 1
+    assert describe_error(ModuleNotFoundError("No module named 'pyarrow'"))[0] == 2

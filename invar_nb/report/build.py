@@ -59,7 +59,7 @@ def _primary(comparison, arms):
             "level": d.level, "method": d.method, "p_value": d.p_value, "arms": parts,
             "bits_per_byte": arms_bits_per_byte(arms) if losses else None}
 
-# %% ../../nbs/report/87_build.ipynb #c009
+# %% ../../nbs/report/87_build.ipynb #c028
 def _alone(metric, arm, level):
     found = {"metric": metric.name, "title": metric.title or metric.name, "unit": metric.unit,
              "value": None, "interval": None, "missing": None}
@@ -80,9 +80,13 @@ def _evaluation(arms, metrics, level):
 
 def _alone_by_slice(arm, metrics, level, by):
     names = list(arm.slices) if by is None else [by] if isinstance(by, str) else list(by)
+    if names and not arm.slices:
+        refuse("evaluate", "the evidence must have columns to slice by", "none",
+               "Add the column to the file", error=UsageError)
     found = []
     for name in names:
-        column = arm.slices[as_choice(name, arm.slices, where="evaluate", name="by")]
+        column = arm.slices[as_choice(name, arm.slices, where="evaluate", name="by",
+                                      error=UsageError)]
         for value in dict.fromkeys(column):
             part = arm.take(np.array([v == value for v in column]))
             found += [{**_alone(m, part, level), "slice": f"{name} {value}", "n": len(part)}

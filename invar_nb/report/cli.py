@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['app', 'compare', 'score', 'predictions', 'runs', 'verify', 'doctor', 'demo', 'main']
 
-# %% ../../nbs/report/96_cli.ipynb #c002
+# %% ../../nbs/report/96_cli.ipynb #c024
 import json
 import sys
 from pathlib import Path
-from typing import Annotated, Optional
+from typing import Annotated, Literal, Optional
 
 import typer
 
@@ -17,12 +17,11 @@ import invar_nb
 
 # %% ../../nbs/report/96_cli.ipynb #c003
 from . import options as o
-from .jobs import as_policy, as_scoring, as_specs, check_files, compare_arms
-from .jobs import discard, find_margins, report_answers, report_runs
-from .jobs import save_scored
-from .shell import OK, REFUSED, answer, run_app, say
+from .jobs import as_specs, check_files, compare_arms, discard
+from .jobs import report_answers, report_runs, save_scored
+from .shell import OK, REFUSED, Progress, answer, run_app, say
 
-# %% ../../nbs/report/96_cli.ipynb #c005
+# %% ../../nbs/report/96_cli.ipynb #c026
 app = typer.Typer(
     name="invar-nb", add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]},
@@ -36,19 +35,20 @@ def _version(asked: bool):
         raise typer.Exit(OK)
 
 
-_text = "Print the version."
-_VERSION = typer.Option("--version", callback=_version, is_eager=True, help=_text)
+_VERSION = typer.Option("--version", callback=_version, is_eager=True,
+                        help="Print the version.")
 
 
 @app.callback()
-def _root(version: Annotated[bool, _VERSION] = False, debug: o.Debug = False):
+@o.grouped
+def _root(output: o.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
-# %% ../../nbs/report/96_cli.ipynb #c007
+# %% ../../nbs/report/96_cli.ipynb #c027
 def _out(default):
     text = f"Folder for report and evidence. Default: {default}."
     return Annotated[Path, typer.Option("--out", metavar="DIR", help=text, show_default=False,
-                                        rich_help_panel=o.OUTPUT)]
+                                        rich_help_panel="Output")]
 
 
 def _check_out(out, force):
@@ -60,165 +60,149 @@ def _check_out(out, force):
                 f"{str(out)!r} ({error.strerror})", "Name another place")
     if file is not None:
         o.usage("--out must be a folder", f"{str(file)!r}, a file", "Name another place")
-    if out.exists() and not force and not (out.is_dir() and not any(out.iterdir())):
+    if out.is_dir() and any(out.iterdir()) and not force:
         o.usage("--out must be a new or an empty folder", repr(str(out)),
                 "Choose another one, or give --force to replace an older report")
 
 
-def _deliver(report, out, *, force, as_json):
+def _deliver(report, out, *, force, output):
     "Save, print, leave with the report's code."
     report.save(out, force=force)
     code = report.exit_code
-    if as_json:
+    if output.as_json:
         found = report.document() | {"exit_code": code, "report": str(out / "report.json")}
         answer(json.dumps(found, sort_keys=True, allow_nan=False))
     else:
         answer(f"{report}\n  report: {out / 'report.html'}\n  check: invar-nb verify {out}")
     raise typer.Exit(code)
 
-# %% ../../nbs/report/96_cli.ipynb #c009
+# %% ../../nbs/report/96_cli.ipynb #c028
 _ARM = "Model folder, hub id, or file of losses or answers, recognised by content."
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
-_By = Annotated[Optional[list[str]], typer.Option(
-    "--by", metavar="COLUMN", help="Column to slice by. Repeatable. Default: all of them.",
-    rich_help_panel=o.STATISTICS, show_default=False)]
 
-# %% ../../nbs/report/96_cli.ipynb #c010
+# %% ../../nbs/report/96_cli.ipynb #c029
 @app.command()
+@o.grouped
 def compare(
-    baseline: _Baseline, candidate: _Candidate, text: o.Texts = None,
-    out: _out("invar-nb-report") = Path("invar-nb-report"), margin: o.Margins = None,
-    metric: o.Metrics = None, by: _By = None, level: o.Level = 0.95,
-    method: o.Methods = o.Method.jackknife, units: o.UnitsOption = o.UnitChoice.auto,
-    replicates: o.Replicates = None, seed: o.Seed = None,
-    resample: o.Resampling = o.Resample.windows, tier: o.Tiers = o.Tier.balanced,
-    profile: o.Profiles = o.Profile.dev, gate: o.GateLimit = None, config: o.Config = None,
-    fail_inconclusive: o.FailInconclusive = False, max_length: o.Length = None,
-    stride: o.Stride = None, windows: o.WindowCount = None, batch_tokens: o.Batch = 4096,
-    device: o.Device = "auto", dtype: o.Dtypes = o.DType.auto, bos: o.AddBos = o.Bos.auto,
-    documents: o.Pieces = None, tokenizer: o.Tokenizer = None, revision: o.Revision = None,
-    trust_remote_code: o.Remote = False, allow_pickle: o.Pickle = False,
-    force: o.Force = False, as_json: o.AsJson = False, quiet: o.Quiet = False,
-    debug: o.Debug = False,
+    baseline: _Baseline, candidate: _Candidate, scoring: o.Scoring, asked: o.Asked,
+    intervals: o.Intervals, policy: o.Policy, output: o.Output, force: o.Force = False,
+    out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
     "Did CANDIDATE change against BASELINE? Scores models, compares, writes a report."
-    say(f"invar-nb compare: {baseline} and {candidate}", quiet)
-    scoring = as_scoring(text, max_length, stride, windows, batch_tokens, device, dtype, bos,
-                       documents, tokenizer, revision, trust_remote_code, allow_pickle, quiet)
-    settings = {"level": level, "method": method.value, "units": units.value, "seed": seed,
-                "replicates": replicates, "resample": resample.value}
-    policy = as_policy(tier, profile, gate, config, fail_inconclusive)
+    say(f"invar-nb compare: {baseline} and {candidate}", output.quiet)
     _check_out(out, force)
     arguments = {"baseline": baseline, "candidate": candidate}
-    report, journals = compare_arms(arguments, scoring, settings, metric, margin, by, policy,
-                                    out)
-    try: _deliver(report, out, force=force, as_json=as_json)
+    report, journals = compare_arms(arguments, scoring, asked, intervals, policy, out=out,
+                                    quiet=output.quiet)
+    try: _deliver(report, out, force=force, output=output)
     finally:
         if (out / "report.json").exists(): discard(journals)
 
-# %% ../../nbs/report/96_cli.ipynb #c012
+# %% ../../nbs/report/96_cli.ipynb #c030
+_Losses = Annotated[Optional[Path], typer.Option(
+    "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl.")]
+
+
 @app.command()
+@o.grouped
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder or hub id.")],
-    text: o.Texts = None,
-    out: Annotated[Optional[Path], typer.Option(
-        "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl.")] = None,
-    max_length: o.Length = None, stride: o.Stride = None, windows: o.WindowCount = None,
-    batch_tokens: o.Batch = 4096, device: o.Device = "auto", dtype: o.Dtypes = o.DType.auto,
-    bos: o.AddBos = o.Bos.auto, documents: o.Pieces = None, tokenizer: o.Tokenizer = None,
-    revision: o.Revision = None, trust_remote_code: o.Remote = False,
-    allow_pickle: o.Pickle = False, force: o.Force = False, as_json: o.AsJson = False,
-    quiet: o.Quiet = False, debug: o.Debug = False,
+    scoring: o.Scoring, output: o.Output, force: o.Force = False, out: _Losses = None,
 ):
     "Score one model and save its losses; run again to resume."
-    say(f"invar-nb score: {model}", quiet)
-    if out is None or out.suffix not in (".parquet", ".jsonl") or not text:
-        got = "no --out" if out is None else repr(str(out)) if text else "no --text"
+    say(f"invar-nb score: {model}", output.quiet)
+    if out is None or out.suffix not in (".parquet", ".jsonl") or not scoring.text:
+        got = "no --out" if out is None else repr(str(out)) if scoring.text else "no --text"
         o.usage("score needs --text FILE and --out FILE, .parquet or .jsonl", got,
                 "Give both")
     if out.exists() and not force:
         o.usage("--out must be a new file", repr(str(out)), "Choose another, or give --force")
-    scoring = as_scoring(text, max_length, stride, windows, batch_tokens, device, dtype, bos,
-                       documents, tokenizer, revision, trust_remote_code, allow_pickle, quiet)
-    save_scored(model, scoring, out, as_json)
+    save_scored(model, scoring, out, output)
 
-# %% ../../nbs/report/96_cli.ipynb #c014
+# %% ../../nbs/report/96_cli.ipynb #c031
 _ROWS = ("One row an example: id, label, and probabilities (in a CSV a column p:LABEL "
          "each) or prediction and confidence.")
 
 
 @app.command()
+@o.grouped
 def predictions(
     file: Annotated[str, typer.Argument(metavar="FILE", help=_ROWS)],
+    asked: o.Asked, output: o.Output, force: o.Force = False,
     baseline: Annotated[Optional[str], typer.Option(
         "--baseline", metavar="FILE", help="Another model's answers to the same.")] = None,
-    out: _out("invar-nb-predictions") = Path("invar-nb-predictions"), margin: o.Margins = None,
-    metric: o.Metrics = None, by: _By = None, level: o.Level = 0.95,
     labels: Annotated[Optional[str], typer.Option(
         "--labels", metavar="A,B,C", help="All classes. Default: those that occur.")] = None,
-    fail_inconclusive: o.FailInconclusive = False, force: o.Force = False,
-    as_json: o.AsJson = False, quiet: o.Quiet = False, debug: o.Debug = False,
+    fail_inconclusive: o.FailInconclusive = False,
+    out: _out("invar-nb-predictions") = Path("invar-nb-predictions"),
 ):
     "Accuracy, calibration and slices of answers, alone or against a baseline."
-    say(f"invar-nb predictions: {file}{f' against {baseline}' if baseline else ''}", quiet)
+    against = f" against {baseline}" if baseline else ""
+    say(f"invar-nb predictions: {file}{against}", output.quiet)
     _check_out(out, force)
     check_files([file, *([baseline] if baseline else [])])
-    if baseline is None and (margin or fail_inconclusive):
+    if baseline is None and (asked.margin or fail_inconclusive):
         o.usage("--margin and --fail-inconclusive need a second file", "one",
                 "Give --baseline FILE")
-    margins = find_margins(margin, "answers", metric)
-    report = report_answers(file, baseline, labels, metric, by, level, margins,
-                            fail_inconclusive)
-    _deliver(report, out, force=force, as_json=as_json)
+    report = report_answers(file, baseline, labels, asked, fail_inconclusive)
+    _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/report/96_cli.ipynb #c016
+# %% ../../nbs/report/96_cli.ipynb #c002
 _TABLE = "Table with one row a run: seed, terminal (ok, timeout, oom, crash), metrics."
-_column = "Column to compare, the primary one first. Repeatable. Needed."
+_PANEL = {"rich_help_panel": "Statistics", "show_default": False}
 _RunMetrics = Annotated[Optional[list[str]], typer.Option(
-    "--metric", metavar="NAME", help=_column, rich_help_panel=o.STATISTICS)]
-_change = ("Smallest change that matters, as a share of the baseline: 2% or 0.02. "
-           "Repeatable. Default: 2%.")
+    "--metric", metavar="NAME", **_PANEL,
+    help="Column to compare, the primary one first. Repeatable. Needed.")]
+_Directions = Annotated[Optional[list[str]], typer.Option(
+    "--direction", metavar="lower|higher", **_PANEL,
+    help="Which is better; once, or once a metric. Needed.")]
+_Scales = Annotated[Optional[list[str]], typer.Option(
+    "--scale", metavar="linear|log", **_PANEL,
+    help="How a change is measured; once, or once a metric. Default: linear.")]
 _RunMargins = Annotated[Optional[list[str]], typer.Option(
-    "--margin", metavar="[METRIC=]V", help=_change, rich_help_panel=o.STATISTICS)]
+    "--margin", metavar="[METRIC=]V", **_PANEL,
+    help="Smallest change that matters: 2% of the baseline's mean, or 0.02 in the unit of the "
+         "metric; with --scale log both are 0.02 of the logarithm. Repeatable. Default: 2%.")]
+_Alpha = Annotated[float, typer.Option(
+    "--alpha", min=1e-6, max=1 - 1e-6, help="Significance threshold. Default: 0.05.",
+    **_PANEL)]
+_Family = Annotated[Literal["holm", "benjamini_hochberg"], typer.Option(
+    "--multiplicity", help="Adjustment where there are several metrics. Default: holm.",
+    **_PANEL)]
 
-
+# %% ../../nbs/report/96_cli.ipynb #c033
 @app.command()
+@o.grouped
 def runs(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_TABLE)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same seeds.")],
-    metric: _RunMetrics = None,
-    direction: Annotated[Optional[list[o.Side]], typer.Option(
-        "--direction", help="Which is better; once, or once a metric. Needed.")] = None,
-    scale: Annotated[Optional[list[o.OnScale]], typer.Option(
-        "--scale", help="linear or log; once, or once a metric. Default: linear.")] = None,
-    margin: _RunMargins = None,
-    alpha: Annotated[float, typer.Option("--alpha", help="Significance threshold.")] = 0.05,
-    multiplicity: Annotated[o.Family, typer.Option(
-        "--multiplicity", help="Adjustment where there are several metrics.")] = o.Family.holm,
+    output: o.Output, metric: _RunMetrics = None, direction: _Directions = None,
+    scale: _Scales = None, margin: _RunMargins = None, alpha: _Alpha = 0.05,
+    multiplicity: _Family = "holm",
     intersect: Annotated[bool, typer.Option(
         "--intersect", help="Leave out seeds that one arm lacks, and say so.")] = False,
     assume_ok: Annotated[bool, typer.Option(
         "--assume-ok", help="Rows without a terminal are of runs that ended well.")] = False,
-    out: _out("invar-nb-runs") = Path("invar-nb-runs"),
     fail_inconclusive: o.FailInconclusive = False, force: o.Force = False,
-    as_json: o.AsJson = False, quiet: o.Quiet = False, debug: o.Debug = False,
+    out: _out("invar-nb-runs") = Path("invar-nb-runs"),
 ):
     "Is CANDIDATE better over seeds? A paired t test for each metric, and a report."
-    say(f"invar-nb runs: {baseline} and {candidate}", quiet)
+    say(f"invar-nb runs: {baseline} and {candidate}", output.quiet)
     _check_out(out, force)
     check_files([baseline, candidate])
-    specs = as_specs(metric, direction, scale, margin, alpha)
-    report = report_runs(baseline, candidate, specs, multiplicity.value, intersect, assume_ok,
-                     fail_inconclusive)
-    _deliver(report, out, force=force, as_json=as_json)
+    specs, margins = as_specs(metric, direction, scale, margin, alpha)
+    report = report_runs(baseline, candidate, specs, margins, multiplicity, intersect,
+                         assume_ok, fail_inconclusive)
+    _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/report/96_cli.ipynb #c018
+# %% ../../nbs/report/96_cli.ipynb #c034
 @app.command()
+@o.grouped
 def verify(
     report: Annotated[Path, typer.Argument(
         metavar="REPORT", help="report.json, or the folder that holds it.")],
-    as_json: o.AsJson = False, debug: o.Debug = False,
+    output: o.Output,
 ):
     "Compute every number of a report again from its evidence. Exit 3 if one differs."
     from invar_nb.report.verify import verify as check
@@ -228,37 +212,35 @@ def verify(
     found = check(path)
     d = {"verified": True, "headline": found.report.headline, "digest": found.report.digest,
          "files": list(found.files), "not_covered": list(found.not_covered), "exit_code": OK}
-    answer(json.dumps(d, sort_keys=True) if as_json else str(found))
+    answer(json.dumps(d, sort_keys=True) if output.as_json else str(found))
 
 
 @app.command()
-def doctor(as_json: o.AsJson = False, debug: o.Debug = False):
+@o.grouped
+def doctor(output: o.Output):
     "What is installed, what is missing, and which device scoring would use."
     from invar_nb.report.doctor import examine
     found = examine()
     bad = any(row["state"] == "error" for row in found)
     d = {"findings": found, "exit_code": REFUSED if bad else OK}
     lines = [f"{row['state']:<5} {row['what']}: {row['found']}" for row in found]
-    answer(json.dumps(d, sort_keys=True) if as_json else "\n".join(lines))
+    answer(json.dumps(d, sort_keys=True) if output.as_json else "\n".join(lines))
     raise typer.Exit(d["exit_code"])
 
-# %% ../../nbs/report/96_cli.ipynb #c019
+# %% ../../nbs/report/96_cli.ipynb #c005
 @app.command()
-def demo(
-    out: Annotated[Optional[Path], typer.Option(
-        "--out", metavar="DIR", help="A new folder. Default: invar-demo.")] = None,
-    as_json: o.AsJson = False, quiet: o.Quiet = False, debug: o.Debug = False,
-):
+@o.grouped
+def demo(output: o.Output, out: _out("invar-demo") = Path("invar-demo")):
     "Three edits of a small shipped model, compared on real English; offline, a minute."
-    say("invar-nb demo: two shipped models, three edits", quiet)
-    out = out or Path("invar-demo")
+    say("invar-nb demo: two shipped models, three edits", output.quiet)
     _check_out(out, False)
+    from invar_nb.models.load import import_torch
     from invar_nb.report.demo import run_demo
-    from invar_nb.report.shell import Progress
-    found = run_demo(out, echo=lambda line: say(line, quiet),
-                     progress=lambda label: Progress(label, quiet=quiet))
+    import_torch("demo")
+    found = run_demo(out, echo=lambda line: say(line, output.quiet),
+                     progress=lambda label: Progress(label, quiet=output.quiet))
     d = found.to_dict() | {"exit_code": OK}
-    answer(json.dumps(d, sort_keys=True) if as_json else str(found))
+    answer(json.dumps(d, sort_keys=True) if output.as_json else str(found))
 
 
 def main(arguments: Optional[list[str]] = None) -> int:

@@ -12,21 +12,23 @@ from dataclasses import asdict
 
 import invar_nb
 
-# %% ../../nbs/report/88_runs_report.ipynb #c003
+# %% ../../nbs/report/88_runs_report.ipynb #c017
 from ..experiments.evaluator import compare_runs, judge_many
 from ..experiments.improvement import LOG, MetricSpec
-from ..experiments.runs import ExperimentResult, as_runs
+from ..experiments.runs import as_runs
 from ..foundations.numbers import UsageError, refuse
 from .policy import conventions, find_exit
 from .evidence import RunsArm
 from .report import Report, seal
 
-# %% ../../nbs/report/88_runs_report.ipynb #c005
+# %% ../../nbs/report/88_runs_report.ipynb #c019
 def _words(c, change):
     percent = lambda v: f"{100 * (math.expm1(v) if c.spec.scale == LOG else v):+.3g} %"
     delta, low, high = change
     span = "-" if low is None else f"{percent(low)} to {percent(high)}"
-    margin = f"{100 * c.spec.improvement_threshold:g} %"
+    m = c.spec.improvement_threshold
+    unit = c.spec.scale != LOG and c.improvement and f" ({m * abs(c.verdict.baseline_mean):.3g})"
+    margin = f"{100 * m:.3g} %{unit or ''}"
     return {"change": percent(delta), "margin": margin, "interval": span}
 
 

@@ -34,24 +34,39 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     "Exit code and one line for whatever ended a command; by class, never by words."
     numbers = sys.modules.get("invar_nb.foundations.numbers")
     if isinstance(error, UsageProblem): return USAGE, error.format_message()
-    if numbers and isinstance(error, numbers.UsageError): return USAGE, _bare(error)
-    if numbers and isinstance(error, numbers.ContractError): return REFUSED, _bare(error)
+    if numbers and isinstance(error, numbers.ContractError):
+        usage = isinstance(error, numbers.UsageError) or error.code == "not_installed"
+        return USAGE if usage else REFUSED, _in_options(str(error))
+    if isinstance(error, ModuleNotFoundError):
+        return USAGE, f"{error}. Install what is missing: pip install 'invar_nb[hf,arrow]'."
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED, "interrupted; run again to resume."
-    if isinstance(error, BrokenPipeError): return FAILED, "stdout was closed too early."
+    if isinstance(error, (BrokenPipeError, SystemExit)):  # help leaves a closed pipe so
+        return FAILED, "stdout was closed too early."
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return FAILED, f"out of memory; a smaller --batch-tokens may help. {error}"
     if isinstance(error, OSError):
         where = f": {error.filename}" if error.filename else ""
         return FAILED, f"{error.strerror or error}{where}. Check the disk and the permissions."
-    if isinstance(error, ModuleNotFoundError):
-        return FAILED, f"{error}. Install what is missing: pip install 'invar_nb[hf,arrow]'."
     return FAILED, f"{type(error).__name__}: {error}. This is a defect; --debug shows where."
 
+# %% ../../nbs/report/92_shell.ipynb #c000
+_SPELLED = {"metrics": "metric", "pieces": "documents", "significance_threshold": "alpha"}
+_NAMES = ("by|gate|labels|level|margin|max_length|method|metrics|pieces|replicates|resample|"
+          "scale|seed|significance_threshold|stride|tokenizer|units|windows")
 
-def _bare(error):
-    "The sentence without the function that refused."
-    return re.sub(r"^[A-Za-z_][\w.-]*: ", "", str(error))
+
+def _option(name): return "--" + _SPELLED.get(name, name).replace("_", "-")
+
+
+def _in_options(text):
+    "The sentence without the function that refused, with options for arguments."
+    text = re.sub(r"^[A-Za-z_][\w.-]*: ", "", text)
+    said = lambda m: (f"no {_option(m[1])}" if m[2] == "None" else
+                      f"{_option(m[1])} {m[2].lower() or '...'}")
+    text = re.sub(rf"\b({_NAMES})=['\"]?(\w*(?:\.\d+)?)['\"]?(?:\[\.\.\.\])?", said, text)
+    subject = rf"^(?:(?:{_NAMES})(?:, | and |(?= must| needs? | belong)))+"
+    return re.sub(subject, lambda m: re.sub(_NAMES, lambda n: _option(n[0]), m[0]), text)
 
 # %% ../../nbs/report/92_shell.ipynb #c007
 class _Ending:
