@@ -59,7 +59,7 @@ def _primary(comparison, arms):
             "level": d.level, "method": d.method, "p_value": d.p_value, "arms": parts,
             "bits_per_byte": arms_bits_per_byte(arms) if losses else None}
 
-# %% ../../nbs/report/87_build.ipynb #c028
+# %% ../../nbs/report/87_build.ipynb #c040
 def _alone(metric, arm, level):
     found = {"metric": metric.name, "title": metric.title or metric.name, "unit": metric.unit,
              "value": None, "interval": None, "missing": None}

@@ -21,14 +21,14 @@ from .policy import conventions, find_exit
 from .evidence import RunsArm
 from .report import Report, seal
 
-# %% ../../nbs/report/88_runs_report.ipynb #c019
+# %% ../../nbs/report/88_runs_report.ipynb #c003
 def _words(c, change):
     percent = lambda v: f"{100 * (math.expm1(v) if c.spec.scale == LOG else v):+.3g} %"
     delta, low, high = change
     span = "-" if low is None else f"{percent(low)} to {percent(high)}"
-    m = c.spec.improvement_threshold
-    unit = c.spec.scale != LOG and c.improvement and f" ({m * abs(c.verdict.baseline_mean):.3g})"
-    margin = f"{100 * m:.3g} %{unit or ''}"
+    m, mean = c.spec.improvement_threshold, abs(c.verdict.baseline_mean)
+    known = c.spec.scale != LOG and c.improvement is not None
+    margin = f"{100 * m:.3g} %" + (f" ({m * mean:.3g})" if known else "")
     return {"change": percent(delta), "margin": margin, "interval": span}
 
 
