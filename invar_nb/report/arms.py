@@ -19,7 +19,7 @@ from pathlib import Path
 from .options import Scoring, usage
 from .shell import Progress, say
 
-# %% ../../nbs/report/93_arms.ipynb #c020
+# %% ../../nbs/report/93_arms.ipynb #c003
 def _first_record(path):
     "Names of the columns, or the first JSON object with what its header says."
     if path.suffix == ".parquet": return _parquet_names(path)
@@ -40,7 +40,8 @@ def _parquet_names(path):
     from pyarrow import ArrowInvalid, parquet
     try: return set(parquet.read_schema(path).names)
     except ArrowInvalid as error:
-        refuse(f"read_table: {path}", "the file must be Parquet", str(error).partition(". ")[0],
+        said = str(error).partition(". ")[0]
+        refuse(f"read_table: {path}", "the file must be Parquet", said,
                "It is cut off, damaged, or something else: write it again")
 
 
@@ -49,7 +50,7 @@ def _opening(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return dict.fromkeys(re.findall(r'"([^"]+)"\s*:', file.read(20_000)))
 
-# %% ../../nbs/report/93_arms.ipynb #c021
+# %% ../../nbs/report/93_arms.ipynb #c002
 _ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
@@ -77,7 +78,8 @@ def _file_kind(path):
     if "seed" in names or "metrics" in names: return "runs"
     columns = ", ".join(sorted(filter(None, names))[:6]) or "none"
     usage("a file must hold losses, answers or runs", f"{str(path)!r} with columns {columns}",
-          "Losses have window_id, tokens and log_loss, answers label and prediction, runs seed")
+          "Losses have window_id, tokens and log_loss, answers label and prediction, "
+          "runs seed")
 
 # %% ../../nbs/report/93_arms.ipynb #c009
 def _load(argument, o):
@@ -163,7 +165,7 @@ def _said(counts):
     return ", ".join(f"{counts[name]} {name[:-1] if counts[name] == 1 else name}"
                      for name in ("windows", "tokens", "documents"))
 
-# %% ../../nbs/report/93_arms.ipynb #c024
+# %% ../../nbs/report/93_arms.ipynb #c005
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
@@ -192,7 +194,7 @@ def load_arms(
                                        journal=journals[name], quiet=quiet)
     return {name: arms[name] for name in arguments}
 
-
+# %% ../../nbs/report/93_arms.ipynb #c006
 def _check_kinds(kinds, models, o):
     others = {kind for kind in kinds.values() if kind not in ("model", "hub")}
     if len(others) > 1 or (models and others - {"losses"}):
