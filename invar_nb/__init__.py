@@ -33,6 +33,7 @@ _modules = {
     "metrics.bleu": ("bleu", "corpus_bleu"),
     "files.losses": ("read_losses", "write_losses"),
     "files.predictions": ("read_predictions", "write_predictions", "predictions_from_columns"),
+    "files.lm_eval": ("read_lm_eval",),
     "models.load": ("load_model",),
     "models.score": ("score_windows", "score_text"),
     "models.examples": ("read_examples", "find_leaks"),

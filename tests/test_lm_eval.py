@@ -1,0 +1,285 @@
+"""lm-evaluation-harness: files of the real tool (tests/data/lm_eval, made by make_lm_eval.py) and runs written here by the tool's description."""
+import hashlib
+import json
+import math
+import os
+import random
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.pair import pair
+from invar_nb.files.lm_eval import is_lm_eval, read_lm_eval
+from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+
+DATA, TIME = Path(__file__).parent / "data" / "lm_eval", "2026-11-22T22-05-50.271119"
+MODELS = Path(__file__).parent.parent / "invar_nb" / "demo_models"
+sha = lambda text: hashlib.sha256(text.encode()).hexdigest()
+
+
+def lines(folder, task): return [json.loads(line) for line in next(Path(folder).glob(f"samples_{task}_*")).read_text(encoding="utf-8").splitlines()]
+
+
+def results(folder): return json.loads(next(Path(folder).glob("results_*")).read_text())
+
+
+# --- the tool's own files -------------------------------------------------------------------------------------------------------------
+def check_folder(folder):
+    "Every task, metric and filter of the folder: each value from the lines of the file, each mean the tool's own."
+    says, seen = results(folder), 0
+    for task, numbers in says["results"].items():
+        for key in [k for k in numbers if "," in k and "_stderr" not in k]:
+            metric, name = key.split(",")
+            arm = read_lm_eval(folder, tasks=task, metric=metric, filter=name)[task]
+            rows = {f"{row['doc_id']}:{row['doc_hash'][:12]}": row for row in lines(folder, task) if row["filter"] == name}
+            assert len(arm) == len(rows) == says["n-samples"][task]["effective"] and arm.model == says["model_name"]
+            if arm.kind == "losses":
+                rows = list(rows.values())
+                np.testing.assert_allclose(arm.tokens * arm.log_loss, [-row[metric][0] for row in rows], rtol=1e-14)
+                assert arm.tokens.tolist() == [row[metric][1] for row in rows] and len(set(arm.document_ids)) == len(arm)
+                ours = math.log2(arm.perplexity) if metric.startswith("bits") else arm.perplexity
+            else:
+                values = arm.correct if arm.kind == "answers" else arm.values
+                assert values.tolist() == [rows[i][metric] for i in arm.ids]
+                ours = float(np.mean(values))
+            assert ours == pytest.approx(numbers[key], rel=1e-9)
+            seen += 1
+    return seen
+
+
+@pytest.mark.parametrize("model", ["base", "tuned"])
+def test_every_number_is_the_tools_own(model): assert check_folder(DATA / model) == 9
+
+
+@pytest.mark.parametrize("metric, size", [("acc", lambda text: 1), ("acc_norm", len)])
+def test_confidence_is_the_softmax_of_what_was_compared(metric, size):
+    arm, rows = read_lm_eval(DATA / "base", tasks="invar_choices", metric=metric)["invar_choices"], lines(DATA / "base", "invar_choices")
+    assert arm.choices and arm.labels == ("0", "1", "2", "3") and set(arm.label) > {"0"}
+    for row in rows:
+        i = arm.ids.index(f"{row['doc_id']}:{row['doc_hash'][:12]}")
+        choices = row["doc"]["choices"]
+        powers = [math.exp(float(ll) / size(text)) for (ll, _), text in zip(row["filtered_resps"], choices, strict=True)]
+        expected = [x / math.fsum(powers) for x in powers] + [0.0] * (4 - len(powers))
+        np.testing.assert_allclose(arm.probabilities[i], expected, rtol=1e-12, atol=0)
+        assert arm.label[i] == row["target"] and int(arm.prediction[i]) == int(np.argmax(expected))
+    found = compare(pair(arm, read_lm_eval(DATA / "tuned", tasks="invar_choices", metric=metric)["invar_choices"]))
+    assert "accuracy" in found and "macro_f1" not in found
+
+
+def test_the_comparison_is_that_of_our_own_scorer():
+    "The shipped models, the same documents after a line feed: each loss and the interval within the rounding of float32."
+    pytest.importorskip("torch")
+    from invar_nb.models.load import load_model
+    from invar_nb.models.score import score_text
+    read, own = [], []
+    for model in ("base", "tuned"):
+        read.append(read_lm_eval(DATA / model, tasks="invar_rolling")["invar_rolling"])
+        texts = ["\n" + row["doc"]["text"] for row in lines(DATA / model, "invar_rolling")]
+        own.append(score_text(load_model(MODELS / model, dtype="float32"), texts))
+        assert own[-1].tokens.tolist() == read[-1].tokens.tolist()
+        np.testing.assert_allclose(own[-1].log_loss, read[-1].log_loss, rtol=2e-6)
+    theirs, ours = compare(pair(*read)), compare(pair(*own))
+    assert theirs.units.name == ours.units.name == "documents" and theirs.n == ours.n == 20
+    for name in ("low", "high"): assert getattr(theirs.interval, name) == pytest.approx(getattr(ours.interval, name), rel=1e-4)
+    assert theirs.ratio == pytest.approx(ours.ratio, rel=1e-6)
+
+
+# --- runs written here ----------------------------------------------------------------------------------------------------------------
+def write_run(folder, rows, kind, time=TIME, task="own", metric="acc", change=(), **said):
+    "A run of one task as the tool writes it; `rows` are (target, choices, log-likelihoods, value) or partial rows."
+    full = []
+    for i, row in enumerate(rows):
+        if isinstance(row, tuple):
+            target, choices, lls, value = row
+            row = {"target": target, "arguments": {f"gen_args_{k}": {"arg_0": f"Q{i}", "arg_1": f" {c}"} for k, c in enumerate(choices)}, metric: value,
+                   "filtered_resps": [[repr(ll), "False"] for ll in lls]}
+        full.append({"doc_id": i, "doc": {}, "filter": "none", "doc_hash": sha(f"doc {i}"), "prompt_hash": sha(f"Q{i}"), "target_hash": sha("t"), **row})
+    values = [row[metric] for row in full]
+    mean = math.fsum(values) / len(values) if all(isinstance(v, (int, float)) for v in values) else None
+    found = {"results": {task: {f"{metric},none": mean, f"{metric}_stderr,none": "N/A"}}, "configs": {task: {"output_type": kind, "target_delimiter": " "}}, "versions": {task: 1.0},
+             "n-shot": {task: 0}, "higher_is_better": {task: {metric: True}}, "n-samples": {task: {"original": len(full), "effective": len(full)}}, "model_name": "m",
+             "task_hashes": {task: sha("".join(row["doc_hash"] + row["prompt_hash"] + row["target_hash"] for row in full))}, "max_length": 256, **said}
+    for path, value in dict(change).items():
+        at, *keys = path
+        inner = found[at]
+        for key in keys[:-1]: inner = inner[key]
+        inner[keys[-1]] = value
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / f"samples_{task}_{time}.jsonl").write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in full), encoding="utf-8")
+    (folder / f"results_{time}.json").write_text(json.dumps(found))
+    return folder
+
+
+ROWS = [("0", ["aa", "ü"], [-2.0, -1.5], 0.0), ("1", ["b", "ccc", "dd"], [-3.0, -1.0, -2.0], 1.0), ("1", ["no", "yes"], [-1.0, -1.0], 0.0)]
+
+
+def test_a_text_can_be_the_target_and_bytes_the_size(tmp_path):
+    texts = [(choices[int(t)], choices, lls, v) for t, choices, lls, v in ROWS]
+    arm = read_lm_eval(write_run(tmp_path / "a", texts, "multiple_choice"))["own"]
+    assert (arm.label, arm.prediction) == (("0", "1", "1"), ("1", "1", "0"))  # a tie goes to the first, as the tool has it
+    rows = [("1", ["aa", "üü"], [-2.0, -3.0], 1.0), ("0", ["bb", "dd"], [-3.0, -4.0], 1.0)]  # per byte -1 and -0.75, per character -1 and -1.5
+    arm = read_lm_eval(write_run(tmp_path / "b", rows, "multiple_choice", metric="acc_bytes"))["own"]
+    assert arm.prediction == ("1", "0") and arm.probabilities[0, 1] == pytest.approx(1 / (1 + math.exp(-0.25)), rel=1e-14)
+    chat = [{**{"target": "1", "acc_norm": 1.0, "filtered_resps": [["-2.0", "x"], ["-2.0", "x"]], "arguments": {f"gen_args_{k}": {"arg_1": c} for k, c in enumerate(["a", " b"])}}}] * 2
+    assert read_lm_eval(write_run(tmp_path / "c", chat, "multiple_choice", metric="acc_norm", chat_template_sha="x"))["own"].kind == "answers"
+
+
+def test_unconditional_likelihoods_are_no_choices(tmp_path):
+    rows = []
+    for target, choices, lls, value in ROWS[:2]:
+        texts = [f" {c}" for c in choices * 2]
+        rows.append({"target": target, "acc": value, "acc_mutual_info": 1.0, "filtered_resps": [[repr(x), "False"] for x in [*lls, *[-0.1] * len(lls)]],
+                     "arguments": {f"gen_args_{k}": {"arg_0": "", "arg_1": c} for k, c in enumerate(texts)}})
+    arm = read_lm_eval(write_run(tmp_path, rows, "multiple_choice"))["own"]
+    assert arm.labels == ("0", "1", "2") and arm.correct.tolist() == [False, True]
+
+
+@pytest.mark.parametrize("rows", [[("[0, 1]", ["a", "b"], [-1.0, -2.0], 1.0), ("[1]", ["a", "b"], [-1.0, -2.0], 0.0)],  # several right choices
+                                  [("0", ["a", "b"], [-1.0, -2.0], 0.73), ("1", ["a", "b"], [-1.0, -2.0], 0.2)]])  # a probability
+def test_a_task_that_counts_in_another_way_gives_scores(tmp_path, rows):
+    arm = read_lm_eval(write_run(tmp_path, rows, "multiple_choice"))["own"]
+    assert (arm.kind, arm.score, arm.better, arm.values.tolist()) == ("scores", "acc", "higher", [row[-1] for row in rows])
+
+
+def test_a_single_target_is_a_word(tmp_path):
+    rows = [{"target": "x", "perplexity": ll, "acc": 0, "filtered_resps": [[repr(ll), "False"]]} for ll in (-2.5, -0.25, -7.0)]
+    run = write_run(tmp_path, rows, "loglikelihood", metric="perplexity", results={"own": {"perplexity,none": math.exp(9.75 / 3), "acc,none": 0.0}})
+    arm = read_lm_eval(run, metric="perplexity")["own"]
+    assert (arm.weight_unit, arm.tokens.tolist(), arm.log_loss.tolist()) == ("words", [1, 1, 1], [2.5, 0.25, 7.0])
+    with pytest.raises(ContractError, match="one metric must be chosen; got 'perplexity', 'acc'"): read_lm_eval(run)
+
+
+def test_rows_of_several_processes_come_in_any_order(tmp_path):
+    shuffled = [{**row} for row in lines(DATA / "tuned", "invar_rolling")]
+    random.Random(0).shuffle(shuffled)
+    says = results(DATA / "tuned")
+    write_run(tmp_path, shuffled, "loglikelihood_rolling", task="invar_rolling", metric="byte_perplexity", results=says["results"])
+    a, b = (read_lm_eval(folder, tasks="invar_rolling")["invar_rolling"] for folder in (tmp_path, DATA / "tuned"))
+    assert a.ids == b.ids and a.log_loss.tolist() == b.log_loss.tolist() and len(pair(a, b)) == 20
+
+
+def test_the_newest_run_is_read_and_older_ones_are_said(tmp_path):
+    for time, value in (("2026-01-02T00-00-00.5", 1.0), ("2026-01-01T00-00-00", 0.0)): write_run(tmp_path / "m", [{"x": value}] * 2, "generate_until", time=time, metric="x")
+    arm = read_lm_eval(tmp_path)["own"]
+    assert arm.values.tolist() == [1, 1] and arm.provenance["source"]["older_files"] == 1
+    for file in (next((tmp_path / "m").glob("samples_*01-01*")), next((tmp_path / "m").glob("results_*01-01*"))): assert read_lm_eval(file)["own"].values.tolist() == [0, 0]
+    write_run(tmp_path / "n", [{"x": 1.0}] * 2, "generate_until", metric="x")
+    assert "must lie in one folder; got" in refused(tmp_path)
+    shutil.rmtree(tmp_path / "n")
+    write_run(tmp_path / "n", [{"x": 1.0}] * 2, "generate_until", task="other", metric="x", model_name="k")
+    assert "of one model; got 'k', 'm'" in refused(tmp_path)
+
+
+# --- what it is -----------------------------------------------------------------------------------------------------------------------
+def test_it_is_known_by_its_content(tmp_path):
+    sample = next((DATA / "base").glob("samples_invar_words_*"))
+    renamed = tmp_path / "words.jsonl"
+    shutil.copy(sample, renamed)
+    assert all(map(is_lm_eval, (DATA, DATA / "base", sample, next((DATA / "base").glob("results_*")), renamed)))
+    (tmp_path / "odd").mkdir()
+    (tmp_path / "odd" / "x.jsonl").write_bytes(b"\xff\xfe\x00{")
+    assert not any(map(is_lm_eval, (tmp_path / "odd", tmp_path / "odd" / "x.jsonl", tmp_path / "none", MODELS / "base", MODELS / "base" / "config.json", "a\0b")))
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------------------------
+def refused(path, error=ContractError, **options):
+    with pytest.raises(error) as caught: read_lm_eval(path, **options)
+    assert "\n" not in str(caught.value) and str(caught.value).startswith("read_lm_eval")
+    return str(caught.value)
+
+
+def edited(tmp_path, task, rows=lambda rows: rows, said=lambda says: None, text=lambda text: text):
+    "A copy of the base folder with one task's file, and the results, changed."
+    folder = tmp_path / "edited"
+    shutil.copytree(DATA / "base", folder)
+    file, beside = next(folder.glob(f"samples_{task}_*")), next(folder.glob("results_*"))
+    says = json.loads(beside.read_text())
+    said(says)
+    beside.write_text(json.dumps(says))
+    changed = "".join(json.dumps(row) + "\n" for row in rows([json.loads(line) for line in file.read_text().splitlines()]))
+    file.write_text(text(changed))
+    return folder
+
+
+def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key} for row in rows]
+
+
+@pytest.mark.parametrize("task, change, part", [
+    ("invar_rolling", dict(text=lambda t: t[:-40]), "line 20: every line must be a JSON object; got "), ("invar_rolling", dict(text=lambda t: t[:-40]), "cut off. Copy the file again"),
+    ("invar_rolling", dict(text=lambda t: t + "[1]\n"), "line 21: every line must be"), ("invar_rolling", dict(rows=lambda r: r[:-1]), "20 rows of filter 'none' must be there, as the results file says; got 19. Rows were lost or added"),
+    ("invar_rolling", dict(text=lambda t: ""), "got 0. Rows were lost"), ("invar_rolling", dict(rows=lambda r: r + r[:1]), "got 21. Rows"),
+    ("invar_rolling", dict(rows=lambda r: [r[1], r[0], *r[2:]]), "the rows' hashes must give the task hash"),
+    ("invar_rolling", dict(rows=lambda r: [r[0] | {"byte_perplexity": [-9.0, 95]}, *r[1:]]), "the mean of the rows must be byte_perplexity,none of the results file"),
+    ("invar_rolling", dict(rows=lambda r: [r[0] | {"byte_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of byte_perplexity; got 'x' (ValueError)"),
+    ("invar_choices", dict(rows=lambda r: [r[0] | {"acc": 1.0}, *r[1:]]), "the mean of the rows must be acc,none of the results file; got 0.3 where it says 0.25"),
+    *[("invar_choices", dict(rows=without(key)), f"line 1: a row must have {key}; got none. Run lm_eval 0.4.5 or newer") for key in ("doc_hash", "prompt_hash", "target_hash", "filter")],
+    ("invar_words", {}, "one filter must be chosen; got 'first-word', 'first-letter'. Say filter='first-word'"), ("invar_lengths", {}, "one metric must be chosen; got 'shared', 'missing'"),
+    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples", "task_hashes", "configs")],
+])
+def test_refusals(tmp_path, task, change, part): assert part in refused(edited(tmp_path, task, **change), tasks=task)
+
+
+def test_direction_numbers_and_names_are_needed(tmp_path):
+    assert "whether a higher shared is better; got None" in refused(edited(tmp_path, "invar_lengths", said=lambda s: s["higher_is_better"]["invar_lengths"].update(shared=None)),
+                                                                     tasks="invar_lengths", metric="shared")
+    assert "It has no number for each example" in refused(write_run(tmp_path / "a", [{"bleu": ["a", "b"]}] * 2, "generate_until", metric="bleu"))
+    folder = write_run(tmp_path / "b", [{"x": 1.0}] * 2, "generate_until", metric="x")
+    for options, part in ((dict(tasks="onw"), "Did you mean 'own'?"), (dict(metric="y"), "metric must be one of 'x'; got 'y'")): assert part in refused(folder, UsageError, **options)
+    assert "filter must be one of 'first-word', 'first-letter'" in refused(DATA / "base", UsageError, tasks="invar_words", filter="first")
+    file = next(folder.glob("samples_*"))
+    (folder / "mine.jsonl").write_bytes(file.read_bytes())
+    assert "the name that lm_eval gave it; got mine.jsonl" in refused(folder / "mine.jsonl")
+    beside = next(folder.glob("results_*"))
+    beside.write_text('{"results": ')
+    assert "must be a results file; got something else, or a part" in refused(folder)
+    beside.unlink()
+    assert f"results_{TIME}.json must lie beside" in refused(file)
+    file.unlink()
+    assert "Run lm_eval with --log_samples" in refused(folder) and "must exist" in refused(tmp_path / "none")
+
+
+@pytest.mark.parametrize("task, change, part", [
+    ("invar_rolling", dict(said=lambda s: s["versions"].update(invar_rolling=2.0)), "'lm-eval:invar_rolling@1.0:byte_perplexity,none:max_length=256' and 'lm-eval:invar_rolling@2.0:byte"),
+    ("invar_rolling", dict(said=lambda s: s.update(max_length=128)), "max_length=256' and 'lm-eval:invar_rolling@1.0:byte_perplexity,none:max_length=128'"),
+    ("invar_choices", dict(said=lambda s: s["versions"].update(invar_choices=2.0)), "data_id must match; got 'lm-eval:invar_choices@1.0:acc,none' and 'lm-eval:invar_choices@2.0"),
+    ("invar_choices", "prompt_hash", "prompt_digests must match; got 'prompt "), ("invar_choices", "target_hash", "target ffffffffffff choices"), ("invar_choices", "doc_hash", "ids must match in order; got '7:"),
+    ("invar_lengths", "prompt_hash", "prompt_digests must match; got 'prompt "), ("invar_rolling", "prompt_hash", "prompt ffffffffffff"), ("invar_rolling", "doc_hash", "'7:ffffffffffff"),
+    ("invar_choices", "choices", "prompt_digests must match"),
+])
+def test_pairs_of_different_things_are_refused(tmp_path, task, change, part):
+    if isinstance(key := change, str):
+        def rows(found):
+            if key == "choices": found[7]["arguments"]["gen_args_0"]["arg_1"] += "!"
+            else: found[7][key] = "f" * 64
+            return found
+        def said(says): says["task_hashes"][task] = sha("".join(r["doc_hash"] + r["prompt_hash"] + r["target_hash"] for r in rows(lines(DATA / "base", task))))
+        change = dict(rows=rows, said=said)
+    options = dict(tasks=task, metric="missing" if task == "invar_lengths" else None)
+    a, b = (read_lm_eval(folder, **options)[task] for folder in (DATA / "tuned", edited(tmp_path, task, **change)))
+    with pytest.raises(PairingError) as caught: pair(a, b)
+    assert part in str(caught.value)
+
+
+# --- the tool itself ------------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
+def test_the_real_tool_today(tmp_path):
+    "Runs the harness on the shipped models and reads what it wrote; INVAR_NB_LM_EVAL names a Python that has it, else it is installed."
+    python = os.environ.get("INVAR_NB_LM_EVAL")
+    if not python:
+        subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
+        python = str(tmp_path / "venv" / "bin" / "python")
+        for packages in (["torch==2.13.0"], ["lm-eval==0.4.13", "transformers>=5,<6", "accelerate"]): subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+    env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    subprocess.run([python, Path(__file__).parent / "data" / "make_lm_eval.py", MODELS, tmp_path / "out"], check=True, env=env)
+    for model in ("base", "tuned"):
+        assert check_folder(tmp_path / "out" / model) == 9
+        for task in ("invar_rolling", "invar_choices"):
+            new, old = (read_lm_eval(folder / model, tasks=task)[task] for folder in (tmp_path / "out", DATA))
+            assert len(pair(new, old)) == 20
+            what = "log_loss" if task == "invar_rolling" else "probabilities"
+            np.testing.assert_allclose(getattr(new, what), getattr(old, what), rtol=1e-3)
