@@ -21,8 +21,8 @@ from ..comparison.window_losses import WindowLosses
 from ..comparison.predictions import Predictions
 from ..comparison.scores import Scores
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c039
-_NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d(?:\.\d+)?)\.jsonl?")
+# %% ../../nbs/files/53_lm_eval.ipynb #c008
+_NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
 _AGAIN = "Copy the file again, or run lm_eval again"
 _OF_ONE = "Name the folder of one model"
 
@@ -194,10 +194,10 @@ def _check_number(task: _Task, ours: float, scale: Callable = float) -> None:
                f"{ours!r} where it says {theirs!r}",
                "The file was changed, or the metric is no mean: choose another with metric=")
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c042
+# %% ../../nbs/files/53_lm_eval.ipynb #c011
 _PERPLEXITIES = {  # metric: (unit, nats in the mean of a result)
     "byte_perplexity": ("bytes", math.log), "word_perplexity": ("words", math.log),
-    "bits_per_byte": ("bytes", lambda bits: bits * math.log(2)), "perplexity": ("words", math.log)}
+    "perplexity": ("words", math.log), "bits_per_byte": ("bytes", lambda x: x * math.log(2))}
 
 
 def _losses(task: _Task) -> WindowLosses:
@@ -252,7 +252,7 @@ def _place(target: str, texts: list[str]) -> tuple[int, int]:
     return (place if place < len(texts) else -1,
             texts.index(target) if target in texts else -1)
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c043
+# %% ../../nbs/files/53_lm_eval.ipynb #c018
 def _answers(task: _Task) -> Predictions | Scores:
     metric, delimiter = task.chosen[0], _delimiter(task)
     size = _SIZES[metric]
@@ -260,7 +260,8 @@ def _answers(task: _Task) -> Predictions | Scores:
     def value(row):
         lls, texts = _choices(row, delimiter)
         asked = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
-        return lls, [size(t) for t in texts], float(row[metric]), *_place(row["target"], texts), asked
+        places = _place(row["target"], texts)
+        return lls, list(map(size, texts)), float(row[metric]), *places, asked
 
     rows = _rows(task, value)
     lls, sizes, right, *places, asked = zip(*(row[-1] for row in rows), strict=True)
@@ -277,13 +278,14 @@ def _answers(task: _Task) -> Predictions | Scores:
         labels=tuple(map(str, range(p.shape[1]))), labels_from="choices",
         prompt_digests=prompts, where=task.where, **_shared(task, rows))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c044
+# %% ../../nbs/files/53_lm_eval.ipynb #c021
 def _scores(task: _Task, rows: list[tuple], values, prompts: list[str]) -> Scores:
-    higher = task.said("higher_is_better").get(task.chosen[0])
+    metric = task.chosen[0]
+    higher = task.said("higher_is_better").get(metric)
     if not isinstance(higher, bool):
-        refuse(task.where, f"the results file must say whether a higher {task.chosen[0]} is "
-               "better", repr(higher), "Set higher_is_better in the task's metric_list")
-    return Scores(ids=_names(rows)[0], values=values, score=task.chosen[0], prompt_digests=prompts,
+        refuse(task.where, f"the results file must say whether a higher {metric} is better",
+               repr(higher), "Set higher_is_better in the task's metric_list")
+    return Scores(ids=_names(rows)[0], values=values, score=metric, prompt_digests=prompts,
                   better="higher" if higher else "lower", **_shared(task, rows))
 
 
