@@ -5,23 +5,29 @@
 # %% auto #0
 __all__ = ['Checkpoint', 'find_checkpoint', 'most_numbers']
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c002
-import dataclasses, hashlib, os, re
+# %% ../../nbs/models/62_checkpoint.ipynb #c017
+import dataclasses, hashlib, math, os, re
 from collections.abc import Iterable
 from pathlib import Path
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c003
+# %% ../../nbs/models/62_checkpoint.ipynb #c018
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
+from .gguf_file import is_gguf, read_gguf
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c006
+# %% ../../nbs/models/62_checkpoint.ipynb #c019
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     "The files of one model: what is hashed is what is loaded."
     folder: Path
-    name: str                # last part of the directory, or the hub id
+    name: str                # last part of the path, or the hub id
     commit: str | None       # of a hub id
     files: tuple[Path, ...]  # the weights
-    kind: str                # "safetensors" or "pickle"
+    kind: str                # "safetensors", "pickle" or "gguf"
+
+    @property
+    def source(self) -> dict[str, str]:
+        "What transformers must know beside the folder."
+        return {"gguf_file": self.files[0].name} if self.kind == "gguf" else {}
 
     @property
     def weights_digest(self) -> str:
@@ -42,7 +48,7 @@ def _files_digest(files: Iterable[Path]) -> str:
             found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digest(canonical_json(found))
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c007
+# %% ../../nbs/models/62_checkpoint.ipynb #c020
 def find_checkpoint(
     path_or_id: str | Path,
     *,
@@ -50,7 +56,11 @@ def find_checkpoint(
     trust_remote_code: bool = False,  # also fetch Python files
     allow_pickle: bool = False,       # also accept pickled weights
 ) -> Checkpoint:
-    "The weights of a directory or of a hub id; raises ContractError with the cure."
+    "The weights of a directory, a GGUF or a hub id; raises ContractError with the cure."
+    given = Path(path_or_id).expanduser()
+    if is_gguf(given) or given.suffix == ".gguf" and given.is_file():
+        return Checkpoint(folder=given.parent, name=given.name, commit=None, files=(given,),
+                          kind="gguf")
     folder, name, commit = _find_folder(path_or_id, revision, trust_remote_code, allow_pickle)
     if (folder / "adapter_config.json").is_file():
         refuse("load_model", "a model folder must hold one whole model, not an adapter",
@@ -58,12 +68,14 @@ def find_checkpoint(
                "Merge the adapter into its base model and save that; "
                "to score the weights beside it, take the file away", code="adapter")
     if not (folder / "config.json").is_file():
+        one = next((file.name for file in sorted(folder.glob("*.gguf"))), None)
         refuse("load_model", "a model folder must hold config.json", str(folder),
+               f"Name the file in it, such as {one}" if one else
                "Save the whole model there, as save_pretrained does")
     files, kind = _weight_files(folder, allow_pickle)
     return Checkpoint(folder=folder, name=name, commit=commit, files=tuple(files), kind=kind)
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c008
+# %% ../../nbs/models/62_checkpoint.ipynb #c021
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
 
 
@@ -73,7 +85,8 @@ def _find_folder(path_or_id: str | Path, revision: str | None, code: bool, pickl
     if folder.is_dir() and text:
         return folder, folder.resolve().name, None
     if isinstance(path_or_id, Path) or not _HUB_ID.fullmatch(text) or folder.exists():
-        refuse("load_model", "a model must be a folder with config.json, or a hub id", text,
+        refuse("load_model", "a model must be a folder with config.json, a GGUF or a hub id",
+               text,
                "Name the folder, not a file in it" if folder.exists() else "Check the path")
     from huggingface_hub import snapshot_download
     kinds = ["*.json", "*.safetensors", "*.model", "*.txt", "*.jinja"]
@@ -130,13 +143,15 @@ def _named_weights(folder: Path, single: str, suffix: str) -> list[Path]:
                    "Copy the missing file, or save the model again")
     return [folder / name for name in sorted(set(shards.values()))]
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c012
+# %% ../../nbs/models/62_checkpoint.ipynb #c022
 def most_numbers(
     checkpoint: Checkpoint,
     *,
     quantized: bool = False,  # packed: up to eight weights in a byte
 ) -> int:
     "An upper bound of the weights that the files can hold; exact for plain safetensors."
+    if checkpoint.kind == "gguf":
+        return read_gguf(checkpoint.files[0]).n_weights
     n_bytes = sum(path.stat().st_size for path in checkpoint.files)
     if quantized or checkpoint.kind == "pickle":
         return 8 * n_bytes if quantized else n_bytes
@@ -145,12 +160,5 @@ def most_numbers(
     for path in checkpoint.files:
         with safe_open(path, framework="numpy") as file:
             shapes = [file.get_slice(name).get_shape() for name in file.keys()]
-        total += sum(_product(shape) for shape in shapes)
-    return total
-
-
-def _product(shape: list[int]) -> int:
-    total = 1
-    for size in shape:
-        total *= size
+        total += sum(map(math.prod, shapes))
     return total

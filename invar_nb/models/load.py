@@ -11,9 +11,11 @@ import contextlib, copy, dataclasses, hashlib, json, re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# %% ../../nbs/models/63_load.ipynb #c004
+# %% ../../nbs/models/63_load.ipynb #c037
 from ..foundations.numbers import (ContractError, UsageError, as_choice, canonical_json,
                                           digest, refuse)
+from .gguf_file import (check_loadable, check_vocabulary, gguf_facts,
+                                         read_gguf)
 from .checkpoint import Checkpoint, find_checkpoint, most_numbers
 from .text import tokenizer_digest
 
@@ -42,11 +44,11 @@ def quiet(transformers):
         if bars:
             log.enable_progress_bar()
 
-# %% ../../nbs/models/63_load.ipynb #c012
+# %% ../../nbs/models/63_load.ipynb #c038
 _CURES = {  # code: cure
     "remote_code": "The model brings its own code: read it, then allow remote code",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
-    "damaged_tokenizer": "Copy its files beside the weights, or name the folder that has them"}
+    "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights"}
 
 
 def _loading(folder: Path, what: str, act: Callable):
@@ -176,7 +178,7 @@ class LoadedModel:
                    f"{self.name} with changed tensors",
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
 
-# %% ../../nbs/models/63_load.ipynb #c022
+# %% ../../nbs/models/63_load.ipynb #c039
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -190,7 +192,7 @@ def load_model(
     revision: str | None = None,          # branch, tag or commit of a hub id
     tokenizer: str | Path | None = None,  # folder of the tokenizer, if not the model's own
 ) -> LoadedModel:
-    "A causal language model from a folder or a hub id; raises ContractError with the cure."
+    "A causal language model from a folder, a GGUF or a hub id; raises ContractError."
     as_choice(dtype, DTYPES, where="load_model", name="dtype")
     torch, transformers = import_torch("load_model")
     found = find_checkpoint(path_or_id, revision=revision, allow_pickle=allow_pickle,
@@ -198,22 +200,26 @@ def load_model(
     place, code = _device(torch, device), bool(trust_remote_code)
     with quiet(transformers):
         config = _load_config(torch, transformers, found, code)
-        words = load_tokenizer(tokenizer or found.folder, trust_remote_code=code)
+        words = load_tokenizer(tokenizer or found.folder, trust_remote_code=code,
+                               **({} if tokenizer else found.source))
+        more = _check_gguf(found, config, words) if found.source else {}
         model, said = _load_weights(torch, transformers, found, config, dtype, place, code)
     _check_complete(said, found.folder)
     if not getattr(model, "is_quantized", False):
         model = model.to(place)
     facts = _facts(found, config, model, place, code)
     facts |= {"tokenizer_digest": tokenizer_digest(words), "allow_pickle": bool(allow_pickle),
-              "unexpected_weights": sorted(said["unexpected_keys"])[:8]}
+              "unexpected_weights": sorted(said["unexpected_keys"])[:8], **more}
     return LoadedModel(model=model.eval(), tokenizer=words, name=found.name, provenance=facts,
                        weights_digest=facts["weights_digest"], max_length=positions(model),
                        checksum=checksum(model))
 
-# %% ../../nbs/models/63_load.ipynb #c023
+# %% ../../nbs/models/63_load.ipynb #c040
 def _load_config(torch, transformers, found: Checkpoint, code: bool):
+    if found.source:
+        _import_gguf()
     config = _loading(found.folder, "config", lambda: transformers.AutoConfig.from_pretrained(
-        found.folder, trust_remote_code=code, local_files_only=True))
+        found.folder, trust_remote_code=code, local_files_only=True, **found.source))
     _check_config(config, found)
     if not getattr(config, "auto_map", None):
         _loading(found.folder, "config",
@@ -221,12 +227,29 @@ def _load_config(torch, transformers, found: Checkpoint, code: bool):
     return config
 
 
+def _import_gguf() -> None:
+    "transformers reads a GGUF with two packages more."
+    try:
+        import accelerate, gguf
+    except ImportError as error:
+        refuse("load_model", "a GGUF needs the packages gguf and accelerate",
+               f"no {error.name}", "pip install 'invar_nb[gguf]'", code="not_installed")
+
+
+def _check_gguf(found: Checkpoint, config: object, words: object) -> dict:
+    "What the report says about the file."
+    file = read_gguf(found.files[0])
+    check_loadable(file, config)
+    check_vocabulary(file, words)
+    return {"gguf": gguf_facts(file)}
+
+
 def _load_weights(torch, transformers, found: Checkpoint, config, dtype, place, code: bool):
     quantized = getattr(config, "quantization_config", None) is not None
     own = quantized or (dtype == "auto" and place.type != "cpu")
     options = {"dtype": "auto" if own else getattr(torch, dtype.replace("auto", "float32")),
                "use_safetensors": found.kind == "safetensors", "output_loading_info": True,
-               "trust_remote_code": code, "local_files_only": True}
+               "trust_remote_code": code, "local_files_only": True, **found.source}
     load = transformers.AutoModelForCausalLM.from_pretrained
     return _loading(found.folder, "weights",
                     lambda: load(found.folder, config=config, **options))
@@ -249,11 +272,12 @@ def describe(model: object) -> dict:
             "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
             "torch": torch.__version__, "transformers": transformers.__version__}
 
-# %% ../../nbs/models/63_load.ipynb #c025
+# %% ../../nbs/models/63_load.ipynb #c041
 def load_tokenizer(
     folder: str | Path,
     *,
     trust_remote_code: bool = False,
+    gguf_file: str | None = None,  # take it from this file in the folder
 ) -> object:
     "The tokenizer of a folder; raises ContractError with the cure."
     _, transformers = import_torch("load_model")
@@ -263,8 +287,9 @@ def load_tokenizer(
                "Name the folder that holds tokenizer.json", error=UsageError)
     with quiet(transformers):
         load, code = transformers.AutoTokenizer.from_pretrained, bool(trust_remote_code)
-        return _loading(folder, "tokenizer", lambda: load(folder, trust_remote_code=code,
-                                                          local_files_only=True))
+        source = {"gguf_file": gguf_file} if gguf_file else {}
+        return _loading(folder, "tokenizer", lambda: load(
+            folder, trust_remote_code=code, local_files_only=True, **source))
 
 
 def _device(torch, device: str):
