@@ -206,3 +206,31 @@ def save(model, folder, tokenizer=None):
     model.save_pretrained(folder)
     (tokenizer or byte_tokenizer()).save_pretrained(folder)
     return folder
+
+
+# --- GGUF ------------------------------------------------------------------------------------------------------------------------------
+def write_gguf(folder, path, kind, merges=None):
+    "A Llama-type folder as llama.cpp's converter writes it: rows of q and k permuted, rows that no block divides in F16, norms in F32."
+    import json
+
+    import gguf
+    from safetensors.numpy import load_file
+    c = json.loads((folder / "config.json").read_text())
+    heads, groups = c["num_attention_heads"], c["num_key_value_heads"]
+    w, asked = gguf.GGUFWriter(path, "llama"), gguf.GGMLQuantizationType[kind]
+    w.add_block_count(c["num_hidden_layers"]); w.add_context_length(c["max_position_embeddings"]); w.add_embedding_length(c["hidden_size"])
+    w.add_feed_forward_length(c["intermediate_size"]); w.add_head_count(heads); w.add_head_count_kv(groups); w.add_vocab_size(c["vocab_size"])
+    w.add_layer_norm_rms_eps(c["rms_norm_eps"]); w.add_rope_freq_base(c["rope_parameters"]["rope_theta"]); w.add_rope_dimension_count(c["head_dim"])
+    words = json.loads((folder / "tokenizer.json").read_text())["model"]
+    w.add_tokenizer_model("gpt2"); w.add_tokenizer_pre("default"); w.add_token_list(sorted(words["vocab"], key=words["vocab"].get))
+    if merges is not None: w.add_token_merges(merges)
+    names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c["num_hidden_layers"])
+    for name, x in load_file(folder / "model.safetensors").items():
+        if name.endswith(("q_proj.weight", "k_proj.weight")):
+            n = heads if "q_proj" in name else groups
+            x = x.reshape(n, 2, len(x) // n // 2, -1).swapaxes(1, 2).reshape(x.shape)
+        fits = x.shape[-1] % gguf.GGML_QUANT_SIZES[asked][0] == 0
+        to = gguf.GGMLQuantizationType.F32 if x.ndim == 1 else asked if fits else gguf.GGMLQuantizationType.F16
+        w.add_tensor(names.get_name(name, (".weight",)), gguf.quants.quantize(x.astype(np.float32), to), raw_dtype=to)
+    w.write_header_to_file(); w.write_kv_data_to_file(); w.write_tensors_to_file(); w.close()
+    return path

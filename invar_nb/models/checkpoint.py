@@ -10,11 +10,11 @@ import dataclasses, hashlib, math, os, re
 from collections.abc import Iterable
 from pathlib import Path
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c018
+# %% ../../nbs/models/62_checkpoint.ipynb #c002
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
-from .gguf_file import is_gguf, read_gguf
+from .gguf_file import GgufFile, is_gguf, read_gguf
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c019
+# %% ../../nbs/models/62_checkpoint.ipynb #c003
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     "The files of one model: what is hashed is what is loaded."
@@ -23,11 +23,12 @@ class Checkpoint:
     commit: str | None       # of a hub id
     files: tuple[Path, ...]  # the weights
     kind: str                # "safetensors", "pickle" or "gguf"
+    gguf: GgufFile | None = None
 
     @property
     def source(self) -> dict[str, str]:
         "What transformers must know beside the folder."
-        return {"gguf_file": self.files[0].name} if self.kind == "gguf" else {}
+        return {"gguf_file": self.files[0].name} if self.gguf else {}
 
     @property
     def weights_digest(self) -> str:
@@ -48,7 +49,7 @@ def _files_digest(files: Iterable[Path]) -> str:
             found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return digest(canonical_json(found))
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c020
+# %% ../../nbs/models/62_checkpoint.ipynb #c006
 def find_checkpoint(
     path_or_id: str | Path,
     *,
@@ -60,7 +61,7 @@ def find_checkpoint(
     given = Path(path_or_id).expanduser()
     if is_gguf(given) or given.suffix == ".gguf" and given.is_file():
         return Checkpoint(folder=given.parent, name=given.name, commit=None, files=(given,),
-                          kind="gguf")
+                          kind="gguf", gguf=read_gguf(given))
     folder, name, commit = _find_folder(path_or_id, revision, trust_remote_code, allow_pickle)
     if (folder / "adapter_config.json").is_file():
         refuse("load_model", "a model folder must hold one whole model, not an adapter",
@@ -143,15 +144,15 @@ def _named_weights(folder: Path, single: str, suffix: str) -> list[Path]:
                    "Copy the missing file, or save the model again")
     return [folder / name for name in sorted(set(shards.values()))]
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c022
+# %% ../../nbs/models/62_checkpoint.ipynb #c007
 def most_numbers(
     checkpoint: Checkpoint,
     *,
     quantized: bool = False,  # packed: up to eight weights in a byte
 ) -> int:
     "An upper bound of the weights that the files can hold; exact for plain safetensors."
-    if checkpoint.kind == "gguf":
-        return read_gguf(checkpoint.files[0]).n_weights
+    if checkpoint.gguf:
+        return checkpoint.gguf.n_weights
     n_bytes = sum(path.stat().st_size for path in checkpoint.files)
     if quantized or checkpoint.kind == "pickle":
         return 8 * n_bytes if quantized else n_bytes

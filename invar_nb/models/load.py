@@ -6,16 +6,16 @@
 __all__ = ['DTYPES', 'import_torch', 'quiet', 'config_digest', 'positions', 'LoadedModel', 'load_model', 'describe',
            'load_tokenizer', 'weights_digest', 'checksum']
 
-# %% ../../nbs/models/63_load.ipynb #c003
-import contextlib, copy, dataclasses, hashlib, json, re
+# %% ../../nbs/models/63_load.ipynb #c004
+import contextlib, copy, dataclasses, hashlib, io, json, re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# %% ../../nbs/models/63_load.ipynb #c037
+# %% ../../nbs/models/63_load.ipynb #c003
 from ..foundations.numbers import (ContractError, UsageError, as_choice, canonical_json,
                                           digest, refuse)
-from .gguf_file import (check_loadable, check_vocabulary, gguf_facts,
-                                         read_gguf)
+from .gguf_file import (GgufFile, check_loadable, check_vocabulary,
+                                        gguf_facts)
 from .checkpoint import Checkpoint, find_checkpoint, most_numbers
 from .text import tokenizer_digest
 
@@ -44,14 +44,14 @@ def quiet(transformers):
         if bars:
             log.enable_progress_bar()
 
-# %% ../../nbs/models/63_load.ipynb #c038
+# %% ../../nbs/models/63_load.ipynb #c022
 _CURES = {  # code: cure
     "remote_code": "The model brings its own code: read it, then allow remote code",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
     "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights"}
 
 
-def _loading(folder: Path, what: str, act: Callable):
+def _loading(name: str, what: str, act: Callable):
     "Run one loading step; its errors become one line."
     from pickle import UnpicklingError
     from huggingface_hub import errors as hub
@@ -67,7 +67,7 @@ def _loading(folder: Path, what: str, act: Callable):
         full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", reason)
         code = ("remote_code" if "trust_remote_code" in reason else
                 "memory" if full else f"damaged_{what}")
-        refuse("load_model", f"the {what} in {folder.name} must load",
+        refuse("load_model", f"the {what} in {name} must load",
                f"{type(error).__name__}: {reason}",
                _CURES.get(code, "Save the model again"), code=code)
 
@@ -79,7 +79,7 @@ def config_digest(config: object) -> str:
     text = json.dumps(plain, default=str)
     return digest(canonical_json(json.loads(text, parse_constant=str)))
 
-# %% ../../nbs/models/63_load.ipynb #c015
+# %% ../../nbs/models/63_load.ipynb #c023
 _ENCODERS = ("bert", "bert-generation", "big_bird", "camembert", "data2vec-text", "electra",
              "ernie", "megatron-bert", "rembert", "roberta", "roberta-prelayernorm",
              "roc_bert", "roformer", "xlm-roberta", "xlm-roberta-xl", "xmod")
@@ -115,10 +115,10 @@ def _check_config(config: object, found: Checkpoint) -> None:
     elsewhere = weights or next((name for name in code.values() if "--" in str(name)), None)
     if elsewhere:
         refuse("load_model", "the config must not name weights or code elsewhere",
-               f"{elsewhere!r} in {found.folder.name}",
+               f"{elsewhere!r} in {found.name}",
                "Take the field out; call the weights model.safetensors, copy code beside them")
 
-# %% ../../nbs/models/63_load.ipynb #c017
+# %% ../../nbs/models/63_load.ipynb #c025
 def _check_size(torch, transformers, config: object, found: Checkpoint) -> None:
     quantized = getattr(config, "quantization_config", None) is not None
     held = most_numbers(found, quantized=quantized)
@@ -127,18 +127,18 @@ def _check_size(torch, transformers, config: object, found: Checkpoint) -> None:
     asked = sum(p.numel() for p in model.parameters())
     if asked > 2 * held:
         refuse("load_model", "the config must not ask for more weights than the files hold",
-               f"{asked:,} for {held:,} in {found.folder.name}",
+               f"{asked:,} for {held:,} in {found.name}",
                "The config belongs to another checkpoint: save the model again",
                code="config_too_large")
 
 
-def _check_complete(said: Mapping, folder: Path) -> None:
+def _check_complete(said: Mapping, name: str) -> None:
     "Weights that are missing or of another shape would be random numbers."
     for what in ("missing_keys", "mismatched_keys"):
         bad = sorted(map(str, said.get(what) or ()))
         if bad:
             refuse("load_model", "the files must hold every weight the config asks for",
-                   f"{what.split('_')[0]} {bad[0]} ({len(bad)} in all) in {folder.name}",
+                   f"{what.split('_')[0]} {bad[0]} ({len(bad)} in all) in {name}",
                    "The config is another checkpoint's, or the save was cut short: "
                    "save the model again", code="incomplete")
 
@@ -178,7 +178,7 @@ class LoadedModel:
                    f"{self.name} with changed tensors",
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
 
-# %% ../../nbs/models/63_load.ipynb #c039
+# %% ../../nbs/models/63_load.ipynb #c040
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -202,9 +202,9 @@ def load_model(
         config = _load_config(torch, transformers, found, code)
         words = load_tokenizer(tokenizer or found.folder, trust_remote_code=code,
                                **({} if tokenizer else found.source))
-        more = _check_gguf(found, config, words) if found.source else {}
+        more = _check_gguf(found.gguf, config, words) if found.gguf else {}
         model, said = _load_weights(torch, transformers, found, config, dtype, place, code)
-    _check_complete(said, found.folder)
+    _check_complete(said, found.name)
     if not getattr(model, "is_quantized", False):
         model = model.to(place)
     facts = _facts(found, config, model, place, code)
@@ -214,15 +214,15 @@ def load_model(
                        weights_digest=facts["weights_digest"], max_length=positions(model),
                        checksum=checksum(model))
 
-# %% ../../nbs/models/63_load.ipynb #c040
+# %% ../../nbs/models/63_load.ipynb #c042
 def _load_config(torch, transformers, found: Checkpoint, code: bool):
-    if found.source:
+    if found.gguf:
         _import_gguf()
-    config = _loading(found.folder, "config", lambda: transformers.AutoConfig.from_pretrained(
+    config = _loading(found.name, "config", lambda: transformers.AutoConfig.from_pretrained(
         found.folder, trust_remote_code=code, local_files_only=True, **found.source))
     _check_config(config, found)
     if not getattr(config, "auto_map", None):
-        _loading(found.folder, "config",
+        _loading(found.name, "config",
                  lambda: _check_size(torch, transformers, config, found))
     return config
 
@@ -236,9 +236,8 @@ def _import_gguf() -> None:
                f"no {error.name}", "pip install 'invar_nb[gguf]'", code="not_installed")
 
 
-def _check_gguf(found: Checkpoint, config: object, words: object) -> dict:
+def _check_gguf(file: GgufFile, config: object, words: object) -> dict:
     "What the report says about the file."
-    file = read_gguf(found.files[0])
     check_loadable(file, config)
     check_vocabulary(file, words)
     return {"gguf": gguf_facts(file)}
@@ -250,9 +249,12 @@ def _load_weights(torch, transformers, found: Checkpoint, config, dtype, place, 
     options = {"dtype": "auto" if own else getattr(torch, dtype.replace("auto", "float32")),
                "use_safetensors": found.kind == "safetensors", "output_loading_info": True,
                "trust_remote_code": code, "local_files_only": True, **found.source}
-    load = transformers.AutoModelForCausalLM.from_pretrained
-    return _loading(found.folder, "weights",
-                    lambda: load(found.folder, config=config, **options))
+    load, bar = transformers.AutoModelForCausalLM.from_pretrained, contextlib.nullcontext()
+    if found.gguf:  # its bar heeds no setting
+        bar = contextlib.redirect_stderr(io.StringIO())
+    with bar:
+        return _loading(found.name, "weights",
+                        lambda: load(found.folder, config=config, **options))
 
 
 def _facts(found: Checkpoint, config, model, place, code: bool) -> dict:
@@ -272,7 +274,7 @@ def describe(model: object) -> dict:
             "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
             "torch": torch.__version__, "transformers": transformers.__version__}
 
-# %% ../../nbs/models/63_load.ipynb #c041
+# %% ../../nbs/models/63_load.ipynb #c043
 def load_tokenizer(
     folder: str | Path,
     *,
@@ -288,7 +290,7 @@ def load_tokenizer(
     with quiet(transformers):
         load, code = transformers.AutoTokenizer.from_pretrained, bool(trust_remote_code)
         source = {"gguf_file": gguf_file} if gguf_file else {}
-        return _loading(folder, "tokenizer", lambda: load(
+        return _loading(gguf_file or folder.name, "tokenizer", lambda: load(
             folder, trust_remote_code=code, local_files_only=True, **source))
 
 

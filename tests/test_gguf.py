@@ -1,0 +1,97 @@
+"A GGUF beside its source: F16 loses nothing, the quantised types give a verdict, and what transformers would misread is refused."
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import llama, merged_tokenizer, save, write_gguf
+from test_shell import shell
+
+import invar_nb
+from invar_nb.files.losses import read_losses
+from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.models.gguf_file import read_gguf
+from invar_nb.models.load import load_model
+from invar_nb.models.score import score_text
+
+pytest.importorskip("gguf")
+BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
+TEXT = ["".join(f"Line {i * k} of the file is read before line {i + k}. " for k in range(9)) for i in range(12)]
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    root = tmp_path_factory.mktemp("gguf")
+    (root / "t.jsonl").write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXT))
+    for kind in ("F16", "Q8_0", "Q4_0"): write_gguf(BASE, root / f"{kind}.gguf", kind)
+    return root
+
+
+def scored(path, **options):
+    return score_text(load_model(path, **options), TEXT, max_length=64)
+
+
+def test_f16_is_its_source_and_fewer_bits_cost_more(made):
+    source, got = scored(BASE), {kind: scored(made / f"{kind}.gguf", tokenizer=BASE) for kind in ("F16", "Q8_0", "Q4_0")}
+    assert {g.data_id for g in got.values()} == {source.data_id}
+    assert (got["F16"].log_loss == source.log_loss).all() and got["F16"].provenance["weights_digest"] != source.provenance["weights_digest"]
+    change = {kind: np.abs(g.log_loss - source.log_loss).mean() for kind, g in got.items()}
+    assert 0 < change["Q8_0"] < change["Q4_0"] / 3 < 0.1
+    facts = got["Q4_0"].provenance
+    assert facts["weights_format"] == "gguf" and facts["gguf"]["types"] == {"F16": 4, "F32": 9, "Q4_0": 25} and "activations" in facts["gguf"]["note"]
+
+
+@pytest.mark.parametrize("kind, codes", [("F16", {0}), ("Q8_0", {0}), ("Q4_0", {0, 1})])
+def test_the_shell_gives_a_verdict_on_a_gguf(made, tmp_path, kind, codes):
+    "No option more than for a folder: the folder's tokenizer stands in, after its vocabulary is compared with the file's."
+    code, out, err = shell("compare", BASE, made / f"{kind}.gguf", "--text", made / "t.jsonl", "--max-length", 64, "--out", tmp_path / "r", "--margin", "5%")
+    assert code in codes and out.startswith(("Identical: ",) if kind == "F16" else ("Equivalent within 5 %", "Worse", "Regressed")) and "it/s" not in err, (out, err)
+    assert shell("verify", tmp_path / "r")[0] == 0
+    if kind == "F16":
+        assert shell("score", made / "F16.gguf", "--tokenizer", BASE, "--text", made / "t.jsonl", "--max-length", 64, "--out", tmp_path / "l.jsonl")[0] == 0
+        assert (read_losses(tmp_path / "l.jsonl").log_loss == scored(BASE).log_loss).all()
+
+
+def test_the_files_own_tokenizer(tmp_path):
+    "A byte-level BPE with merges needs no folder; ids are those of the source on text that its own splitting does not cut elsewhere."
+    words = merged_tokenizer()
+    save(llama(len(words), tied=True), tmp_path / "m", words)
+    merges = [" ".join(m) for m in json.loads((tmp_path / "m" / "tokenizer.json").read_text())["model"]["merges"]]
+    loaded = load_model(write_gguf(tmp_path / "m", tmp_path / "m.gguf", "F32", merges))
+    assert loaded.tokenizer("the cat sat")["input_ids"] == words("the cat sat")["input_ids"]
+    assert loaded.max_length == 40 and loaded.name == "m.gguf"
+
+
+def test_what_is_refused(made, tmp_path):
+    def refused(path, words, error=ContractError, **options):
+        with pytest.raises(error, match=words) as caught: load_model(path, **options)
+        assert "\n" not in str(caught.value)
+    whole = (made / "Q4_0.gguf").read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[:-100_000])
+    refused(tmp_path / "cut.gguf", "cut.gguf: the file must be as long as its header says; got .* bytes of")
+    (tmp_path / "pointer.gguf").write_text("version https://git-lfs.github.com/spec/v1\n")
+    refused(tmp_path / "pointer.gguf", "must begin with the letters GGUF")
+    refused(made / "Q4_0.gguf", "tokenizer in .* must load.*Name the folder")
+    refused(tmp_path, "config.json.*Name the file in it, such as cut.gguf")
+    other = tmp_path / "other"
+    shutil.copytree(BASE, other)
+    words = json.loads((other / "tokenizer.json").read_text())
+    words["model"]["vocab"] = {w: 255 - i for w, i in words["model"]["vocab"].items()}
+    (other / "tokenizer.json").write_text(json.dumps(words))
+    refused(made / "Q4_0.gguf", "the file's vocabulary; got 256 of 256 ids", PairingError, tokenizer=other)
+    short = whole.replace(b"blk.3.ffn_up.weight", b"blk.9.ffn_up.weight")
+    (tmp_path / "short.gguf").write_bytes(short)
+    refused(tmp_path / "short.gguf", "every weight the config asks for; got missing model.layers.3.mlp.up_proj.weight", tokenizer=BASE)
+
+
+def test_every_cut_and_every_changed_byte_of_a_header_is_read_or_refused(made, tmp_path):
+    whole, rng, path = (made / "Q4_0.gguf").read_bytes(), np.random.default_rng(3), tmp_path / "x.gguf"
+    head = whole.index(b"blk.3.") + 600
+    for k in range(300):
+        data = bytearray(whole)
+        if k % 3: data[rng.integers(4, head)] = rng.integers(256)
+        else: data = data[:rng.integers(4, head)]
+        path.write_bytes(data)
+        try: read_gguf(path)
+        except ContractError as error: assert str(error).startswith("read_gguf: x.gguf: ")
