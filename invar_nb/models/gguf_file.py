@@ -62,7 +62,7 @@ def is_gguf(path: str | Path) -> bool:
     except (OSError, ValueError):  # ValueError: a NUL in the name
         return False
 
-# %% ../../nbs/models/58_gguf_file.ipynb #c023
+# %% ../../nbs/models/58_gguf_file.ipynb #c012
 _SCALARS = dict(enumerate("BbHhIif?")) | {10: "Q", 11: "q", 12: "d"}
 _AGAIN = "It is cut off or damaged: download or convert it again"
 
@@ -97,7 +97,7 @@ class _Reader:
             if kind in _SCALARS: return list(self.numbers(_SCALARS[kind], n))
             if kind == 8: return [self.text() for _ in range(n)]
         if kind == 8: return self.text()
-        if kind not in _SCALARS: self.refuse("metadata must be of a known type", f"type {kind}")
+        if kind not in _SCALARS: self.refuse("metadata must have a known type", f"type {kind}")
         return self.numbers(_SCALARS[kind])[0]
 
 # %% ../../nbs/models/58_gguf_file.ipynb #c013
@@ -198,7 +198,7 @@ def check_loadable(file: GgufFile, config: object) -> None:
                "Score it with llama-perplexity --kl-divergence-base and compare those files",
                code="positions")
 
-# %% ../../nbs/models/58_gguf_file.ipynb #c027
+# %% ../../nbs/models/58_gguf_file.ipynb #c019
 def check_vocabulary(file: GgufFile, words: object) -> None:
     "Raise PairingError where a tokenizer's ids are not those of the file."
     tokens = dict(enumerate(file.metadata.get("tokenizer.ggml.tokens", ())))
@@ -207,7 +207,8 @@ def check_vocabulary(file: GgufFile, words: object) -> None:
     odd = [(i, word) for i, word in vocab if plain(tokens.get(i, "")) != plain(word)]
     if tokens and len(odd) > len(vocab) / 100:
         i, word = odd[0]
-        refuse(f"load_model: {file.path.name}", "the tokenizer must have the file's vocabulary",
+        refuse(f"load_model: {file.path.name}",
+               "the tokenizer must have the file's vocabulary",
                f"{len(odd)} of {len(vocab)} ids with another text, first {i} "
                f"({word!r}, in the file {tokens.get(i)!r})",
                "Name the folder of the model that the file was made from",
