@@ -11,11 +11,10 @@ import contextlib, copy, dataclasses, hashlib, io, json, re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# %% ../../nbs/models/63_load.ipynb #c003
+# %% ../../nbs/models/63_load.ipynb #c012
 from ..foundations.numbers import (ContractError, UsageError, as_choice, canonical_json,
                                           digest, refuse)
-from .gguf_file import (GgufFile, check_loadable, check_vocabulary,
-                                        gguf_facts)
+from .gguf_file import gguf_facts, import_gguf
 from .checkpoint import Checkpoint, find_checkpoint, most_numbers
 from .text import tokenizer_digest
 
@@ -178,7 +177,7 @@ class LoadedModel:
                    f"{self.name} with changed tensors",
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
 
-# %% ../../nbs/models/63_load.ipynb #c040
+# %% ../../nbs/models/63_load.ipynb #c015
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
 
@@ -202,7 +201,7 @@ def load_model(
         config = _load_config(torch, transformers, found, code)
         words = load_tokenizer(tokenizer or found.folder, trust_remote_code=code,
                                **({} if tokenizer else found.source))
-        more = _check_gguf(found.gguf, config, words) if found.gguf else {}
+        more = gguf_facts(found.gguf, config, words) if found.gguf else {}
         model, said = _load_weights(torch, transformers, found, config, dtype, place, code)
     _check_complete(said, found.name)
     if not getattr(model, "is_quantized", False):
@@ -214,10 +213,10 @@ def load_model(
                        weights_digest=facts["weights_digest"], max_length=positions(model),
                        checksum=checksum(model))
 
-# %% ../../nbs/models/63_load.ipynb #c042
+# %% ../../nbs/models/63_load.ipynb #c017
 def _load_config(torch, transformers, found: Checkpoint, code: bool):
     if found.gguf:
-        _import_gguf()
+        import_gguf()
     config = _loading(found.name, "config", lambda: transformers.AutoConfig.from_pretrained(
         found.folder, trust_remote_code=code, local_files_only=True, **found.source))
     _check_config(config, found)
@@ -226,23 +225,7 @@ def _load_config(torch, transformers, found: Checkpoint, code: bool):
                  lambda: _check_size(torch, transformers, config, found))
     return config
 
-
-def _import_gguf() -> None:
-    "transformers reads a GGUF with two packages more."
-    try:
-        import accelerate, gguf
-    except ImportError as error:
-        refuse("load_model", "a GGUF needs the packages gguf and accelerate",
-               f"no {error.name}", "pip install 'invar_nb[gguf]'", code="not_installed")
-
-
-def _check_gguf(file: GgufFile, config: object, words: object) -> dict:
-    "What the report says about the file."
-    check_loadable(file, config)
-    check_vocabulary(file, words)
-    return {"gguf": gguf_facts(file)}
-
-
+# %% ../../nbs/models/63_load.ipynb #c037
 def _load_weights(torch, transformers, found: Checkpoint, config, dtype, place, code: bool):
     quantized = getattr(config, "quantization_config", None) is not None
     own = quantized or (dtype == "auto" and place.type != "cpu")
