@@ -11,10 +11,10 @@ import contextlib, copy, dataclasses, hashlib, io, json, re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-# %% ../../nbs/models/63_load.ipynb #c012
+# %% ../../nbs/models/63_load.ipynb #c003
 from ..foundations.numbers import (ContractError, UsageError, as_choice, canonical_json,
                                           digest, refuse)
-from .gguf_file import gguf_facts, import_gguf
+from .gguf_file import gguf_facts
 from .checkpoint import Checkpoint, find_checkpoint, most_numbers
 from .text import tokenizer_digest
 
@@ -213,10 +213,8 @@ def load_model(
                        weights_digest=facts["weights_digest"], max_length=positions(model),
                        checksum=checksum(model))
 
-# %% ../../nbs/models/63_load.ipynb #c017
+# %% ../../nbs/models/63_load.ipynb #c038
 def _load_config(torch, transformers, found: Checkpoint, code: bool):
-    if found.gguf:
-        import_gguf()
     config = _loading(found.name, "config", lambda: transformers.AutoConfig.from_pretrained(
         found.folder, trust_remote_code=code, local_files_only=True, **found.source))
     _check_config(config, found)
