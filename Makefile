@@ -23,7 +23,7 @@ TORCH_SPEC  ?= torch==2.13.0
 
 one_core := OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 MKL_NUM_THREADS=1
 offline  := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false
-run      := $(one_core) $(offline) INVAR_NB_TORCH=$(TORCH) $(py)
+run      := env -u PYTHONDONTWRITEBYTECODE $(one_core) $(offline) INVAR_NB_TORCH=$(TORCH) $(py)
 
 stamps  := $(VENV)/stamps
 sources := settings.ini constraints.txt setup.py pyproject.toml

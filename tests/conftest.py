@@ -16,6 +16,11 @@ def pytest_configure(config):
         raise pytest.UsageError("INVAR_NB_TORCH=yes, but PyTorch is not installed: run `make test`, or `make TORCH=no test` to go without.")
 
 
+def pytest_collection_modifyitems(items):
+    "Pages first, tutorials before all, so that no long test is left to one worker at the end."
+    items.sort(key=lambda item: 0 if "[tutorials/" in item.nodeid else 1 if "::test_page_" in item.nodeid else 2)
+
+
 def pytest_terminal_summary(terminalreporter):
     t = terminalreporter
     reports = [r for key in ("passed", "failed", "skipped") for r in t.stats.get(key, [])]

@@ -1,7 +1,8 @@
 """Every page is a test, twice: as the reader runs it, and on the installed library.
 
 1. In a fresh kernel, offline, top to bottom: it must not stop, and the text stored under its cells must be what this run shows.
-2. Again with every exported cell replaced by the installed module: its checks then judge the library itself, not notebook cells."""
+2. Again with every exported cell replaced by the installed module: its checks then judge the library itself, not notebook cells.
+   This kernel is forked from a process that has imported NumPy, SciPy, PyTorch and the like, and nothing of ours."""
 import platform
 import re
 
@@ -40,7 +41,7 @@ def test_page_shows_what_a_fresh_run_shows(path, record_property):
 
 @pytest.mark.parametrize("path", ROOMS, ids=ids)
 def test_page_holds_on_the_installed_module(path, record_property):
-    run_or_say(path, record_property, installed=True)
+    run_or_say(path, record_property, installed=True, warm=True)
 
 
 SLOW = [p for p in ALL if any("slow" in pages.directives(c) for c in pages.read(p).cells)]

@@ -3,8 +3,9 @@
     python tools/pages.py room 14_bca      export one page, run it, run it again on the installed module
     python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
 """
-import argparse, os, re, sys, tempfile, time
+import argparse, atexit, os, re, shutil, subprocess, sys, tempfile, time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -85,12 +86,28 @@ def environment():
     return env
 
 
-def run(path, installed=False, slow=False, timeout=900):
-    "Run a page top to bottom in a fresh kernel; return (notebook as it ran, seconds). A failing cell is a PageError."
+@cache
+def warm_server():
+    "The process that forks kernels, and its address; it ends with this one."
+    address = os.path.join(tempfile.mkdtemp(prefix="warm-"), "s")
+    server = subprocess.Popen([sys.executable, root / "tools/warm.py", "serve", address], env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    atexit.register(lambda: (server.stdin.close(), server.wait(), shutil.rmtree(os.path.dirname(address))))
+    if server.stdout.readline() != b"ready\n": raise RuntimeError("pages: tools/warm.py did not start; its message is above")
+    return address
+
+
+def run(path, installed=False, slow=False, timeout=900, warm=False):
+    """Run a page top to bottom in a kernel of its own; return (notebook as it ran, seconds). A failing cell is a PageError.
+    A warm kernel comes with NumPy, SciPy, PyTorch and the like imported (tools/warm.py)."""
     import nbformat
+    from jupyter_client import AsyncKernelManager
     from nbclient import NotebookClient
     from nbclient.exceptions import CellExecutionError
     from traitlets.config import Config
+
+    class Warm(AsyncKernelManager):
+        def format_kernel_cmd(self, extra_arguments=None):
+            return [sys.executable, "-S", "-E", str(root / "tools/warm.py"), "kernel", warm_server(), self.connection_file]
     whole = read(path)
     if installed: as_installed(whole)
     ran = nbformat.v4.new_notebook(cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata)
@@ -101,7 +118,7 @@ def run(path, installed=False, slow=False, timeout=900):
     with tempfile.TemporaryDirectory(prefix="page-") as sockets:      # the kernel is talked to over sockets in here: no port is opened
         ipc = Config() if os.name == "nt" else Config(KernelManager=dict(transport="ipc", ip=f"{sockets}/k"))
         client = NotebookClient(ran, timeout=timeout, kernel_name="python3", resources={"metadata": {"path": str(path.parent)}}, config=ipc,
-                                coalesce_streams=True)  # else the pipe's moods decide into how many pieces a text is stored
+                                kernel_manager_class=Warm if warm else AsyncKernelManager, coalesce_streams=True)  # else the pipe's moods decide into how many pieces a text is stored
         try: client.execute(env=environment())
         except CellExecutionError as e:
             text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))

@@ -1,0 +1,64 @@
+"""Kernels for the second run of every page: forked from one process that has imported what is not ours (NumPy, SciPy, PyTorch, ...).
+
+    python tools/warm.py serve SOCKET         the process that forks; ends when its standard input does
+    python tools/warm.py kernel SOCKET FILE   stands for one forked kernel: ends with it, and takes it along when killed
+
+Nothing of invar_nb is imported before the fork: each kernel loads it anew. The first run of a page starts its interpreter from nothing."""
+import json, os, signal, socket, sys
+
+IMPORTS = ("numpy", "scipy.stats", "scipy.signal", "scipy.optimize", "msgspec", "jinja2", "matplotlib.figure", "IPython.core.pylabtools", "pandas", "torch",
+           "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto", "transformers.models.gpt2.modeling_gpt2")
+
+
+def serve(address):
+    import gc, importlib, select, warnings
+    from contextlib import suppress
+    from ipykernel import kernelapp
+    with suppress(ImportError), warnings.catch_warnings(action="ignore"): importlib.import_module("tqdm.auto")   # misses widgets
+    for name in IMPORTS:
+        with suppress(ImportError): importlib.import_module(name)
+    assert not any(name.split(".")[0] == "invar_nb" for name in sys.modules)
+    gc.collect()
+    gc.freeze()
+    listener = socket.socket(socket.AF_UNIX)
+    listener.bind(address)
+    listener.listen()
+    print("ready", flush=True)
+    while listener in select.select([listener, sys.stdin], [], [])[0]:
+        door, _ = listener.accept()
+        with suppress(ChildProcessError):
+            while os.waitpid(-1, os.WNOHANG)[0]: pass
+        if os.fork() == 0: return kernel(door, kernelapp)
+        door.close()
+
+
+def kernel(door, kernelapp):
+    "In the forked process: become the kernel that was asked for."
+    import atexit, threading
+    message, fds, _, _ = socket.recv_fds(door, 1 << 20, 2)
+    ask = json.loads(message)
+    os.setsid()
+    os.chdir(ask["cwd"])
+    os.environ.clear()
+    os.environ.update(ask["env"])
+    with open(os.devnull) as empty: os.dup2(empty.fileno(), 0)
+    for to, fd in enumerate(fds, 1): os.dup2(fd, to)
+    threading.Thread(target=lambda: door.recv(1) or os.killpg(0, signal.SIGKILL), daemon=True).start()
+    sys.argv[:] = ["ipykernel_launcher", "-f", ask["file"], f"--IPKernelApp.parent_handle={os.getppid()}"]
+    try: kernelapp.launch_new_instance()
+    finally:                                # to take all the modules down would copy their memory first
+        atexit._run_exitfuncs()
+        os._exit(0)
+
+
+def ask(address, file):
+    with socket.socket(socket.AF_UNIX) as s:
+        s.connect(address)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)        # the kernel is asked to end, too
+        socket.send_fds(s, [json.dumps(dict(file=file, cwd=os.getcwd(), env=dict(os.environ))).encode()], [1, 2])
+        s.recv(1)
+
+
+if __name__ == "__main__":
+    del sys.path[0]
+    serve(sys.argv[2]) if sys.argv[1] == "serve" else ask(*sys.argv[2:])
