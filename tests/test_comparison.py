@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from invar_nb.comparison.compare import compare
 from invar_nb.comparison.difference import Settings, measure
-from invar_nb.comparison.metric import METRICS, Metric, Registry, item_totals, register_metric, value_of
+from invar_nb.comparison.metric import METRICS, Metric, Registry, register_metric, value_of
 from invar_nb.comparison.pair import Pair, pair, pair_arrays
 from invar_nb.comparison.predictions import Predictions
 from invar_nb.comparison.scores import Runs, Scores
@@ -131,16 +131,48 @@ def test_metrics_of_installed_packages_are_found(monkeypatch):
     assert "theirs" in list(registry) and registry["theirs"].name == "theirs" and [m.name for m in registry.of_kind("runs")] == ["theirs"]
 
 
-@pytest.mark.parametrize("totals, said", [
-    (lambda arm: (arm.values[:2], np.ones(3)), "numerators must have shape (3,)"), (lambda arm: (arm.values, np.array([1, np.nan, 1])), "weights must be finite; got nan at index 1"),
-    (lambda arm: (arm.values, np.array([1.0, -1, 1])), "weights must not be negative"), (lambda arm: (arm.values, np.zeros(3)), "some item must have a weight")])
-def test_totals_from_anybody_are_checked(totals, said):
-    with pytest.raises(ContractError) as caught: item_totals(Metric(name="odd", kind="scores", totals=totals), scores([1.0, 2, 3]))
-    assert said in str(caught.value) and "odd" in str(caught.value)
+ONES = np.ones(3)
+def _fails(arm): raise KeyError("logits")
+
+
+@pytest.mark.parametrize("parts, said", [
+    (dict(totals=lambda arm: (arm.values[:2], ONES)), "numerators must have shape (3,)"), (dict(totals=lambda arm: (arm.values, [1, np.nan, 1])), "weights must be finite; got nan at index 1"),
+    (dict(totals=lambda arm: (arm.values, -ONES)), "weights must not be negative"), (dict(totals=lambda arm: (arm.values, 0 * ONES)), "some item must have a weight"),
+    (dict(totals=lambda arm: None), "totals must return two things; got NoneType"), (dict(totals=_fails), "totals must run; got KeyError: 'logits'"), (dict(totals=lambda arm: (1j * ONES, ONES)), "numerators must be numbers"),
+    (dict(leave_one_out=lambda arm, codes, n: (1.0, ONES * np.nan)), "values without each unit must be finite"), (dict(leave_one_out=lambda arm, codes, n: (np.inf, ONES)), "the value of leave_one_out must be finite"),
+    (dict(leave_one_out=_fails), "leave_one_out must run"), (dict(prepare=lambda *arms: None), "prepare must return a Metric"), (dict(prepare=_fails), "prepare must run; got TypeError"),
+    (dict(totals=MARK.totals, exact=lambda a, b, level: (1, 2)), "exact must return an Interval"), (dict(totals=MARK.totals, missing=_fails), "missing must run")])
+def test_functions_from_anybody_are_checked(parts, said):
+    "Issue: a metric whose function raises gave a bare error from inside compare. The original error stays attached."
+    with pytest.raises(ContractError) as caught: compare(pair(scores([1.0, 2, 3]), scores([2.0, 2, 3])), metrics=Metric(name="odd", kind="scores", **parts))
+    assert str(caught.value).startswith(f"metric 'odd': {said}")
+    assert isinstance(caught.value.__context__, (KeyError, TypeError)) == ("must run" in said or "numbers" in said)
+
+
+def test_one_name_is_one_metric():
+    "A definition that is run again is the same metric; another one needs another name or replace=True; built-in names stay."
+    of = lambda power: Metric(name="twice", kind="scores", totals=lambda arm: (arm.values**power, np.ones(len(arm))))
+    square, cube = of(2), of(3)
+    try:
+        register_metric(square)
+        assert register_metric(of(2)) is METRICS["twice"]
+        with pytest.raises(UsageError, match="must not be that of another metric; got 'twice'.*replace=True"): register_metric(cube)
+        assert register_metric(cube, replace=True) is METRICS["twice"]
+    finally: METRICS._found.pop("twice")
+    for replace in (False, True):
+        with pytest.raises(UsageError, match="got 'accuracy'"): register_metric(Metric(name="accuracy", kind="answers", totals=MARK.totals), replace=replace)
+    assert register_metric(METRICS["accuracy"]) is METRICS["accuracy"]
+
+
+@pytest.mark.parametrize("loaded", [Metric(name="ours", kind="scores", totals=abs), 5])
+def test_an_entry_point_must_give_the_metric_it_announces(monkeypatch, loaded):
+    import invar_nb.comparison.metric as page
+    monkeypatch.setattr(page, "_entry_points", lambda: {"theirs": type("Point", (), {"load": lambda self: loaded})()})
+    with pytest.raises(ContractError, match="entry point 'theirs' of invar_nb.metrics: it must be a Metric of that name"): Registry()["theirs"]
 
 
 def test_a_metric_must_say_how():
-    for bad in (dict(), dict(totals=abs, leave_one_out=abs), dict(totals=abs, better="bigger"), dict(totals=abs, scale="log2")):
+    for bad in (dict(), dict(totals=abs, leave_one_out=abs), dict(totals=abs, better="bigger"), dict(totals=abs, scale="log2"), dict(totals=5), dict(totals=abs, margin=-1), dict(totals=abs, kind="score")):
         with pytest.raises(ContractError): Metric(name="x", **bad)
     with pytest.raises(ContractError, match="Did you mean 'perplexity'"): compare(losses(), metrics=["perplexty"])
     with pytest.raises(UsageError, match="must read losses; got 'mark', which reads scores"): compare(losses(), metrics=[MARK])
@@ -264,7 +296,29 @@ def test_results_show_themselves():
 def test_two_metrics_of_one_name_and_endless_draws_are_refused():
     with pytest.raises(UsageError, match="a name of its own; got 'perplexity'"): compare(losses(), metrics=[PERPLEXITY, PERPLEXITY])
     with pytest.raises(UsageError, match="at most 10000000"): compare(losses(), metrics=[PERPLEXITY], method="bca", replicates=10**12, seed=1)
-    with pytest.raises(UsageError, match="by must be one of"): compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), metrics=[MARK]).slices("b")
+    sliced = compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), metrics=MARK)
+    with pytest.raises(UsageError, match="by must be one of"): sliced.slices("b")
+    with pytest.raises(UsageError, match="by must be names of columns"): sliced.slices(5)
+    assert len(sliced.slices(["a", "a"])) == 2
+
+
+@pytest.mark.parametrize("options, said", [
+    (dict(level=95), "level must lie"), (dict(primary="mark"), "primary must be one of"), (dict(method="bca", replicates=1e12, seed=1), "at most 10000000"), (dict(method="bca", replicates=0, seed=1), "at least 1"),
+    (dict(metrics=5), "a metric must be one of")])
+def test_options_that_cannot_be_are_usage_errors(options, said):
+    with pytest.raises(UsageError, match=said): compare(losses(), **options)
+
+
+def test_arrays_of_one_number_or_of_none_are_refused():
+    "Found: a bare TypeError where an array, the documents or the slices were a number; one answer alone could not be compared."
+    for bad in ((1.0, 1.0, 5), (None, None, None), ([1.0], [1.0], 5)):
+        with pytest.raises(ContractError, match="^pair_arrays: "): pair_arrays(*bad)
+    for documents in (5, "ab"):
+        with pytest.raises(ContractError, match="document_ids must be a sequence"): pair_arrays([1.0, 2], [1.0, 2], [5, 5], document_ids=documents)
+    asked = dict(ids=["a"], label=["x"], labels=["x", "y"])
+    with pytest.raises(ContractError, match="slices must map"): Predictions(**asked, prediction=["y"], slices=5)
+    alone = compare(pair(Predictions(**asked, prediction=["y"]), Predictions(**asked, prediction=["x"])))
+    assert alone["macro_f1"].fallback.code == "single_pair" and alone["macro_f1"].p_value is None
 
 
 def test_choices_are_compared_but_never_as_classes():

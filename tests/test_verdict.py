@@ -117,6 +117,13 @@ def test_a_small_worse_slice_inside_the_margin_is_no_claim():
     assert found["language fr"].claim == "equivalent" and found["language fr"].margin == 0.2
 
 
+@pytest.mark.parametrize("margins, said", [(0.1, "margins must map metrics to numbers; got 0.1"), ({"mrk": 0.1}, "margins must be one of 'mark'"), ({"mark": -1}, "margin must be a number")])
+def test_margins_of_a_family_name_its_metrics(margins, said):
+    "Found: a margin for a misspelt metric was ignored in silence."
+    with pytest.raises(UsageError, match=said): judge_family(compare(family_data(0.0), metrics=[MARK]), margins=margins)
+    with pytest.raises(UsageError, match="comparison must be a Comparison"): judge_family(None)
+
+
 def test_families_alarm_rarely():
     "No effect anywhere: some regressed or improved among six slices in at most .05 of families (seeds fixed)."
     alarms, trials = 0, 150

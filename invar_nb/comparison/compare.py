@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['PRIMARY', 'Comparison', 'compare']
 
-# %% ../../nbs/comparison/39_compare.ipynb #c019
+# %% ../../nbs/comparison/39_compare.ipynb #c002
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,19 +13,19 @@ from html import escape
 
 import invar_nb
 from .difference import Difference, Settings, measure
-from .metric import METRICS, Metric, as_metric, prepared
+from .metric import METRICS, Metric, as_metric, lacking, prepared
 from .pair import Pair
 from .slices import SliceDifference, slice_differences
 from .units import Units, choose_units
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
 
-# %% ../../nbs/comparison/39_compare.ipynb #c020
+# %% ../../nbs/comparison/39_compare.ipynb #c007
 PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score"}
 
 
 def _chosen(pair, metrics):
     if metrics is not None:
-        if isinstance(metrics, (str, Metric)): metrics = [metrics]
+        if not isinstance(metrics, (list, tuple, set, Mapping)): metrics = [metrics]
         chosen = [as_metric(metric, "compare") for metric in metrics]
     else:
         chosen = METRICS.of_kind(pair.kind)
@@ -44,8 +44,7 @@ def _chosen(pair, metrics):
 
 def _lacking(metric, pair):
     arms = (("baseline", pair.baseline), ("candidate", pair.candidate))
-    if metric.missing is None: return None
-    found = [f"{name}: {why}" for name, arm in arms if (why := metric.missing(arm))]
+    found = [f"{name}: {why}" for name, arm in arms if (why := lacking(metric, arm))]
     return "; ".join(found) or None
 
 # %% ../../nbs/comparison/39_compare.ipynb #c008
@@ -174,7 +173,7 @@ def compare(
     return Comparison(pair=pair, units=rows, settings=settings, metrics=kept, missing=missing,
                       differences=found, primary_metric=name)
 
-# %% ../../nbs/comparison/39_compare.ipynb #c013
+# %% ../../nbs/comparison/39_compare.ipynb #c012
 def _measured(chosen, pair, units, settings, asked):
     found, missing = {}, {}
     for metric in chosen:
@@ -197,6 +196,6 @@ def _measured(chosen, pair, units, settings, asked):
 
 def _primary(asked, found, kind):
     if asked is not None:
-        return as_choice(asked, found, where="compare", name="primary")
+        return as_choice(asked, found, where="compare", name="primary", error=UsageError)
     usual = PRIMARY.get(kind)
     return usual if usual in found else next(iter(found))

@@ -5,18 +5,19 @@
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'turned', 'Difference', 'measure']
 
-# %% ../../nbs/comparison/37_difference.ipynb #c030
+# %% ../../nbs/comparison/37_difference.ipynb #c002
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from .metric import Metric, item_totals, prepared
+from .metric import (Metric, exact_interval, in_unit, item_totals,
+                                         prepared, values_without)
 from .pair import Pair
 from .units import FEWEST, Units
 from ..foundations.interval import Fallback, Interval
-from ..foundations.numbers import UsageError, as_choice, as_fraction, refuse
+from ..foundations.numbers import UsageError, as_choice, as_count, as_fraction, refuse
 from ..statistics.bootstrap import BootstrapPlan
 from ..statistics.exact import bootstrap_analysis
 from ..statistics.jackknife import (Jackknife, jackknife_ratio,
@@ -24,7 +25,7 @@ from ..statistics.jackknife import (Jackknife, jackknife_ratio,
 from ..statistics.serial import serial_ratio, serial_ratio_difference
 from ..statistics.weighted import unit_totals
 
-# %% ../../nbs/comparison/37_difference.ipynb #c007
+# %% ../../nbs/comparison/37_difference.ipynb #c021
 METHODS = ("jackknife", "bca", "percentile")
 
 
@@ -40,7 +41,7 @@ class Settings:
 
     def __post_init__(self):
         as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
-        level = as_fraction(self.level, where="compare", name="level")
+        level = as_fraction(self.level, where="compare", name="level", error=UsageError)
         object.__setattr__(self, "level", level)
         drawn = (self.replicates, self.seed, self.resample) != (None, None, "windows")
         if self.method == "jackknife" and drawn:
@@ -48,7 +49,11 @@ class Settings:
                    'method="jackknife"', 'Choose method="bca", or leave them out',
                    error=UsageError)
         if self.method == "jackknife": return
-        if isinstance(self.replicates, int) and self.replicates > 10**7:
+        if self.replicates is not None:
+            replicates = as_count(self.replicates, where="compare", name="replicates",
+                                  error=UsageError)
+            object.__setattr__(self, "replicates", replicates)
+        if self.replicates and self.replicates > 10**7:
             refuse("compare", "replicates must be at most 10000000", self.replicates,
                    "Leave them out: the exact bootstrap has no Monte Carlo error",
                    error=UsageError)
@@ -189,18 +194,13 @@ def _of_totals(a, b, units, serial):
     if serial: return serial_ratio_difference(a, b), rows
     return jackknife_ratio_difference(_by_unit(a, units), _by_unit(b, units)), rows
 
-# %% ../../nbs/comparison/37_difference.ipynb #c016
+# %% ../../nbs/comparison/37_difference.ipynb #c032
 def _of_statistic(metric, pair, units):
     "(estimate of A, of B, Jackknife) from values without each unit."
-    a, without_a = metric.leave_one_out(pair.baseline, units.codes, units.n_units)
-    b, without_b = metric.leave_one_out(pair.candidate, units.codes, units.n_units)
-    left_out = np.asarray(without_b, dtype=float) - np.asarray(without_a, dtype=float)
-    if left_out.shape != (units.n_units,) or not np.isfinite(left_out).all():
-        refuse(f"metric {metric.name!r}",
-               f"leave_one_out must give {units.n_units} finite values",
-               f"shape {left_out.shape}",
-               "Return the value without each unit")
-    return float(a), float(b), jackknife_statistic(float(b) - float(a), left_out)
+    (a, without_a), (b, without_b) = (
+        values_without(metric, arm, units.codes, units.n_units)
+        for arm in (pair.baseline, pair.candidate))
+    return a, b, jackknife_statistic(b - a, without_b - without_a)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c018
 def _of_seeds(a, b):
@@ -236,13 +236,7 @@ def _bootstrap(metric, a, b, units, settings):
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
     return lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c031
-def _exp(value, metric):
-    if value < 709: return math.exp(value)
-    refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
-           "No loss in nats is this large; check the unit")
-
-
+# %% ../../nbs/comparison/37_difference.ipynb #c033
 def measure(
     metric: Metric,
     pair: Pair,
@@ -261,7 +255,7 @@ def measure(
     else:
         *values, found = _of_statistic(metric, pair, units)
     at, p_value, method = _interval_of(metric, pair, units, settings, totals, found)
-    if metric.scale == "log": values = [_exp(value, metric) for value in values]
+    values = [in_unit(metric, value) for value in values]
     return Difference(
         metric=metric.name, unit=metric.unit, title=metric.title or metric.name,
         better=metric.better, scale=metric.scale, baseline=values[0], candidate=values[1],
@@ -274,7 +268,7 @@ def measure(
         note=_TOKENS if settings.resample == "tokens" else metric.caveat or None,
         judged=not metric.caveat)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c022
+# %% ../../nbs/comparison/37_difference.ipynb #c034
 def _interval_of(metric, pair, units, settings, totals, found):
     "(level -> Interval, p-value, name of the method)."
     plain_rows = units.name in ("items", "windows")
@@ -282,7 +276,7 @@ def _interval_of(metric, pair, units, settings, totals, found):
         draw = _bootstrap(metric, *totals, units, settings)
         return lambda level: draw(level)[0], draw(settings.level)[1], settings.method
     if metric.exact is not None and plain_rows:
-        run = lambda level: metric.exact(pair.baseline, pair.candidate, level)
+        run = lambda level: exact_interval(metric, pair.baseline, pair.candidate, level)
         interval, p_value = run(settings.level)
         return lambda level: run(level)[0], p_value, interval.method
     name = "t" if units.name == "seeds" else "jackknife"

@@ -129,7 +129,7 @@ def _check_confidence(rows: _Rows, confidence, implied) -> None:
                     f"{confidence[i]:g} where the probability is {implied[i]:g}",
                     "Leave the column out: the probabilities say it already")
 
-# %% ../../nbs/comparison/32_predictions.ipynb #c014
+# %% ../../nbs/comparison/32_predictions.ipynb #c027
 def _tallies(rows: _Rows, drawn, right) -> tuple:
     "Samples drawn and samples right; an example without samples has None in both."
     if drawn is None and right is None: return None, None
@@ -154,6 +154,9 @@ def _tallies(rows: _Rows, drawn, right) -> tuple:
 
 def _sliced(rows: _Rows, slices) -> dict[str, tuple]:
     "Values of each slice as text, or None."
+    if not isinstance(slices, Mapping):
+        refuse(rows.where, "slices must map names to one value for each id",
+               type(slices).__name__, "Pass slices={'language': [...]}")
     out = {}
     for name in slices:
         cells = [None if v is None or isinstance(v, float) and v != v else v

@@ -33,16 +33,19 @@ class SliceDifference:
         "As a sentence calls it: `language es`."
         return f"{self.slice} {self.value}"
 
-# %% ../../nbs/comparison/38_slices.ipynb #c010
+# %% ../../nbs/comparison/38_slices.ipynb #c014
 def _cuts(pair: Pair, by) -> list:
     "(column, value, indices) of every slice, in the order in which values appear."
     columns = pair.slices
-    names = list(columns) if by is None else [by] if isinstance(by, str) else list(by)
+    names = list(columns) if by is None else [by] if isinstance(by, str) else by
+    if not isinstance(names, Iterable):
+        refuse("slices", "by must be names of columns", repr(by), "Pass a list",
+               error=UsageError)
     if not columns and by is not None:
         refuse("slices", "the evidence must have columns to slice by", "none",
                "Add the column to the files", error=UsageError)
     found = []
-    for name in names:
+    for name in dict.fromkeys(names):
         name = as_choice(name, columns, where="slices", name="by", error=UsageError)
         column = columns[name]
         values = ["" if value is None else str(value) for value in column]

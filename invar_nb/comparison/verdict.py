@@ -7,15 +7,15 @@ __all__ = ['CLAIMS', 'Verdict', 'as_margin', 'claim_of', 'change_text', 'margin_
 
 # %% ../../nbs/comparison/40_verdict.ipynb #c002
 import math
-import numbers
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
 import numpy as np
 
 from .compare import Comparison
 from .difference import Difference, turned
-from .metric import METRICS
-from ..foundations.numbers import UsageError, refuse
+from .metric import is_margin
+from ..foundations.numbers import UsageError, as_choice, refuse
 from ..statistics.multiplicity import holm
 from ..statistics.planning import n_for_power
 
@@ -57,7 +57,7 @@ class Verdict:
                 "baseline_geometric_mean")
         return {k: v for k, v in asdict(self).items() if v is not None or k not in late}
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c014
+# %% ../../nbs/comparison/40_verdict.ipynb #c022
 def as_margin(
     margin: float | None,  # None: the metric's own
     metric,  # Metric
@@ -65,8 +65,7 @@ def as_margin(
 ) -> float:
     "The smallest change that matters, in the metric's unit; 0 where there is none."
     if margin is None: margin = metric.margin or 0.0
-    number = isinstance(margin, numbers.Real) and not isinstance(margin, bool)
-    if not number or not 0 <= margin < 1e300:
+    if not is_margin(margin):
         refuse(where, "margin must be a number of at least 0", repr(margin),
                "Pass margin=0.02 for 2 %", error=UsageError)
     if margin >= 1 and (metric.scale == "log" or metric.unit == "share"):
@@ -185,7 +184,7 @@ def _rationale(d, claim, margin):
             f"; it reaches into the margin of {size}"
     return f"{first[0].upper()}{first[1:]}: {why}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c022
+# %% ../../nbs/comparison/40_verdict.ipynb #c032
 def judge(
     comparison: Comparison,
     *,
@@ -193,9 +192,7 @@ def judge(
     hypothesis_id: int = 0,
 ) -> Verdict:
     "The claim that the primary metric's interval allows; @eq-verdict-claim."
-    if not isinstance(comparison, Comparison):
-        refuse("judge", "comparison must be a Comparison", type(comparison).__name__,
-               "Call compare(pair) first", error=UsageError)
+    _compared(comparison, "judge")
     d = comparison.primary
     metric = next(m for m in comparison.metrics if m.name == d.metric)
     margin = as_margin(margin, metric)
@@ -213,7 +210,7 @@ def judge(
         beyond_margin=bool(d.enough and (worse.low > margin or worse.high < -margin)),
         not_worse=bool(d.enough and worse.high < margin))
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c024
+# %% ../../nbs/comparison/40_verdict.ipynb #c033
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     "What one member of the family lets one claim."
@@ -230,13 +227,13 @@ def judge_family(
     comparison: Comparison,
     *,
     by=None,  # slice columns; None: all of them, (): none
-    margins=None,  # metric -> margin; the metric's own where it is not named
+    margins: Mapping[str, float] | None = None,  # by metric; its own where it is not named
 ) -> tuple[Claim, ...]:
     "Every secondary metric and every slice, judged together by Holm's procedure."
+    _compared(comparison, "judge_family")
+    margins = _margins(comparison.metrics, margins)
     members = [(None, d) for d in comparison.values() if d.metric != comparison.primary_metric]
     members += [(s.name, s.difference) for s in comparison.slices(by) if s.difference]
-    metrics = {m.name: m for m in comparison.metrics}
-    margins = {name: as_margin((margins or {}).get(name), m) for name, m in metrics.items()}
     tested = [i for i, (_, d) in enumerate(members) if d.enough and d.p_value is not None]
     adjusted = dict(zip(tested, holm([members[i][1].p_value for i in tested]), strict=True))
     rank = {i: k for k, i in enumerate(sorted(tested, key=lambda i: members[i][1].p_value))}
@@ -249,7 +246,24 @@ def judge_family(
             claim=_claim_at(d, margins[d.metric], adjusted.get(i), step)))
     return tuple(found)
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c025
+# %% ../../nbs/comparison/40_verdict.ipynb #c034
+def _compared(comparison, where):
+    if isinstance(comparison, Comparison): return
+    refuse(where, "comparison must be a Comparison", type(comparison).__name__,
+           "Call compare(pair) first", error=UsageError)
+
+
+def _margins(metrics, asked):
+    "The margin of every metric; a margin for anything else is refused."
+    where, asked = "judge_family", {} if asked is None else asked
+    if not isinstance(asked, Mapping):
+        refuse(where, "margins must map metrics to numbers", repr(asked),
+               "Write margins={'accuracy': 0.02}", error=UsageError)
+    names = [metric.name for metric in metrics]
+    for name in asked: as_choice(name, names, where=where, name="margins", error=UsageError)
+    return {metric.name: as_margin(asked.get(metric.name), metric, where) for metric in metrics}
+
+
 def _claim_at(d, margin, adjusted, level):
     if _identical(d): return "equivalent"
     if level is None: return "inconclusive"

@@ -17,7 +17,7 @@ from ..foundations.numbers import (as_choice, as_counts, as_names, as_vector,
                                           canonical_json, lock, refuse)
 from .windows import SPLITS, perplexity
 
-# %% ../../nbs/comparison/31_window_losses.ipynb #c007
+# %% ../../nbs/comparison/31_window_losses.ipynb #c027
 def _each_once(names: tuple, where: str, what: str) -> tuple:
     "The names, or a refusal that gives both places of the first one that repeats."
     if len(set(names)) == len(names): return names
@@ -31,11 +31,12 @@ def _each_once(names: tuple, where: str, what: str) -> tuple:
 def _of_all(values, n: int, where: str, name: str) -> tuple | None:
     "Names of what the items belong to: of all items, or of none."
     if values is None: return None
-    values = values.tolist() if hasattr(values, "tolist") else list(values)
-    gap = next((i for i, v in enumerate(values) if v is None or v == "" or v != v), None)
+    listed = values.tolist() if hasattr(values, "tolist") else values
+    if not isinstance(listed, (list, tuple)): listed = ()
+    gap = next((i for i, v in enumerate(listed) if v is None or v == "" or v != v), None)
     if gap is not None:
         refuse(where, f"{name} must be given for every item or for none",
-               f"{values[gap]!r} at index {gap}", f"Fill it in, or leave {name} out")
+               f"{listed[gap]!r} at index {gap}", f"Fill it in, or leave {name} out")
     return as_names(values, where=where, name=name, length=n)
 
 

@@ -239,7 +239,7 @@ def as_names(
     _length(values, length, where, name)
     return tuple(values)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c040
+# %% ../../nbs/foundations/00_numbers.ipynb #c062
 def as_choice(
     value: object, options: Iterable[str], *, where: str, name: str,
     error: type[ContractError] = ContractError,  # UsageError where it is an option
@@ -253,25 +253,30 @@ def as_choice(
     refuse(where, f"{name} must be one of {listed}", repr(_plain(value)), cure, error=error)
 
 
-def as_fraction(value: object, *, where: str, name: str) -> float:
+def as_fraction(
+    value: object, *, where: str, name: str, error: type[ContractError] = ContractError,
+) -> float:
     "A float strictly between 0 and 1."
     value, must = _plain(value), f"{name} must lie strictly between 0 and 1"
     good = isinstance(value, numbers.Real) and not _is_bool(value) and 0 < value < 1
     if not good or not 0 < float(value) < 1:  # a Fraction may round to an end
         percent = isinstance(value, (int, float)) and 1 < value < 100
         refuse(where, must, repr(value),
-               f"Did you mean {value / 100:g}?" if percent else "Use 0.95")
+               f"Did you mean {value / 100:g}?" if percent else "Use 0.95", error=error)
     return float(value)
 
 
-def as_count(value: object, *, where: str, name: str, minimum: int = 1) -> int:
+def as_count(
+    value: object, *, where: str, name: str, minimum: int = 1,
+    error: type[ContractError] = ContractError,
+) -> int:
     "A whole number of at least `minimum`; 1200.0 is whole, True is not a number."
     value = _plain(value)
     whole = isinstance(value, numbers.Integral)
     whole |= isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
     if _is_bool(value) or not whole or value < minimum:
         refuse(where, f"{name} must be a whole number of at least {minimum}", repr(value),
-               "Use one")
+               "Use one", error=error)
     return int(value)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c042

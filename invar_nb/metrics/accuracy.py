@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['accuracy_metric', 'share_fields']
 
-# %% ../../nbs/metrics/41_accuracy.ipynb #c012
+# %% ../../nbs/metrics/41_accuracy.ipynb #c002
 from collections.abc import Callable
 
 import numpy as np
 
-from ..comparison.metric import Metric, register_metric
+from ..comparison.metric import Metric
 from ..foundations.interval import Interval
 from ..statistics.proportion import wilson_interval
 from ..statistics.two_proportions import discordant_pairs, mcnemar
@@ -30,6 +30,6 @@ def share_fields(
     def alone(arm, level): return wilson_interval(int(right(arm).sum()), len(arm), level=level)
     return dict(unit="share", margin=0.02, totals=totals, exact=exact, arm_interval=alone)
 
-# %% ../../nbs/metrics/41_accuracy.ipynb #c014
-accuracy_metric = register_metric(Metric(
-    name="accuracy", better="higher", kind="answers", **share_fields(lambda arm: arm.correct)))
+# %% ../../nbs/metrics/41_accuracy.ipynb #c009
+accuracy_metric = Metric(
+    name="accuracy", better="higher", kind="answers", **share_fields(lambda arm: arm.correct))

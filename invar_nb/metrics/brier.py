@@ -6,12 +6,12 @@
 __all__ = ['NORMALIZATIONS', 'TERMS', 'brier_metric', 'as_table', 'as_classes', 'as_forecasts', 'brier_score', 'log_score',
            'BrierDecomposition', 'brier_decomposition', 'top_label']
 
-# %% ../../nbs/metrics/46_brier.ipynb #c002
+# %% ../../nbs/metrics/46_brier.ipynb #c032
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..comparison.metric import Metric, register_metric
+from ..comparison.metric import Metric
 from ..foundations.numbers import (as_choice, as_vector, find_booleans, find_precision,
                                           refuse)
 from .bins import as_bins, as_confidences, as_outcomes, bin_of, width_edges
@@ -158,7 +158,7 @@ def top_label(
     confidence = p.max(axis=1).astype(find_precision(probability) or float)
     return confidence, p.argmax(axis=1) == y
 
-# %% ../../nbs/metrics/46_brier.ipynb #c024
+# %% ../../nbs/metrics/46_brier.ipynb #c033
 def _of_confidence(arm):
     return (np.asarray(arm.confidence, dtype=float) - arm.correct)**2, np.ones(len(arm))
 
@@ -185,6 +185,5 @@ def _missing(arm):
     return None
 
 
-brier_metric = register_metric(Metric(name="brier", title="Brier score", kind="answers",
-                                      better="lower", totals=_squares, prepare=_prepare,
-                                      missing=_missing))
+brier_metric = Metric(name="brier", title="Brier score", kind="answers",
+                      totals=_squares, prepare=_prepare, missing=_missing)

@@ -6,13 +6,13 @@
 __all__ = ['FEWEST', 'calibration_metric', 'squared_error_without', 'squared_calibration_error', 'calibration_error',
            'calibration_interval']
 
-# %% ../../nbs/metrics/44_calibration.ipynb #c002
+# %% ../../nbs/metrics/44_calibration.ipynb #c026
 from dataclasses import replace
 from functools import partial
 
 import numpy as np
 
-from ..comparison.metric import Metric, register_metric
+from ..comparison.metric import Metric
 from ..foundations.interval import Interval
 from ..foundations.numbers import refuse
 from .bins import as_bins, as_confidences, as_outcomes, bin_of, mass_edges
@@ -108,7 +108,7 @@ def calibration_interval(
     if why: refuse(where, "there must be more examples", why, "Score more, or take fewer bins")
     return jackknife_statistic(T, without).interval(level).map(_root)
 
-# %% ../../nbs/metrics/44_calibration.ipynb #c018
+# %% ../../nbs/metrics/44_calibration.ipynb #c027
 _BINS = 10
 
 
@@ -129,6 +129,6 @@ def _prepare(*arms):
     return replace(calibration_metric, leave_one_out=partial(_without, edges))
 
 
-calibration_metric = register_metric(Metric(
+calibration_metric = Metric(
     name="calibration", title="squared calibration error", kind="answers", better="lower",
-    prepare=_prepare, leave_one_out=partial(_without, None), missing=_missing))
+    prepare=_prepare, leave_one_out=partial(_without, None), missing=_missing)

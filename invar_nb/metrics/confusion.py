@@ -6,14 +6,14 @@
 __all__ = ['RATES', 'UNDEFINED', 'macro_f1_metric', 'confusion_matrix', 'class_rates', 'ClassScores', 'undefined_rates',
            'scores_table', 'precision_recall_f1', 'class_rate', 'critical_mistake']
 
-# %% ../../nbs/metrics/47_confusion.ipynb #c002
+# %% ../../nbs/metrics/47_confusion.ipynb #c036
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 
 import numpy as np
 
-from ..comparison.metric import Metric, register_metric
+from ..comparison.metric import Metric
 from ..comparison.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
 from ..foundations.numbers import as_choice, as_fraction, as_names, lock, refuse
@@ -267,7 +267,7 @@ def critical_mistake(
                   arm_interval=partial(_mistakes_interval, label, prediction),
                   missing=partial(_without_label, label, "label"))
 
-# %% ../../nbs/metrics/47_confusion.ipynb #c028
+# %% ../../nbs/metrics/47_confusion.ipynb #c037
 def _macro_f1(cells):
     "Mean F1 of the classes with examples, of tables (..., C, C)."
     return _mean(class_rates(cells)[2], (cells.sum(axis=-1) > 0).astype(float), "zero")
@@ -296,6 +296,6 @@ def _no_classes(arm):
     if getattr(arm, "choices", False): return "its labels are places of choices, not classes"
 
 
-macro_f1_metric = register_metric(Metric(name="macro_f1", title="macro F1", unit="share",
-                                  kind="answers", better="higher", missing=_no_classes,
-                                  leave_one_out=_macro_f1_without))
+macro_f1_metric = Metric(name="macro_f1", title="macro F1", unit="share",
+                         kind="answers", better="higher", missing=_no_classes,
+                         leave_one_out=_macro_f1_without)

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['perplexity_metric']
 
-# %% ../../nbs/metrics/40_perplexity.ipynb #c002
-from ..comparison.metric import Metric, register_metric
+# %% ../../nbs/metrics/40_perplexity.ipynb #c010
+from ..comparison.metric import Metric
 
-# %% ../../nbs/metrics/40_perplexity.ipynb #c007
-perplexity_metric = register_metric(Metric(
+# %% ../../nbs/metrics/40_perplexity.ipynb #c011
+perplexity_metric = Metric(
     name="perplexity", unit="perplexity", better="lower", scale="log", margin=0.02,
-    kind="losses", totals=lambda arm: arm.totals))
+    kind="losses", totals=lambda arm: arm.totals)

@@ -5,15 +5,15 @@
 # %% auto #0
 __all__ = ['score_metric']
 
-# %% ../../nbs/metrics/50_score.ipynb #c002
+# %% ../../nbs/metrics/50_score.ipynb #c004
 import numpy as np
 
-from ..comparison.metric import Metric, register_metric
+from ..comparison.metric import Metric
 from .accuracy import share_fields
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.weighted import unit_codes, unit_totals
 
-# %% ../../nbs/metrics/50_score.ipynb #c007
+# %% ../../nbs/metrics/50_score.ipynb #c013
 def _mean(arm): return arm.values, np.ones(len(arm))
 
 
@@ -35,5 +35,5 @@ def _prepare(*arms):
                   **fields)
 
 
-score_metric = register_metric(Metric(name="score", better="higher", kind="scores",
-                                      totals=_mean, prepare=_prepare))
+score_metric = Metric(name="score", better="higher", kind="scores",
+                      totals=_mean, prepare=_prepare)

@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['smooth_calibration_metric', 'smooth_without', 'smooth_calibration_error']
 
-# %% ../../nbs/metrics/45_smooth_calibration.ipynb #c002
+# %% ../../nbs/metrics/45_smooth_calibration.ipynb #c027
 import numpy as np
 from scipy.fft import dct
 from scipy.optimize import brentq
 from scipy.sparse import csr_array
 
-from ..comparison.metric import Metric, register_metric
+from ..comparison.metric import Metric
 from ..foundations.numbers import refuse
 from .bins import as_confidences, as_outcomes
 from ..statistics.weighted import unit_codes
@@ -88,7 +88,7 @@ def smooth_calibration_error(
     one = _on_grid(p, y - p, np.zeros(p.size, dtype=np.intp), 1).toarray()[0]
     return _fixed_point(one, p.size)
 
-# %% ../../nbs/metrics/45_smooth_calibration.ipynb #c017
+# %% ../../nbs/metrics/45_smooth_calibration.ipynb #c028
 def _without(arm, codes, n_units):
     return smooth_without(np.asarray(arm.confidence, dtype=float), arm.correct, codes, n_units)
 
@@ -98,7 +98,7 @@ def _missing(arm):
     return None if len(arm) >= 30 else f"only {len(arm)} examples; at least 30 are needed"
 
 
-smooth_calibration_metric = register_metric(Metric(
+smooth_calibration_metric = Metric(
     name="smooth_calibration", title="smooth calibration error", unit="share", kind="answers",
     better="lower", leave_one_out=_without, missing=_missing,
-    caveat="shown, not judged: its interval covers too little where a model is calibrated"))
+    caveat="shown, not judged: its interval covers too little where a model is calibrated")
