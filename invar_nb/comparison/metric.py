@@ -17,7 +17,7 @@ import numpy as np
 from ..foundations.interval import Interval
 from ..foundations.numbers import ContractError, UsageError, as_choice, as_names, refuse
 
-# %% ../../nbs/comparison/35_metric.ipynb #c022
+# %% ../../nbs/comparison/35_metric.ipynb #c007
 _OPTIONS = {"better": ("lower", "higher"), "scale": ("linear", "log"),
             "kind": ("losses", "answers", "scores", "runs", "translations")}
 _PARTS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "missing")
@@ -72,13 +72,13 @@ _THEIRS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupE
 def _not_given(metric, must, got, cure="Correct the function of this metric", **more):
     refuse(f"metric {metric.name!r}", must, got, cure, **more)
 
-# %% ../../nbs/comparison/35_metric.ipynb #c026
+# %% ../../nbs/comparison/35_metric.ipynb #c002
 def asked(
     metric: Metric,
     part: str,  # the name of one of its functions
     *arguments,
 ):
-    "What a function of the metric returns; an error of its own is chained to one that names it."
+    "What a function of the metric returns; its own error is chained to one that names it."
     try:
         return getattr(metric, part)(*arguments)
     except ContractError:
@@ -100,7 +100,7 @@ def prepared(metric: Metric, *arms) -> Metric:
         _not_given(metric, "prepare must return a Metric", type(found).__name__)
     return found
 
-# %% ../../nbs/comparison/35_metric.ipynb #c027
+# %% ../../nbs/comparison/35_metric.ipynb #c003
 def item_totals(
     metric: Metric,
     arm,
@@ -113,8 +113,8 @@ def item_totals(
         _not_given(metric, "weights must not be negative",
                    f"{weights[bad[0]]} at index {bad[0]}", "Count each item 0 or more times")
     if not weights.sum() > 0:
-        _not_given(metric, "some item must have a weight", "none", "No item of this arm counts",
-                   code="undefined")
+        _not_given(metric, "some item must have a weight", "none",
+                   "No item of this arm counts", code="undefined")
     return numerators, weights
 
 

@@ -145,7 +145,7 @@ def _match_values(a, b, ids, name, cure):
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
 
-# %% ../../nbs/comparison/34_pair.ipynb #c025
+# %% ../../nbs/comparison/34_pair.ipynb #c016
 def pair_arrays(
     baseline_log_loss,  # l_i(A), shape (n,) [nats/token]
     candidate_log_loss,  # l_i(B), shape (n,) [nats/token]
@@ -163,6 +163,6 @@ def pair_arrays(
         refuse(where, "the three arrays must have one entry for each window, at least one",
                ", ".join(map(str, lengths)), "Pass the same windows three times",
                error=PairingError)
-    made = [WindowLosses.from_arrays(range(len(tokens)), tokens, values, document_ids=document_ids)
-            for values in arms]
-    return Pair(baseline=made[0], candidate=made[1])
+    a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values,
+                                     document_ids=document_ids) for values in arms)
+    return Pair(baseline=a, candidate=b)

@@ -246,7 +246,7 @@ def judge_family(
             claim=_claim_at(d, margins[d.metric], adjusted.get(i), step)))
     return tuple(found)
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c034
+# %% ../../nbs/comparison/40_verdict.ipynb #c014
 def _compared(comparison, where):
     if isinstance(comparison, Comparison): return
     refuse(where, "comparison must be a Comparison", type(comparison).__name__,
@@ -259,9 +259,9 @@ def _margins(metrics, asked):
     if not isinstance(asked, Mapping):
         refuse(where, "margins must map metrics to numbers", repr(asked),
                "Write margins={'accuracy': 0.02}", error=UsageError)
-    names = [metric.name for metric in metrics]
+    names = [m.name for m in metrics]
     for name in asked: as_choice(name, names, where=where, name="margins", error=UsageError)
-    return {metric.name: as_margin(asked.get(metric.name), metric, where) for metric in metrics}
+    return {m.name: as_margin(asked.get(m.name), m, where) for m in metrics}
 
 
 def _claim_at(d, margin, adjusted, level):

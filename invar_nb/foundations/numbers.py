@@ -86,7 +86,7 @@ def _length(array: object, length: int | None, where: str, name: str) -> None:
         refuse(where, f"{name} must have {length} entries", f"{len(array)}",
                "Give one entry per window; nothing is cut or repeated")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c028
+# %% ../../nbs/foundations/00_numbers.ipynb #c043
 def _as_array(values: object, where: str, name: str) -> np.ndarray:
     "A 1-D numeric array (bool, int, uint, float or object kind), or a refusal."
     say = lambda must, got, cure: refuse(where, f"{name} must {must}", got, cure)
@@ -122,11 +122,9 @@ def _unboxed(array: np.ndarray, where: str, name: str) -> np.ndarray:
     "Object arrays (None, Fraction, integers beyond 64 bits) become float64, one by one."
     _none_where([not isinstance(value, numbers.Real) for value in array], array, where,
                 f"{name} must be numbers", "Remove or replace it on purpose")
-    try:
-        return array.astype(np.float64)
-    except OverflowError:
-        long = np.array([abs(value) > sys.float_info.max for value in array])
-        _none_where(long, array, where, f"{name} must fit float64", "Change the unit")
+    long = [isinstance(v, numbers.Rational) and abs(v) > sys.float_info.max for v in array]
+    _none_where(long, array, where, f"{name} must fit float64", "Change the unit")
+    return array.astype(np.float64)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c030
 def as_vector(
@@ -239,42 +237,38 @@ def as_names(
     _length(values, length, where, name)
     return tuple(values)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c062
+# %% ../../nbs/foundations/00_numbers.ipynb #c040
 def as_choice(
     value: object, options: Iterable[str], *, where: str, name: str,
     error: type[ContractError] = ContractError,  # UsageError where it is an option
 ) -> str:
     "One of the options, or a refusal that lists them and suggests the nearest."
-    options, text = tuple(options), value if isinstance(value, str) else ""
-    if isinstance(value, str) and value in options: return str.__str__(value)
+    options, text = tuple(options), str.__str__(value) if isinstance(value, str) else ""
+    if text and text in options: return text
     close = difflib.get_close_matches(text.lower(), options, n=1, cutoff=0.5)
-    cure = f"Did you mean {close[0]!r}?" if close else "Choose one of them"
-    listed = ", ".join(map(repr, options))
-    refuse(where, f"{name} must be one of {listed}", repr(_plain(value)), cure, error=error)
+    refuse(where, f"{name} must be one of {', '.join(map(repr, options))}",
+           repr(_plain(value)), f"Did you mean {close[0]!r}?" if close else
+           "Choose one of them", error=error)
 
-
-def as_fraction(
-    value: object, *, where: str, name: str, error: type[ContractError] = ContractError,
-) -> float:
+# %% ../../nbs/foundations/00_numbers.ipynb #c063
+def as_fraction(value: object, *, where: str, name: str, error: type = ContractError) -> float:
     "A float strictly between 0 and 1."
-    value, must = _plain(value), f"{name} must lie strictly between 0 and 1"
+    value = _plain(value)
     good = isinstance(value, numbers.Real) and not _is_bool(value) and 0 < value < 1
     if not good or not 0 < float(value) < 1:  # a Fraction may round to an end
         percent = isinstance(value, (int, float)) and 1 < value < 100
-        refuse(where, must, repr(value),
+        refuse(where, f"{name} must lie strictly between 0 and 1", repr(value),
                f"Did you mean {value / 100:g}?" if percent else "Use 0.95", error=error)
     return float(value)
 
 
-def as_count(
-    value: object, *, where: str, name: str, minimum: int = 1,
-    error: type[ContractError] = ContractError,
-) -> int:
+def as_count(value: object, *, where: str, name: str, minimum: int = 1,
+             error: type = ContractError) -> int:
     "A whole number of at least `minimum`; 1200.0 is whole, True is not a number."
     value = _plain(value)
-    whole = isinstance(value, numbers.Integral)
-    whole |= isinstance(value, float) and value.is_integer() and abs(value) <= _EXACT
-    if _is_bool(value) or not whole or value < minimum:
+    whole = value.is_integer() and abs(value) <= _EXACT if isinstance(value, float) else \
+        isinstance(value, numbers.Integral) and not _is_bool(value)
+    if not whole or value < minimum:
         refuse(where, f"{name} must be a whole number of at least {minimum}", repr(value),
                "Use one", error=error)
     return int(value)
@@ -312,15 +306,15 @@ def _json(value: object, path: str, above: tuple[int, ...]) -> object:
         _scalar(key, f"a key of {path}")
     return {str.__str__(k): _json(item, f"{path}.{k}", above) for k, item in value.items()}
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c043
+# %% ../../nbs/foundations/00_numbers.ipynb #c064
 def canonical_json(value: object, *, indent: int | None = None) -> str:
     "Strict JSON with sorted keys: equal values give equal bytes, floats return exactly."
     try:
         plain = _json(value, "$", ())
     except RecursionError:
         _not_json("a value must not be nested so deeply", "too many levels", "$", "Flatten it")
-    spelling = {"sort_keys": True, "ensure_ascii": False, "allow_nan": False, "indent": indent}
-    return json.dumps(plain, **spelling, separators=(",", ":" if indent is None else ": "))
+    return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False,
+                      indent=indent, separators=(",", ":" if indent is None else ": "))
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c045
 class _Unlike(Exception):
