@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Scores', 'Runs']
 
-# %% ../../nbs/comparison/33_scores.ipynb #c013
+# %% ../../nbs/comparison/33_scores.ipynb #c002
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from .window_losses import (Arm, _each_once, _of_all, _plain_json, _taken,
                                                _text)
-from ..foundations.numbers import as_choice, as_names, as_vector, refuse
+from ..foundations.numbers import as_choice, as_counts, as_names, as_vector, refuse
 
 # %% ../../nbs/comparison/33_scores.ipynb #c014
 def _checked(arm, where, what) -> dict:
@@ -37,7 +37,7 @@ def _slices(slices, n, where):
 def _put(arm, fields):
     for name, value in fields.items(): object.__setattr__(arm, name, value)
 
-# %% ../../nbs/comparison/33_scores.ipynb #c016
+# %% ../../nbs/comparison/33_scores.ipynb #c008
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Scores(Arm):
     "One number for each example, in the order of the ids: exact match, F1, a mark, seconds."
@@ -49,10 +49,11 @@ class Scores(Arm):
     data_id: str = ""
     clusters: tuple[str, ...] | None = None  # n names; examples of one cluster are dependent
     prompt_digests: tuple[str, ...] | None = None  # n digests of what was asked
+    repeats: np.ndarray | None = None  # measurements averaged in each value, shape (n,)
     slices: Mapping = field(default_factory=dict)  # name -> n values
     provenance: Mapping = field(default_factory=dict)  # plain JSON
     kind = "scores"
-    per_item = ("ids", "values", "clusters", "prompt_digests", "slices")
+    per_item = ("ids", "values", "clusters", "prompt_digests", "repeats", "slices")
 
     def __post_init__(self):
         where, fields = "Scores", _checked(self, "Scores", "ids")
@@ -60,10 +61,13 @@ class Scores(Arm):
         fields |= {name: _of_all(getattr(self, name), len(ids), where, name)
                    for name in ("clusters", "prompt_digests")}
         fields["slices"] = _slices(self.slices, len(ids), where)
+        if self.repeats is not None:
+            fields["repeats"] = as_counts(self.repeats, where=where, name="repeats",
+                                          length=len(ids))
         fields["score"] = _text(self.score, where, "score")
         as_choice(self.better, ("higher", "lower"), where=where, name="better")
         order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=int)
-        _put(self, fields | {name: _taken(fields[name], order) for name in self.per_item})
+        _put(self, fields | {name: _taken(fields.get(name), order) for name in self.per_item})
 
 # %% ../../nbs/comparison/33_scores.ipynb #c017
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

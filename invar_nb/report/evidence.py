@@ -32,7 +32,7 @@ class RunsArm:
 
     def __len__(self) -> int: return len(self.runs)
 
-# %% ../../nbs/report/85_evidence.ipynb #c016
+# %% ../../nbs/report/85_evidence.ipynb #c006
 def _runs_bytes(arm):
     return "".join(canonical_json(run.to_dict()) + "\n" for run in arm.runs).encode()
 
@@ -45,7 +45,7 @@ def _read_runs(path, label):
 
 
 _SCORES = ("ids", "values", "score", "better", "model", "data_id", "clusters",
-           "prompt_digests", "slices", "provenance")
+           "prompt_digests", "repeats", "slices", "provenance")
 
 
 def _scores_bytes(arm): return canonical_json({k: getattr(arm, k) for k in _SCORES}).encode()

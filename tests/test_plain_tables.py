@@ -1,0 +1,126 @@
+"""Tables without a header of ours: every format gives the same arm, and what a table leaves open is asked, never guessed."""
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.pair import pair
+from invar_nb.comparison.scores import Scores
+from invar_nb.files.plain_table import read_plain
+from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.report.build import build_report
+from invar_nb.report.verify import verify
+
+SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
+
+
+def write(path, rows):
+    "Rows by the writers of csv, json and pyarrow."
+    if path.suffix == ".jsonl": path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json": path.write_text(json.dumps(rows))
+    elif path.suffix == ".parquet":
+        import pyarrow
+        import pyarrow.parquet as parquet
+        parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    else:
+        with open(path, "w", newline="") as file:
+            out = csv.DictWriter(file, rows[0], delimiter="\t" if path.suffix == ".tsv" else ",")
+            out.writeheader()
+            out.writerows(rows)
+    return path
+
+
+def losses(n=40, **more):
+    rng = np.random.default_rng(4)
+    return [{"doc_id": f"d{i}", "nll": float(x), "num_tokens": int(t), "group_id": f"g{i // 2}"} | {k: v(i) for k, v in more.items()}
+            for i, (x, t) in enumerate(zip(rng.gamma(9, .3, n), rng.integers(5, 300, n), strict=True))]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_gives_the_same_losses(tmp_path, suffix):
+    rows = losses()
+    arm = read_plain(write(tmp_path / f"x{suffix}", rows))
+    total = sum(r["num_tokens"] for r in rows)
+    assert arm.perplexity == pytest.approx(np.exp(sum(r["nll"] * r["num_tokens"] for r in rows) / total), rel=1e-13)
+    assert arm.log_loss.tolist() == [r["nll"] for r in rows] and arm.clusters == tuple(r["group_id"] for r in rows) and arm.ids[1] == "d1"
+    summed = [{**r, "nll": r["nll"] * r["num_tokens"]} for r in rows]
+    again = read_plain(write(tmp_path / f"y{suffix}", summed), sums=True)
+    np.testing.assert_allclose(again.log_loss, arm.log_loss, rtol=1e-14)
+    per_byte = [{"doc_id": r["doc_id"], "nll": r["nll"], "bytes": r["num_tokens"]} for r in rows]
+    assert read_plain(write(tmp_path / f"z{suffix}", per_byte)).weight_unit == "bytes"
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+@pytest.mark.parametrize("values", [[True, False, True], [1, 0, 1], [0.5, 0, 1], [1e-300, -2, 7]])
+def test_every_format_gives_the_same_scores(tmp_path, suffix, values):
+    rows = [{"uid": 10 + i, "mark": x, "topic": "ab"[i % 2]} for i, x in enumerate(values)]
+    arm = read_plain(write(tmp_path / f"x{suffix}", rows), score="mark", better="lower", cluster="topic", slices=["topic"])
+    assert arm.ids == ("10", "11", "12") and arm.values.tolist() == [float(x) for x in values] and arm.score == "mark" and arm.better == "lower"
+    assert arm.clusters == ("a", "b", "a") == arm.slices["topic"]
+
+
+def test_single_precision_is_read_as_it_is_printed(tmp_path):
+    import pyarrow
+    import pyarrow.parquet as parquet
+    parquet.write_table(pyarrow.table({"id": ["a", "b"], "f1": pyarrow.array([.7, .1], pyarrow.float32())}), tmp_path / "x.parquet")
+    assert read_plain(tmp_path / "x.parquet").values.tolist() == [.7, .1]
+
+
+ROWS = [{"id": f"q{i}", "f1": i / 4, "tokens": 3} for i in range(3)]
+
+
+@pytest.mark.parametrize("rows, options, parts", [
+    ([{"id": 1, "x": 2}], {}, ("one column must be the loss or the score", "columns 'id', 'x'")), ([{"f1": 1, "x": 2}], {}, ("a column must be the id", "'f1', 'x'")),
+    ([{"id": 1, "f1": 1, "em": 1}], {}, ("one column must be the score", "'f1', 'em'")), ([{"id": 1, "f1": 1, "loss": 1, "tokens": 2}], {}, ("the loss or the score",)),
+    ([{"doc_id": 1, "uid": 2, "f1": 1}], {}, ("one column must be the id", "'doc_id', 'uid'")), ([{"id": 1, "loss": 1}], {}, ("a column must be the tokens",)),
+    (ROWS, {"score": "F1"}, ("there must be a column 'F1'", "Did you mean 'f1'?")), (ROWS, {"loss": "f1", "score": "f1"}, ("the loss or the score",)),
+    (ROWS, {"tokens": "tokens"}, ("a score counts alike",)), (ROWS, {"rename": {"F1": "x"}}, ("there must be a column 'F1'",)), (ROWS, {"rename": {"f1": "id"}}, ("must not repeat",)),
+    (ROWS, {"slices": ["topic"]}, ("there must be a column 'topic'",)), (ROWS, {"score": "tokens"}, ("whether a higher 'tokens' is better",)), (ROWS, {"better": "up"}, ("better must be one of",)),
+    ([*ROWS, ROWS[0]], {}, ("every id must occur once", "'q0' again", "repeats='mean'")), (ROWS, {"repeats": "first"}, ("repeats must be one of",)),
+    ([{"id": 1, "loss": 90.0, "tokens": 30}], {}, ("mean in nats per token", "sums=True")), ([{"id": 1, "loss": -2.0, "tokens": 30}], {}, ("log_loss must be at least 0",)),
+    ([{"id": 1, "loss": 2.0, "tokens": 0}], {}, ("whole numbers from 1",)), ([{"id": "a", "f1": 1}, {"id": None, "f1": 1}], {}, ("every row must have 'id'",)),
+    ([{"id": "a", "f1": 1}, {"id": "b", "f1": None}], {}, ("f1",)), ([{"id": "a", "f1": "12 %"}], {}, ("f1 must be a finite number",))], ids=str)
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_what_is_open_is_refused_by_name(tmp_path, rows, options, parts, suffix):
+    with pytest.raises(ContractError) as caught: read_plain(write(tmp_path / f"x{suffix}", rows), **options)
+    assert all(part in str(caught.value) for part in parts) and "\n" not in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize("text, part", [("id,f1\na,1_0\n", "'1_0'"), ("id,f1\na,nan\n", "'nan'"), ("id,f1\na, 1\n", "Remove the blanks"), ("id,f1\na,1e-999\n", "become 0"), ("id,f1\na,0x1\n", "'0x1'"),
+                                        ("id,f1\n", "must hold rows"), ("", "must hold rows"), ("id;f1\na;1\n", "';'")])
+def test_text_that_is_no_number_is_named_with_its_row(tmp_path, text, part):
+    (tmp_path / "x.csv").write_text(text)
+    with pytest.raises(ContractError) as caught: read_plain(tmp_path / "x.csv")
+    assert part in str(caught.value) and ("line 2" in str(caught.value) or "hold rows" in part or ";" in part)
+
+
+def test_cut_files_are_refused(tmp_path):
+    for suffix in (".parquet", ".jsonl"):
+        path = write(tmp_path / f"x{suffix}", losses())
+        path.write_bytes(path.read_bytes()[:-9])
+        with pytest.raises(ContractError): read_plain(path)
+
+
+def test_repeats_are_averaged_and_must_be_as_many(tmp_path):
+    rows = lambda counts, shift=0: [{"id": f"q{i}", "f1": (i + k) / 9 + shift, "cluster": i // 2} for i, c in enumerate(counts) for k in range(c)]
+    read = lambda name, counts, repeats, shift=0: read_plain(write(tmp_path / name, rows(counts, shift)), repeats=repeats)
+    a, b = read("a.csv", [2, 3, 1], "mean"), read("b.jsonl", [2, 3, 1], "mean", .1)
+    assert a.values.tolist() == pytest.approx([1 / 18, 2 / 9, 2 / 9]) and a.repeats.tolist() == [2, 3, 1] and a.clusters == ("0", "0", "1")
+    assert compare(pair(a, b)).delta == pytest.approx(.1)
+    with pytest.raises(PairingError, match="repeats must match; got 3 and 2 at item 1"): pair(a, read("c.csv", [2, 2, 1], "mean"))
+    assert pair(read("d.csv", [2, 3, 1], "unequal"), read("e.csv", [2, 2, 1], "unequal")).n == 3
+    clash = [{"id": "q", "f1": 1, "cluster": "a"}, {"id": "q", "f1": 0, "cluster": "b"}]
+    with pytest.raises(ContractError, match="line 3.*must agree on 'cluster'; got 'a' and 'b' for 'q'"): read_plain(write(tmp_path / "f.csv", clash), repeats="mean")
+
+
+def test_tables_are_compared_reported_and_verified(tmp_path):
+    rng = np.random.default_rng(2)
+    rows = [[{"id": f"q{i}", "seconds": float(1 + x), "topic": f"t{i // 3}"} for i, x in enumerate(rng.gamma(2, 1, 60))] for _ in range(2)]
+    arms = [read_plain(write(tmp_path / f"x{i}.csv", part), score="seconds", cluster="topic") for i, part in enumerate(rows)]
+    report = build_report(compare(pair(*arms)))
+    d = report.document()
+    assert isinstance(arms[0], Scores) and d["verdict"]["direction"] == "lower_is_better" and d["units"]["n"] == 20
+    assert verify(report.save(tmp_path / "r")).report.headline == report.headline
+    assert d["evidence"]["baseline"]["provenance"]["source"]["columns"] == {"score": "seconds", "cluster": "topic", "id": "id"}
