@@ -1,0 +1,394 @@
+"Scoring through a server: a real HTTP server that answers as each engine does, from a shipped model, and that fails in every way a server can."
+import json
+import os
+import pickle
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import torch
+
+import invar_nb
+from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.models import servers
+from invar_nb.models.load import load_model
+from invar_nb.models.score import score_plan
+from invar_nb.models.servers import KEY_VARIABLE, as_address, score_served
+from invar_nb.models.text import plan_text
+
+TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
+SECRET = "sk-4711-never-shown"
+LISTED = {"vllm": {"id": "demo", "owned_by": "vllm", "root": "org/demo", "max_model_len": 256},
+          "sglang": {"id": "demo", "owned_by": "sglang", "root": "org/demo", "max_model_len": 256},
+          "llamacpp": {"id": "demo", "owned_by": "llamacpp", "meta": {"n_vocab": 256, "n_ctx": 256}}, "openai": {"id": "demo", "owned_by": "somebody"}}
+ABOUT = {"vllm": {"/version": {"version": "0.11.0"}}, "sglang": {"/get_model_info": {"model_path": "org/demo", "weight_version": "1"}, "/get_server_info": {"version": "0.5.4"}},
+         "llamacpp": {"/props": {"build_info": "b10434", "model_path": "demo.gguf", "default_generation_settings": {}}}, "openai": {}}
+
+
+class Truth:
+    "Log-probabilities of every token after every prefix, from a shipped model in float32; no code of the scorer."
+
+    def __init__(self, name):
+        self.loaded, self.lock, self.kept = load_model(Path(invar_nb.__file__).parent / "demo_models" / name, dtype="float32"), threading.Lock(), {}
+
+    def rows(self, ids):
+        with self.lock, torch.no_grad():
+            if (key := tuple(ids)) not in self.kept:
+                self.kept[key] = torch.log_softmax(self.loaded.model(torch.tensor([list(ids)])).logits[0].double(), -1).numpy()
+            return self.kept[key]
+
+    def values(self, ids): return [None, *(float(row[i]) for row, i in zip(self.rows(ids)[:-1], ids[1:], strict=True))]
+
+
+@pytest.fixture(scope="module")
+def truths(): return {name: Truth(name) for name in ("base", "tuned")}
+
+
+@pytest.fixture(scope="module")
+def plan(truths): return plan_text(truths["base"].loaded, TEXT, max_length=40, stride=20)
+
+
+@pytest.fixture(scope="module")
+def direct(truths, plan): return score_plan(truths["base"].loaded, plan)
+
+
+class Server(ThreadingHTTPServer):
+    "Answers as `engine`; `fault(n, ids, reply)` may change reply number n, counted from 1, or say what to do in place of it."
+    daemon_threads, request_queue_size = True, 64
+
+    def __init__(self, engine, truth, fault=None):
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.engine, self.truth, self.fault, self.asked, self.paths, self.now, self.most, self.headers = engine, truth, fault, [], [], 0, 0, []
+        self.lock, self.pair, self.ended, self.times = threading.Lock(), [], threading.Event(), []
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __enter__(self): return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, *_): pass
+
+    def answer(self, ids, body):
+        "What the engine says of token ids, in the shape of its documentation."
+        if self.engine == "llamacpp":
+            row, forced = self.truth.rows(ids)[-1], body["logit_bias"][0][0]
+            listed = [{"id": int(i), "logprob": float(row[i])} for i in np.argsort(-row)[:body["n_probs"]]]
+            return {"model": "demo", "tokens_evaluated": len(ids), "truncated": False, "tokens": [forced],
+                    "completion_probabilities": [{"id": forced, "token": "?", "logprob": float(row[forced]), "top_logprobs": listed}]}
+        values = self.truth.values(ids)
+        if self.engine == "sglang":
+            return {"text": "", "meta_info": {"prompt_tokens": len(ids), "weight_version": "1", "input_token_logprobs": [[x, i, None] for x, i in zip(values, ids, strict=True)]}}
+        choice = {"index": 0, "text": "!", "finish_reason": "length"}
+        if self.engine == "vllm":
+            entries = [x if x is None else {str(i): {"logprob": x, "rank": 3, "decoded_token": "?"}, "0": {"logprob": -9.5, "rank": 1}} for x, i in zip(values, ids, strict=True)]
+            choice |= {"prompt_token_ids": ids, "prompt_logprobs": entries}
+        else: choice["logprobs"] = {"tokens": [self.truth.loaded.tokenizer.decode([i]) for i in ids] + ["!"], "token_logprobs": [*values, -0.5], "top_logprobs": None}
+        return {"model": "demo", "object": "text_completion", "choices": [choice], "usage": {"prompt_tokens": len(ids), "completion_tokens": 1}}
+
+
+class Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *_): pass
+
+    def do_GET(self):
+        s = self.server
+        s.headers.append(dict(self.headers))
+        found = {"/v1/models": {"object": "list", "data": [LISTED[s.engine]]}, **ABOUT[s.engine]}.get(self.path)
+        self.send(404 if found is None else 200, json.dumps(found or {"detail": "Not Found"}))
+
+    def do_POST(self):
+        s, body = self.server, json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        ids = body["input_ids"] if "input_ids" in body else body["prompt"]
+        with s.lock:
+            s.asked.append(tuple(ids)); s.paths.append(self.path); s.headers.append(dict(self.headers)); s.times.append(time.monotonic())
+            n, s.now = len(s.asked), s.now + 1
+            s.most = max(s.most, s.now)
+        reply = s.answer(ids, body)
+        reply = s.fault(n, ids, reply) if s.fault else reply
+        if reply == "swap": reply = self.swapped(ids, body)
+        if reply == "hang": s.ended.wait(20)
+        with s.lock: s.now -= 1
+        if reply == "cut": self.send(200, json.dumps(s.answer(ids, body)), cut=True)
+        elif isinstance(reply, tuple): self.send(*reply)
+        elif reply != "hang": self.send(200, json.dumps(reply))
+
+    def swapped(self, ids, body):
+        "Two requests that are under way together get each other's answers."
+        s, mine = self.server, [ids, None, threading.Event()]
+        with s.lock:
+            other = s.pair.pop() if s.pair else None
+            if other is None: s.pair.append(mine)
+        if other is None:
+            mine[2].wait(1)
+            return s.answer(mine[1] or ids, body)
+        other[1] = ids
+        other[2].set()
+        return s.answer(other[0], body)
+
+    def send(self, status, text, headers=(), cut=False):
+        data = text.encode()
+        self.send_response(status)
+        for name, value in dict(headers).items(): self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data[:len(data) // 2] if cut else data)
+        if cut:
+            self.wfile.flush()
+            self.connection.shutdown(socket.SHUT_RDWR)
+            self.close_connection = True
+
+
+def ask(server, plan, kind=None, **more):
+    options = dict(tokenizer=server.truth.loaded.tokenizer, backoff=0.01, retries=3, timeout=20, concurrency=4)
+    return score_served(f"{kind or server.engine}:{server.url}", plan, **options | more)
+
+
+def window_ids(plan):
+    return [tuple(int(i) for i in plan.token_ids[w.document_id][w.start:w.stop]) for w in plan.windows]
+
+
+# --- what four engines say ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("engine", LISTED)
+def test_every_engine_gives_what_direct_scoring_gives(engine, truths, plan, direct):
+    with Server(engine, truths["base"]) as server:
+        losses = ask(server, plan, kind="openai")  # told apart by asking
+        np.testing.assert_allclose(losses.log_loss, direct.log_loss, rtol=0, atol=1e-6)
+        for name in ("window_ids", "data_id", "document_ids", "split", "weight_unit"): assert getattr(losses, name) == getattr(direct, name)
+        for name in ("tokens", "n_bytes"): assert (getattr(losses, name) == getattr(direct, name)).all()
+        p = losses.provenance
+        assert p["engine"] == engine and p["server"] == server.url and losses.model == "demo" and 0 <= p["noise_floor"] <= p["noise_floor_token"] < 1e-6
+        assert p["tokenizer_digest"] == direct.provenance["tokenizer_digest"] and "Authorization" not in {k for h in server.headers for k in h}
+        assert server.most <= 4 and set(server.paths) == {servers.DIALECTS[engine].path}
+        if engine != "llamacpp": assert Counter(server.asked) == Counter({**dict.fromkeys(window_ids(plan), 1), **passages(plan)})
+
+
+def passages(plan):
+    "What the probe asks: the first window without its last token 4 times and at the end, three others twice."
+    return {ids[:-1]: 5 if k == 0 else 2 for k, ids in enumerate(window_ids(plan)[:4])}
+
+
+def test_the_noise_floor_is_the_spread_of_four_answers(truths, plan):
+    "The passage moves by 0.003 nats a token in answer 2, by 0.2 at one token in another: mean and token floor are these spreads."
+    def shaken(n, ids, reply):
+        entries = reply["choices"][0]["prompt_logprobs"]
+        if n == 2: entries[1:] = [{k: v | {"logprob": v["logprob"] - 0.003} for k, v in e.items()} for e in entries[1:]]
+        return reply
+    with Server("vllm", truths["base"], shaken) as server:
+        p = ask(server, plan).provenance
+    assert p["noise_floor"] == pytest.approx(0.003, abs=1e-9) and p["noise_floor_token"] == pytest.approx(0.003, abs=1e-9)
+
+
+# --- faults ---------------------------------------------------------------------------------------------------------------------------
+def values(reply): return reply["choices"][0]["prompt_logprobs"]
+def at(n, what): return lambda k, ids, reply: what if k in n else reply
+def always(what): return lambda k, ids, reply: what
+
+
+def change(act):
+    "Every reply changed in place."
+    def fault(n, ids, reply):
+        act(reply["choices"][0], ids)
+        return reply
+    return fault
+
+
+def put(value, k=3):
+    return change(lambda c, ids: c["prompt_logprobs"].__setitem__(k, {str(ids[k]): {"logprob": value}}))
+
+
+def renamed(n, ids, reply): return reply | ({"model": "other"} if n > 15 else {})
+
+
+SOME = range(3, 40, 7)
+FAULTS = {  # fault -> code of the refusal, "same" for the right file, or ConnectionError
+    "missing": (change(lambda c, ids: c.pop("prompt_logprobs")), "missing"), "null": (change(lambda c, ids: c.update(prompt_logprobs=None)), "missing"),
+    "generated only": (change(lambda c, ids: c.update(prompt_logprobs=None, logprobs={"token_logprobs": [-1.7]})), "missing"),
+    "zeros": (change(lambda c, ids: c.update(prompt_logprobs=[None, *({str(i): {"logprob": 0.0}} for i in ids[1:])])), "zeros"),
+    "ids not echoed": (change(lambda c, ids: c.pop("prompt_token_ids")), "no_ids"),
+    "an id altered": (change(lambda c, ids: c.update(prompt_token_ids=[*ids[:5], 1, *ids[6:]])), "ids"),
+    "one too many": (change(lambda c, ids: c["prompt_logprobs"].append({"5": {"logprob": -1.0}})), "count"),
+    "one too few": (change(lambda c, ids: c["prompt_logprobs"].pop()), "count"),
+    "first not null": (put(-1.0, 0), "first"), "of another token": (change(lambda c, ids: c["prompt_logprobs"].__setitem__(4, {"251": {"logprob": -1.0}})), "no_number"),
+    "changed prefix": (change(lambda c, ids: c.update(prompt_token_ids=[1, *ids], prompt_logprobs=[None, {str(ids[0]): {"logprob": -3.0}}, *c["prompt_logprobs"][1:]])), "ids"),
+    "replies swapped": (lambda n, ids, reply: "swap" if n > 10 else reply, "ids"),
+    "two answers": (lambda n, ids, reply: reply | {"choices": reply["choices"] * 2}, "choices"),
+    "NaN": (put(float("nan")), "no_number"), "positive": (put(0.5), "no_number"), "minus infinity": (put(-9999.0), "no_number"), "a text": (put("-1.0"), "no_number"), "true": (put(True), "no_number"),
+    "a page": (always((200, "<html><body>Welcome to the gateway</body></html>")), "not_json"), "a list": (always((200, "[1, 2]")), "not_json"),
+    "another name": (renamed, "changed"), "400": (always((400, '{"error": {"message": "prompt_logprobs is disabled"}}')), "status"), "401": (always((401, "no")), "key"),
+    "302": (always((302, "", {"Location": "http://127.0.0.1:1/"})), "status"),
+    "429 at times": (at(SOME, (429, "slow down", {"Retry-After": "0.05"})), "same"), "500 at times": (at(SOME, (500, "oops")), "same"), "503 at times": (at(SOME, (503, "loading")), "same"),
+    "cut at times": (at(SOME, "cut"), "same"), "cut JSON at times": (at(SOME, (200, '{"choices": [{"ind')), "same"), "hang once": (at([14], "hang"), "same"),
+    "429": (always((429, "slow down")), ConnectionError), "500": (always((500, "oops")), ConnectionError), "cut": (always("cut"), ConnectionError), "hang": (always("hang"), ConnectionError),
+    "a day to wait": (always((429, "later", {"Retry-After": "86400"})), ConnectionError)}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_faulty_server_gives_the_right_file_or_a_refusal_by_name(name, truths, plan, direct, tmp_path):
+    fault, expected = FAULTS[name]
+    options = dict(timeout=0.4 if "hang" in name else 20, retries=1 if name == "hang" else 3, journal=tmp_path / "journal")
+    with Server("vllm", truths["base"], fault) as server:
+        if expected == "same":
+            np.testing.assert_allclose(ask(server, plan, **options).log_loss, direct.log_loss, rtol=0, atol=1e-6)
+            assert len(server.asked) > len(plan.windows) + 11
+            return
+        with pytest.raises(ContractError if isinstance(expected, str) else expected) as caught: ask(server, plan, **options)
+        if isinstance(expected, str): assert caught.value.code == expected, caught.value
+        assert "\n" not in str(caught.value) and str(caught.value).startswith("score_served: ")
+        if name in ("400", "401", "302", "a page", "a day to wait"): assert len(server.asked) == 1  # final at once
+        if name == "400": assert "prompt_logprobs is disabled" in str(caught.value)
+        if name in ("429", "500", "cut"): assert len(server.asked) == 4
+
+
+OTHER = {  # engine, change of the reply -> code
+    "sglang missing": ("sglang", lambda r, ids: r["meta_info"].pop("input_token_logprobs"), "missing"), "sglang ids": ("sglang", lambda r, ids: r["meta_info"]["input_token_logprobs"][4].__setitem__(1, 3), "ids"),
+    "sglang count": ("sglang", lambda r, ids: r["meta_info"]["input_token_logprobs"].pop(), "count"), "sglang zeros": ("sglang", lambda r, ids: [e.__setitem__(0, 0.0) for e in r["meta_info"]["input_token_logprobs"][1:]], "zeros"),
+    "sglang version": ("sglang", lambda r, ids: r["meta_info"].update(weight_version=str(ids[:3])), "changed"), "sglang shape": ("sglang", lambda r, ids: r["meta_info"]["input_token_logprobs"].__setitem__(3, 0.5), "ids"),
+    "echo missing": ("openai", lambda r, ids: r["choices"][0].update(logprobs=None), "missing"), "echo ignored": ("openai", lambda r, ids: r["choices"][0].update(logprobs={"content": [{"id": 10, "logprob": -1.7}]}), "missing"),
+    "echo generated only": ("openai", lambda r, ids: r["choices"][0].update(logprobs={"tokens": ["!"], "token_logprobs": [-1.7]}), "count"),
+    "echo tokens": ("openai", lambda r, ids: r["choices"][0]["logprobs"]["tokens"].__setitem__(2, "Q"), "ids"), "echo texts gone": ("openai", lambda r, ids: r["choices"][0]["logprobs"].pop("tokens"), "no_ids"),
+    "echo ids": ("openai", lambda r, ids: r["choices"][0].update(prompt_token_ids=[1, *ids[1:]]), "ids"), "echo token ids": ("openai", lambda r, ids: r["choices"][0]["logprobs"]["tokens"].__setitem__(2, "token_id:1"), "ids"),
+    "llama missing": ("llamacpp", lambda r, ids: r.pop("completion_probabilities"), "missing"), "llama placeholder": ("llamacpp", lambda r, ids: r["completion_probabilities"][0].update(logprob=0.0, top_logprobs=[]), "missing"),
+    "llama not forced": ("llamacpp", lambda r, ids: r["completion_probabilities"][0].update(id=1, top_logprobs=[{"id": 1, "logprob": -1.0}]), "ids"),
+    "llama context": ("llamacpp", lambda r, ids: r.update(truncated=True), "count"), "llama prefix": ("llamacpp", lambda r, ids: r.update(tokens_evaluated=len(ids) + 1), "count")}
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_other_engines_are_refused_by_name_too(name, truths, plan):
+    engine, act, code = OTHER[name]
+    def fault(n, ids, reply):
+        act(reply, ids)
+        return reply
+    with Server(engine, truths["base"], fault) as server, pytest.raises(ContractError) as caught: ask(server, plan)
+    assert caught.value.code == code, caught.value
+
+
+def test_weights_that_change_under_one_name_are_noticed(truths, plan, tmp_path):
+    with Server("vllm", truths["base"]) as server:
+        server.fault = lambda n, ids, reply: setattr(server, "truth", truths["tuned" if n > 12 else "base"]) or reply
+        with pytest.raises(ContractError, match="keep one model") as caught: ask(server, plan)
+        assert caught.value.code == "changed"
+        server.fault, server.truth = None, truths["base"]
+        def stop(done, total): raise KeyboardInterrupt
+        with pytest.raises(KeyboardInterrupt): ask(server, plan, journal=tmp_path / "j", progress=stop)
+        server.truth = truths["tuned"]
+        with pytest.raises(ContractError, match="keep one model"): ask(server, plan, journal=tmp_path / "j")
+
+
+# --- resuming -------------------------------------------------------------------------------------------------------------------------
+CHILD = """import pickle, sys
+from invar_nb.models.servers import score_served
+assert "torch" not in sys.modules
+plan = pickle.load(open(sys.argv[2], "rb"))
+score_served(sys.argv[1], plan, journal=sys.argv[3], concurrency=2, backoff=0.01)
+"""
+
+
+def test_a_killed_run_asks_for_no_finished_window_again(truths, plan, direct, tmp_path):
+    (tmp_path / "plan").write_bytes(pickle.dumps(plan))
+    def finished():
+        with sqlite3.connect(f"file:{tmp_path / 'kept'}?mode=ro&immutable=1", uri=True) as link: return {k for k, in link.execute("SELECT name FROM record") if k != "probe"}
+    half = threading.Event()
+    def slow(n, ids, reply):
+        if n > 15:
+            half.set()
+            time.sleep(0.3)
+        return reply
+    with Server("vllm", truths["base"], slow) as server:
+        child = subprocess.Popen([sys.executable, "-c", CHILD, f"vllm:{server.url}", tmp_path / "plan", tmp_path / "kept"])
+        assert half.wait(60)
+        time.sleep(0.4)
+        child.send_signal(signal.SIGKILL)
+        child.wait()
+        time.sleep(0.4)
+        kept, server.fault, names = finished(), None, [f"window {k}" for k in range(len(plan.windows))]
+        assert 3 <= len(kept) < len(names)
+        server.asked.clear()
+        losses = ask(server, plan, journal=tmp_path / "kept")
+        asked, of = Counter(server.asked), dict(zip(names, window_ids(plan), strict=True))
+        assert all(asked[ids] == (name not in kept) for name, ids in of.items())
+        assert sum(asked.values()) == len(names) - len(kept) + 2  # the first passage before and after
+    np.testing.assert_allclose(losses.log_loss, direct.log_loss, rtol=0, atol=1e-6)
+
+
+def test_a_journal_is_of_one_server_and_one_plan(truths, plan, tmp_path):
+    with Server("vllm", truths["base"]) as one, Server("vllm", truths["base"]) as two, Server("sglang", truths["base"]) as three:
+        ask(one, plan, journal=tmp_path / "j")
+        other = plan_text(truths["base"].loaded, TEXT[:90], max_length=40, stride=20)
+        for server, what, field in ((two, plan, "url"), (three, plan, "engine"), (one, other, "data_id")):
+            with pytest.raises(ContractError) as caught: ask(server, what, journal=tmp_path / "j")
+            assert caught.value.code == "key" and field in str(caught.value)
+
+
+# --- manners of the client ------------------------------------------------------------------------------------------------------------
+def test_the_key_is_sent_and_shown_nowhere(truths, plan, tmp_path, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, SECRET)
+    with Server("vllm", truths["base"]) as server:
+        losses = ask(server, plan, journal=tmp_path / "j")
+        assert {h.get("Authorization") for h in server.headers} == {f"Bearer {SECRET}"}
+        shown = [repr(losses), json.dumps(losses.provenance), repr(as_address(f"vllm:{server.url}")), (tmp_path / "j").read_bytes().decode("latin-1")]
+        for status in (400, 401, 500):
+            server.fault = always((status, f'{{"error": "Incorrect API key provided: {SECRET}"}}'))
+            with pytest.raises((ContractError, ConnectionError)) as caught: ask(server, plan, retries=0)
+            shown += [str(caught.value), repr(caught.value), str(vars(caught.value))]
+            assert "[key]" in shown[-3]
+        assert SECRET not in " ".join(shown)
+
+
+@pytest.mark.parametrize("address", ["openai:http://me:SECRET@host/v1", "vllm:https://SECRET@host", "vllm:http://host/v1?api_key=SECRET", "vllm:ftp://SECRET", "openai:http://[SECRET", "vllm:http://host:SECRET"])
+def test_an_address_with_a_secret_is_refused_unrepeated(address, plan):
+    with pytest.raises(UsageError) as caught: score_served(address.replace("SECRET", SECRET), plan)
+    assert SECRET not in str(caught.value) + repr(caught.value) and not isinstance(caught.value.__context__, ValueError)
+
+
+def test_addresses():
+    assert as_address("openai:http://h:8000/v1/#org/m") == as_address("openai:http://h:8000#org/m") and as_address("vllm:https://h/base/v1").url == "https://h/base"
+    assert [servers.is_address(a) for a in ("vllm:http://h", "sglang:https://h", "http://h", "ollama:http://h", "org/vllm", "vllm:h")] == [True, True, False, False, False, False]
+
+
+def test_retry_after_is_obeyed(truths, plan):
+    with Server("vllm", truths["base"], at([1], (429, "", {"Retry-After": "0.5"}))) as server:
+        ask(server, plan, backoff=0.001)
+        assert server.times[1] - server.times[0] > 0.49
+    assert servers._seconds("Sun, 06 Nov 1994 08:49:37 GMT") == 0.0 and servers._seconds("soon") is None
+
+
+def test_tries_wait_longer_each_time(monkeypatch):
+    waited = []
+    monkeypatch.setattr(servers, "random", type("half", (), {"uniform": staticmethod(lambda a, b: b)}))
+    client = servers._Client(as_address("vllm:http://127.0.0.1:1"), timeout=1, retries=8, backoff=0.5)
+    monkeypatch.setattr(client.ended, "wait", waited.append)
+    with pytest.raises(ConnectionError, match="after 9 tries"): servers._fetch(client, "/v1/models")
+    assert waited == [0.5, 1, 2, 4, 8, 16, 30, 30]
+
+
+def test_what_does_not_fit_is_refused_before_any_work(truths, plan):
+    with Server("vllm", truths["base"]) as server:
+        for options, code in ((dict(longest=39), "too_long"), (dict(kind="sglang"), "engine")):
+            with pytest.raises(ContractError) as caught: ask(server, plan, **options)
+            assert caught.value.code == code
+        with pytest.raises(ContractError, match="256 positions"): ask(server, plan_text(truths["base"].loaded, TEXT * 3, max_length=256, stride=128))
+        assert not server.asked
+    with Server("openai", truths["base"]) as server, pytest.raises(ContractError, match="tokenizer"): ask(server, plan, tokenizer=None)
+
+
+def test_an_interrupt_ends_requests_that_are_under_way(truths, plan):
+    def hang(n, ids, reply): return "hang" if n > 12 else reply
+    def stop(done, total): raise KeyboardInterrupt
+    with Server("vllm", truths["base"], hang) as server:
+        began = time.monotonic()
+        with pytest.raises(KeyboardInterrupt): ask(server, plan, progress=stop)
+        assert time.monotonic() - began < 10
