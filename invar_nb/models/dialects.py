@@ -29,7 +29,7 @@ class Served:
     max_length: int | None = None  # positions, those of generated tokens included
     vocab_size: int | None = None
 
-# %% ../../nbs/models/68_dialects.ipynb #c009
+# %% ../../nbs/models/68_dialects.ipynb #c035
 _WHERE = "score_served"
 
 
@@ -38,7 +38,8 @@ def _mapping(value: object) -> Mapping: return value if isinstance(value, Mappin
 
 def _listed(reply: object, wanted: str | None) -> Mapping:
     "The entry of /v1/models for the one model there is, or for the one that is named."
-    entries = [e for e in _mapping(reply).get("data") or () if isinstance(_mapping(e).get("id"), str)]
+    entries = [_mapping(entry) for entry in _mapping(reply).get("data") or ()]
+    entries = [entry for entry in entries if isinstance(entry.get("id"), str)]
     if wanted is None:
         entries = [e for e in entries if not e.get("parent")] or entries  # not the adapters
     named = [e for e in entries if wanted in (None, e["id"])]
@@ -94,8 +95,9 @@ def identify(
                   max_length=entry.get("max_model_len") or meta.get("n_ctx"),
                   vocab_size=meta.get("n_vocab"))
 
-# %% ../../nbs/models/68_dialects.ipynb #c013
-_SMALLEST, _ROUNDING = -9999.0, 1e-5  # vLLM's minus infinity; log-softmax may pass 0 by rounding
+# %% ../../nbs/models/68_dialects.ipynb #c036
+_SMALLEST = -9999.0  # vLLM's minus infinity
+_ROUNDING = 1e-5     # log-softmax may pass 0
 _NO_PROMPT = ("This server gives log-probabilities of generated tokens only, or they are off. "
               "Use vLLM or SGLang, or score the checkpoint itself")
 
@@ -118,7 +120,8 @@ def _log_probabilities(values: Sequence, n: int) -> np.ndarray:
                 "no_number")
     found = np.array(values[1:], dtype=np.float64)
     if len(found) > 1 and not found.any():
-        say("log-probabilities must not all be 0.0", f"{len(found)} zeros", _NO_PROMPT, "zeros")
+        zeros = f"{len(found)} zeros"
+        say("log-probabilities must not all be 0.0", zeros, _NO_PROMPT, "zeros")
     return found
 
 # %% ../../nbs/models/68_dialects.ipynb #c014
@@ -208,7 +211,7 @@ def _read_echo(replies, ids, first, spell):
     if len(values) == len(ids) or found is not None: _same_ids(found, ids)
     return _log_probabilities(values, len(ids))[first - 1:]
 
-# %% ../../nbs/models/68_dialects.ipynb #c022
+# %% ../../nbs/models/68_dialects.ipynb #c037
 def _whole(text: str) -> bool: return bool(text) and "\ufffd" not in text
 
 
@@ -236,8 +239,9 @@ def _read_llama(replies, ids, first, spell):
                    code="count")
         entries = _list(reply.get("completion_probabilities"), "completion_probabilities")
         listed = _list(_mapping(entries[0]).get("top_logprobs"), "top_logprobs")
-        values += [e.get("logprob") for e in [entries[0], *listed] if e.get("id") == ids[k]][:1]
-        if len(values) != k - first + 2: _same_ids([entries[0].get("id")], [ids[k]])
+        ours = next((e for e in [entries[0], *listed] if e.get("id") == ids[k]), None)
+        if ours is None: _same_ids([entries[0].get("id")], [ids[k]])
+        values.append(ours.get("logprob"))
     return _log_probabilities(values, len(ids) - first + 1)
 
 # %% ../../nbs/models/68_dialects.ipynb #c023

@@ -265,9 +265,9 @@ def _check_length(plan: TextPlan, served: object, longest: int) -> None:
                "prompt cost the server a row of the vocabulary a token", f"{needed}",
                f"Choose a length of {longest} or less", code="too_long")
 
-# %% ../../nbs/models/69_servers.ipynb #c035
+# %% ../../nbs/models/69_servers.ipynb #c005
 def score_served(
-    address: str,    # openai:URL, vllm:URL, sglang:URL or llamacpp:URL, #NAME where it serves many
+    address: str,  # openai:URL, vllm:URL, sglang:URL or llamacpp:URL; #NAME of many models
     plan: TextPlan,
     *,
     tokenizer: object | None = None,    # the plan's; for engines that answer with texts
