@@ -124,7 +124,7 @@ def _log_probabilities(values: Sequence, n: int) -> np.ndarray:
         say("log-probabilities must not all be 0.0", zeros, _NO_PROMPT, "zeros")
     return found
 
-# %% ../../nbs/models/68_dialects.ipynb #c014
+# %% ../../nbs/models/68_dialects.ipynb #c013
 def _list(value: object, name: str) -> list:
     if not isinstance(value, list) or not value:
         refuse(_WHERE, f"a reply must hold {name}", "none", _NO_PROMPT, code="missing")
@@ -137,8 +137,8 @@ def _same_ids(found: object, ids: Sequence[int]) -> None:
         refuse(_WHERE, "a reply must return the token ids that were sent", "none",
                "vLLM does so from 0.10.2 on. Update the server", code="no_ids")
     if found != list(ids):
-        at = next((k for k, (a, b) in enumerate(zip(found, ids, strict=False)) if a != b),
-                  min(len(found), len(ids)))
+        both = min(len(found), len(ids))
+        at = next((k for k in range(both) if found[k] != ids[k]), both)
         refuse(_WHERE, "the token ids that come back must be those that were sent",
                f"{len(found)} for {len(ids)} ids, first different at {at} "
                f"({found[at:at + 3]} for {list(ids[at:at + 3])})",
