@@ -3,6 +3,8 @@ import contextlib
 import io
 import json
 import os
+import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -298,3 +300,26 @@ def test_a_missing_package_is_usage_with_its_cure(monkeypatch, tmp_path):
     code, _, err = shell("demo", "--out", tmp_path / "d", "-q")
     assert code == 2 and err.startswith("invar-nb: models need torch and transformers; got no torch. pip install 'invar_nb[hf]'") and err.count("\n") == 1
     assert describe_error(ModuleNotFoundError("No module named 'pyarrow'"))[0] == 2
+
+
+def test_one_of_a_thing_is_singular(files):
+    head = '{"schema": "invar_nb/losses/2", "windows": 1}\n{"window_id": "w0", "tokens": 10, "log_loss": %s, "document_id": "d"}\n'
+    for name, loss in (("w0", 2.0), ("w1", 2.1)): (files / f"{name}.jsonl").write_text(head % loss)
+    (files / "p.csv").write_text("id,label,prediction\nq,y,y\n")
+    out = "".join(shell("compare", files / "w0.jsonl", files / "w1.jsonl", "--units", u, "--out", files / u)[1] for u in ("documents", "windows", "serial"))
+    out += shell("predictions", files / "p.csv", "--labels", "y,n", "--out", files / "p")[1]
+    assert "1 effective document," in out and "1 effective window," in out and "over 1 window in text order" in out and "on 1 example." in out
+    assert not re.search(r"\b1 (effective )?(windows|documents|examples|items)\b", out), out
+
+
+def test_losses_of_another_text_and_another_tokenizer_are_refused_before_scoring(files, text, tmp_path):
+    "A saved arm of other text was refused after the model was scored, another tokenizer after the baseline was."
+    code, _, err = shell("compare", MODELS + "/base", files / "a.jsonl", "--text", text, "--max-length", "64", "--device", "cpu", "--out", tmp_path / "r")
+    assert code == 3 and "one text and one plan" in err and "scoring" not in err, err
+    shutil.copytree(MODELS + "/tuned", tmp_path / "other")
+    words = json.loads((tmp_path / "other/tokenizer.json").read_text())
+    ids = words["model"]["vocab"]
+    ids["e"], ids["t"] = ids["t"], ids["e"]
+    (tmp_path / "other/tokenizer.json").write_text(json.dumps(words))
+    code, _, err = shell("compare", MODELS + "/base", tmp_path / "other", "--text", text, "--max-length", "64", "--device", "cpu", "--out", tmp_path / "r")
+    assert code == 3 and "the same tokens" in err and "scoring" not in err, err

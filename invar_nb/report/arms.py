@@ -139,7 +139,7 @@ def _check_origin(plan, losses):
                "Give the text and the lengths with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/report/93_arms.ipynb #c023
+# %% ../../nbs/report/93_arms.ipynb #c008
 def score_model(
     argument: str,        # folder or hub id
     o: Scoring,
@@ -174,8 +174,8 @@ def score_model(
 
 
 def _said(counts):
-    return ", ".join(f"{counts[name]} {name[:-1] if counts[name] == 1 else name}"
-                     for name in ("windows", "tokens", "documents"))
+    from invar_nb.comparison.units import counted
+    return ", ".join(counted(counts[name], name) for name in ("windows", "tokens", "documents"))
 
 # %% ../../nbs/report/93_arms.ipynb #c012
 def load_arms(

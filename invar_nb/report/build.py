@@ -11,10 +11,11 @@ from dataclasses import asdict
 
 import numpy as np
 
-# %% ../../nbs/report/87_build.ipynb #c028
+# %% ../../nbs/report/87_build.ipynb #c003
 import invar_nb
 from ..comparison.compare import Comparison
 from ..comparison.metric import METRICS, as_metric, prepared, value_of
+from ..comparison.units import counted
 from ..comparison.verdict import as_margin, change_text, judge, judge_family
 from ..comparison.verdict import margin_text
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -185,7 +186,7 @@ def _asked(arm, metrics):
                f"{wrong.kind}", "Choose others", error=UsageError)
     return chosen
 
-# %% ../../nbs/report/87_build.ipynb #c029
+# %% ../../nbs/report/87_build.ipynb #c016
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -211,8 +212,9 @@ def evaluate(
     name = arm.model or "The model"
     made = {"code": 0, "rule": "measured", "because": "nothing was compared."}
     signed = f"invar_nb:{version or invar_nb.__version__}|evaluate|{arm.kind}|n:{len(arm)}"
+    items = counted(len(arm), _NOUNS[arm.kind])
     document = {
-        "kind": arm.kind, "headline": f"{name}: {said} on {len(arm)} {_NOUNS[arm.kind]}.",
+        "kind": arm.kind, "headline": f"{name}: {said} on {items}.",
         "verdict": None, "exit": made, "facts": None, "primary_metric": None, "policy": None,
         "comparison": [], "slices": _alone_by_slice(arm, chosen, level, by), "units": None,
         "evaluation": alone, "classes": confusion_of(arms), "warnings": [],

@@ -93,9 +93,10 @@ def discard(journals) -> None:
     "Remove journals whose work is in a report."
     for path in journals.values(): path.unlink(missing_ok=True)
 
-# %% ../../nbs/report/94_jobs.ipynb #c022
+# %% ../../nbs/report/94_jobs.ipynb #c003
 def save_scored(model, scoring, out, output) -> None:
     "Score one model, write its losses, print what was found."
+    from invar_nb.comparison.units import counted
     from invar_nb.files.losses import write_losses
     from invar_nb.foundations.document import file_digest
     if arm_kind(model) not in ("model", "hub"):
@@ -110,7 +111,7 @@ def save_scored(model, scoring, out, output) -> None:
              "perplexity": losses.perplexity, "windows": len(losses), "exit_code": OK,
              "tokens": int(losses.tokens.sum()), "data_id": losses.data_id}
     line = (f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in "
-            f"{len(losses)} window{'s' * (len(losses) > 1)}; losses in {out}")
+            f"{counted(len(losses), 'windows')}; losses in {out}")
     answer(json.dumps(found, sort_keys=True) if output.as_json else line)
 
 # %% ../../nbs/report/94_jobs.ipynb #c023

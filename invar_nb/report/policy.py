@@ -11,7 +11,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
-# %% ../../nbs/report/84_policy.ipynb #c003
+# %% ../../nbs/report/84_policy.ipynb #c015
+from ..comparison.units import counted
 from ..foundations.numbers import UsageError, as_choice, as_count, refuse
 
 # %% ../../nbs/report/84_policy.ipynb #c005
@@ -32,7 +33,7 @@ TIERS = {tier.name: tier for tier in (
     Tier(name="balanced", preview=180, final=180, replicates=1200, limit=1.10),
     Tier(name="aggressive", preview=140, final=140, replicates=800, limit=1.20))}
 
-# %% ../../nbs/report/84_policy.ipynb #c006
+# %% ../../nbs/report/84_policy.ipynb #c022
 def as_tier(
     tier: str | Tier | Mapping,  # a name, or a mapping: name, note and other numbers
 ) -> Tier:
@@ -61,7 +62,7 @@ def check_enough(
     "What the tier misses, one line each; in ci and release a ContractError."
     total, wanted = counts["preview"] + counts["final"], tier.preview + tier.final
     if counts["preview"] >= tier.preview and counts["final"] >= tier.final: return []
-    said = f"Only {total} windows; the {tier.name} tier asks for at least {wanted}"
+    said = f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least {wanted}"
     if profile != "dev":
         refuse("report", f"profile {profile} needs the {wanted} windows of tier {tier.name}",
                f"{total}", "Give more text, choose another tier, or use the profile dev",

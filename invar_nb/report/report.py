@@ -19,8 +19,9 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-# %% ../../nbs/report/86_report.ipynb #c003
+# %% ../../nbs/report/86_report.ipynb #c020
 import invar_nb
+from ..comparison.units import counted, noun_of
 from ..foundations.document import canonical_text, content_digest, write_folder
 from ..foundations.numbers import canonical_json, refuse
 from .dataset import find_splits
@@ -193,7 +194,7 @@ def _ours(folder: Path) -> set[str]:
     found = {str(arm.get("file")) for arm in arms if isinstance(arm, dict)}
     return names | {name for name in found if re.fullmatch(r"(baseline|candidate)\.\w+", name)}
 
-# %% ../../nbs/report/86_report.ipynb #c015
+# %% ../../nbs/report/86_report.ipynb #c021
 def summary(document: Mapping) -> str:
     "What a person reads after a command: the sentence, its basis, the doubts."
     d = document
@@ -201,9 +202,8 @@ def summary(document: Mapping) -> str:
     if d["facts"] and d["facts"]["sentence"]: lines.append(f"  {d['facts']['sentence']}")
     if d["units"] and d["units"]["n"]:
         u = d["units"]
-        kind = "windows in text order" if u["kind"] == "serial" else u["kind"]
-        lines.append(f"  interval over {u['n']} {kind} ({u['effective']:.0f} effective). "
-                     f"{u['because']}")
+        lines.append(f"  interval over {counted(u['n'], noun_of(u['kind']))} "
+                     f"({u['effective']:.0f} effective). {u['because']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]
     for row in d["comparison"][1:] + worse:
         name = row["title"] + (f", {row['slice']}" if row["slice"] else "")
