@@ -50,8 +50,8 @@ def _opening(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return dict.fromkeys(re.findall(r'"([^"]+)"\s*:', file.read(20_000)))
 
-# %% ../../nbs/report/93_arms.ipynb #c008
-_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
+# %% ../../nbs/report/93_arms.ipynb #c002
+_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
 
 
 def arm_kind(
@@ -62,17 +62,12 @@ def arm_kind(
     try: folder, file = path.is_dir(), path.is_file()
     except OSError: folder = file = False  # no name that the system takes
     if folder and argument.strip(): return "model"
-    if file: return "model" if _is_gguf(path) else _file_kind(path)
+    if file: return _file_kind(path)
     hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?"
     if path.suffix in _ENDINGS or not re.fullmatch(hub, argument):
         usage("a model or a file must be there", repr(argument),
               "Check the path, or give a hub id such as org/name")
     return "hub"
-
-
-def _is_gguf(path):
-    from invar_nb.models.gguf_file import is_gguf
-    return Path(path).suffix == ".gguf" or is_gguf(path)
 
 
 def _file_kind(path):
@@ -86,21 +81,14 @@ def _file_kind(path):
           "Losses have window_id, tokens and log_loss, answers label and prediction, "
           "runs seed")
 
-# %% ../../nbs/report/93_arms.ipynb #c010
+# %% ../../nbs/report/93_arms.ipynb #c005
 def _load(argument, o):
     from invar_nb.models.load import load_model
     path = Path(argument).expanduser()
-    hub = not path.exists()
+    hub = not path.is_dir()
     return load_model(argument if hub else path, dtype=o.dtype, device=o.device,
                       trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle,
                       revision=o.revision if hub else None, tokenizer=o.tokenizer)
-
-
-def _with_tokenizer(o, models):
-    "A GGUF beside a folder is scored with the folder's tokenizer, if its vocabulary fits."
-    folders = [name for name in models if Path(name).expanduser().is_dir()]
-    if o.tokenizer or len(folders) != 1 or not any(map(_is_gguf, models)): return o
-    return replace(o, tokenizer=folders[0])
 
 
 def _release():
@@ -139,7 +127,7 @@ def _check_origin(plan, losses):
                "Give the text and the lengths with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/report/93_arms.ipynb #c008
+# %% ../../nbs/report/93_arms.ipynb #c009
 def score_model(
     argument: str,        # folder or hub id
     o: Scoring,
@@ -175,9 +163,10 @@ def score_model(
 
 def _said(counts):
     from invar_nb.comparison.units import counted
-    return ", ".join(counted(counts[name], name) for name in ("windows", "tokens", "documents"))
+    kinds = ("windows", "tokens", "documents")
+    return ", ".join(counted(counts[name], name) for name in kinds)
 
-# %% ../../nbs/report/93_arms.ipynb #c012
+# %% ../../nbs/report/93_arms.ipynb #c013
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
@@ -200,7 +189,7 @@ def load_arms(
         enough(plan.counts)
         for losses in arms.values(): _check_origin(plan, losses)
         for name in models[1:]: _check_tokenizer(arguments[name], words, o)
-    o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
+    plan = None
     for name in models:
         arms[name], plan = score_model(arguments[name], o, label=name, plan=plan, check=check,
                                        journal=journals[name], quiet=quiet)
