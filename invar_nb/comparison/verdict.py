@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['CLAIMS', 'Verdict', 'as_margin', 'claim_of', 'change_text', 'margin_text', 'judge', 'Claim', 'judge_family']
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c002
+# %% ../../nbs/comparison/40_verdict.ipynb #c024
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -15,6 +15,7 @@ import numpy as np
 from .compare import Comparison
 from .difference import Difference, turned
 from .metric import is_margin
+from .units import counted, noun_of
 from ..foundations.numbers import UsageError, as_choice, refuse
 from ..statistics.multiplicity import holm
 from ..statistics.planning import n_for_power
@@ -150,7 +151,7 @@ def _headline(d, claim, margin, needed):
     more = f"; about {needed} {_items(d)} would give 80 % power at this size" if needed else ""
     return f"Inconclusive: {change}{more}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c021
+# %% ../../nbs/comparison/40_verdict.ipynb #c025
 def _items(d):
     return {"documents": "windows", "serial": "windows", "windows": "windows",
             "seeds": "seeds"}.get(d.units, "examples")
@@ -160,17 +161,18 @@ def _too_few(d):
     if not d.judged: return "no claim rests on this metric"
     if d.unmoved: return "no example changed, which bounds nothing about others"
     if d.units == "seeds": return "one seed has no spread"
-    noun = {"serial": "windows", "items": "examples"}.get(d.units, d.units)
-    if d.units_eff < 10: return f"only {d.units_eff:.2g} effective {noun}, a claim needs 10"
+    noun = noun_of(d.units).partition(" ")[0]
+    if d.units_eff < 10:
+        return f"only {counted(f'{d.units_eff:.2g}', f'effective {noun}')}, a claim needs 10"
     return f"a few {noun} dominate the spread, so nothing is claimed"
 
 
 def _rationale(d, claim, margin):
     p = "no p-value" if d.p_value is None else f"p = {d.p_value:.2g}" if d.p_value >= 1e-4 \
         else "p < 0.0001"
-    noun = {"serial": "windows in text order", "items": "examples"}.get(d.units, d.units)
+    items = counted(d.n_units, noun_of(d.units))
     first = (f"{d.title} went from {d.baseline:.5g} to {d.candidate:.5g}, "
-             f"{change_text(d.delta, d)} ({_interval_text(d)}, {p}, {d.n_units} {noun})")
+             f"{change_text(d.delta, d)} ({_interval_text(d)}, {p}, {items})")
     size = margin_text(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
            "inconclusive": f"the interval neither excludes 0 nor lies within {size}",
