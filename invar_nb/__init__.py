@@ -24,6 +24,7 @@ _modules = {
     "comparison.difference": ("Difference",),
     "comparison.compare": ("Comparison", "compare"),
     "comparison.verdict": ("Verdict", "judge", "judge_family"),
+    "comparison.joint": ("compare_parts", "judge_parts"),
     "metrics.bins": ("expected_calibration_error",),
     "metrics.null_band": ("reliability_bins",),
     "metrics.calibration": ("calibration_error",),

@@ -135,7 +135,7 @@ def _match_values(a, b, ids, name, cure):
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
 
-# %% ../../nbs/comparison/34_pair.ipynb #c016
+# %% ../../nbs/comparison/34_pair.ipynb #c002
 def pair_arrays(
     baseline_log_loss,  # l_i(A), shape (n,) [nats/token]
     candidate_log_loss,  # l_i(B), shape (n,) [nats/token]
