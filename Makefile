@@ -32,7 +32,7 @@ comma := ,
 demo_ready := $(stamps)/demo-torch-$(TORCH)
 test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
-test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))arrow,plots,dev,docs
+test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))arrow,inspect,plots,dev,docs
 
 .PHONY: help demo test docs room fresh slow clean check-python check-torch
 help:

@@ -35,6 +35,7 @@ _modules = {
     "files.losses": ("read_losses", "write_losses"),
     "files.predictions": ("read_predictions", "write_predictions", "predictions_from_columns"),
     "files.lm_eval": ("read_lm_eval",),
+    "files.inspect_logs": ("read_inspect_log",),
     "models.gguf_file": ("read_gguf",),
     "models.load": ("load_model",),
     "models.score": ("score_windows", "score_text"),
