@@ -64,6 +64,19 @@ def test_the_first_screen_has_the_answer_and_how_to_check_it(report):
     assert files["report.md"].startswith("# ") and "**" in files["report.md"].split("\n")[2]
 
 
+def test_the_first_screen_says_it_once_and_sends_to_digests_that_are_there(report):
+    d, text = report.document(), render(report)["report.md"]
+    for sentence in filter(None, (d["headline"], d["verdict"] and d["verdict"]["rationale"])): assert text.count(markdown(sentence)) == 1
+    assert ("hashed above" in text) == ("weights_digest" in text)
+
+
+def test_models_of_one_name_are_told_apart():
+    both = losses(.03, n=30)
+    named = pair(*(arm.changed(model="m", provenance={"weights_digest": "sha256:1"}) for arm in (both.baseline, both.candidate)))
+    text = render(build_report(compare(named)))["report.md"]
+    assert text.startswith("# m: candidate against baseline\n") and "weights hashed above" in text
+
+
 def test_same_report_same_pages(report):
     assert render(report) == render(report)
 

@@ -1,6 +1,7 @@
 """One document kind for losses, answers, runs and scores: its sections, its claims, its exit code, its schema."""
 import json
 import math
+import re
 
 import msgspec
 import numpy as np
@@ -58,8 +59,8 @@ def marks(n=60, shift=.05, binary=False, **more):
 
 
 def runs(shift=-.05, n=5, end="ok"):
-    rows = [{"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s} for s in range(n)]
-    new = [{**r, "loss": r["loss"] + shift + .002 * (r["seed"] % 2)} for r in rows]
+    rows = [{"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s, "hours": 3 + s % 3} for s in range(n)]
+    new = [{**r, "loss": r["loss"] + shift + .002 * (r["seed"] % 2), "hours": 3 + r["seed"] % 2} for r in rows]
     new[-1]["terminal"] = end
     made = lambda part: tuple(map(ExperimentResult.from_row, part))
     return {"baseline_runs": made(rows), "candidate_runs": made(new)}
@@ -224,6 +225,28 @@ def test_scores_and_metrics_of_ones_own():
     mine = Metric(name="mark", unit="points of 1", better="higher", kind="scores", margin=.05, totals=lambda arm: (arm.values, np.ones(len(arm))))
     report = build_report(compare(pair(*arms), metrics=[mine]))
     assert report.exit["rule"] == "primary_regressed" and report.document()["settings"]["margin"] == {"mark": .05}
+
+
+@pytest.mark.parametrize("arm, kwargs, said", [
+    (losses().baseline, {"level": 95}, "level must lie strictly between 0 and 1; got 95. Did you mean 0.95"), (losses().baseline, {"level": 0}, "level must lie"),
+    (answers().baseline, {"level": 95}, "Did you mean 0.95"), (5, {}, "arm must be what one model said; got int"),
+    (losses(), {}, "got Pair"), (losses().baseline, {"by": "nope"}, "columns to slice by"), (answers().baseline, {"by": "nope"}, "by must be one of 'language'"),
+    (answers().baseline, {"by": 5}, "by must be names of columns"), (marks().baseline, {"metrics": []}, "metrics must read scores; got none"),
+    (losses().baseline, {"metrics": ["perplexity"] * 2}, "a name of its own"), (losses().baseline, {"metrics": "accuracy"}, "'accuracy', which reads answers")])
+def test_evaluate_refuses_what_makes_no_sense(arm, kwargs, said):
+    with pytest.raises(UsageError, match=re.escape(said)): evaluate(arm, **kwargs)
+
+
+def test_a_metric_has_one_value_in_a_report():
+    "Bins shared by both arms and clusters as units, also where each model stands alone."
+    both = answers(24)
+    rng = np.random.default_rng(3)
+    sure = lambda arm: arm.changed(confidence=rng.uniform(.5, 1, 200), clusters=[f"c{i // 4}" for i in range(200)])
+    d = build_report(compare(pair(sure(both.baseline), sure(both.candidate)))).document()
+    assert "calibration" in {row["metric"] for row in d["comparison"]}
+    for row in d["comparison"]:
+        for arm, rows in d["evaluation"].items():
+            assert next(r["value"] for r in rows if r["metric"] == row["metric"]) == row[arm], row["metric"]
 
 
 @pytest.mark.parametrize("made", [lambda: build_report(compare(losses())), lambda: build_report(compare(answers())),

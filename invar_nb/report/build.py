@@ -5,28 +5,28 @@
 # %% auto #0
 __all__ = ['build_report', 'evaluate']
 
-# %% ../../nbs/report/87_build.ipynb #c002
+# %% ../../nbs/report/87_build.ipynb #c009
 from collections.abc import Mapping
 from dataclasses import asdict
 
-import numpy as np
-
-# %% ../../nbs/report/87_build.ipynb #c003
+# %% ../../nbs/report/87_build.ipynb #c028
 import invar_nb
-from ..comparison.compare import Comparison
-from ..comparison.metric import METRICS, as_metric, prepared, value_of
+from ..comparison.compare import Comparison, choose_metrics
+from ..comparison.metric import lacking, prepared, value_of
+from ..comparison.slices import find_slices
 from ..comparison.units import counted
 from ..comparison.verdict import as_margin, change_text, judge, judge_family
 from ..comparison.verdict import margin_text
-from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
+from ..foundations.numbers import ContractError, UsageError, as_choice, as_fraction
+from ..foundations.numbers import refuse
 from .dataset import arms_bits_per_byte, check_origin, confusion_of
 from .dataset import describe_dataset, describe_units, find_facts, find_splits
 from .dataset import part_perplexities, window_stats
 from .policy import PROFILES, as_tier, conventions, coverage_of, find_exit
 from .policy import find_policy, find_warnings
-from .report import Report, render, seal
+from .report import Report, seal
 
-# %% ../../nbs/report/87_build.ipynb #c005
+# %% ../../nbs/report/87_build.ipynb #c029
 def _row(d, margin, claim, adjusted=None, slice=None):
     text = lambda value: change_text(value, d)
     low, high = d.interval.low, d.interval.high
@@ -37,37 +37,35 @@ def _row(d, margin, claim, adjusted=None, slice=None):
 
 
 def _rows(comparison, verdict, claims):
+    "(metrics, the primary one first; slices)"
     first = _row(comparison.primary, verdict.improvement_threshold, verdict.claim)
     rows = [_row(c.difference, c.margin, c.claim, c.adjusted_p_value, c.slice) for c in claims]
-    return [first, *(row for row in rows if row["slice"] is None)], [
-        row for row in rows if row["slice"] is not None]
+    return ([first, *(row for row in rows if row["slice"] is None)],
+            [row for row in rows if row["slice"] is not None])
 
-# %% ../../nbs/report/87_build.ipynb #c007
-_KINDS = {"perplexity": "ppl_causal"}
-
-
+# %% ../../nbs/report/87_build.ipynb #c030
 def _primary(comparison, arms):
-    d = comparison.primary
-    shown = d.ratio_interval or d.interval
-    losses = comparison.pair.kind == "losses"
+    d, losses = comparison.primary, comparison.pair.kind == "losses"
+    shown, kind = d.ratio_interval or d.interval, d.metric
+    if kind == "perplexity": kind = "ppl_causal"
     parts = {"baseline": {"all": d.baseline}, "candidate": {"all": d.candidate}}
     if losses: parts = {name: part_perplexities(arm) for name, arm in arms.items()}
     own = parts["candidate"]
-    return {"kind": _KINDS.get(d.metric, d.metric), "metric": d.metric, "unit": d.unit,
+    return {"kind": kind, "metric": d.metric, "unit": d.unit,
             "direction": d.better, "scale": d.scale, "preview": own.get("preview"),
             "final": own.get("final"), "delta": d.delta, "ratio": d.ratio,
             "ci": (d.interval.low, d.interval.high), "display_ci": (shown.low, shown.high),
             "level": d.level, "method": d.method, "p_value": d.p_value, "arms": parts,
             "bits_per_byte": arms_bits_per_byte(arms) if losses else None}
 
-# %% ../../nbs/report/87_build.ipynb #c040
-def _alone(metric, arm, level):
+# %% ../../nbs/report/87_build.ipynb #c032
+def _alone(metric, arm, level, value=None):
+    "A metric of one arm, or why it has none."
     found = {"metric": metric.name, "title": metric.title or metric.name, "unit": metric.unit,
-             "value": None, "interval": None, "missing": None}
-    if metric.missing is not None: found["missing"] = metric.missing(arm)
+             "value": value, "interval": None, "missing": lacking(metric, arm)}
     if found["missing"]: return found
     try:
-        found["value"] = value_of(metric, arm)
+        if value is None: found["value"] = value_of(metric, arm)
         interval = metric.arm_interval and metric.arm_interval(arm, level)
     except ContractError as error:
         if error.code != "undefined": raise
@@ -75,26 +73,12 @@ def _alone(metric, arm, level):
     return found if not interval else {**found, "interval": [interval.low, interval.high]}
 
 
-def _evaluation(arms, metrics, level):
-    return {name: [_alone(m, arm, level) for m in metrics] for name, arm in arms.items()}
+def _evaluation(comparison, arms):
+    level = comparison.settings.level
+    return {name: [_alone(m, arm, level, getattr(comparison[m.name], name))
+                   for m in comparison.metrics] for name, arm in arms.items()}
 
-
-def _alone_by_slice(arm, metrics, level, by):
-    names = list(arm.slices) if by is None else [by] if isinstance(by, str) else list(by)
-    if names and not arm.slices:
-        refuse("evaluate", "the evidence must have columns to slice by", "none",
-               "Add the column to the file", error=UsageError)
-    found = []
-    for name in names:
-        column = arm.slices[as_choice(name, arm.slices, where="evaluate", name="by",
-                                      error=UsageError)]
-        for value in dict.fromkeys(column):
-            part = arm.take(np.array([v == value for v in column]))
-            found += [{**_alone(m, part, level), "slice": f"{name} {value}", "n": len(part)}
-                      for m in metrics]
-    return found
-
-# %% ../../nbs/report/87_build.ipynb #c011
+# %% ../../nbs/report/87_build.ipynb #c033
 def _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive):
     s, name = comparison.settings, comparison.primary_metric
     margins = dict(margin) if isinstance(margin, Mapping) else {name: margin}
@@ -109,12 +93,12 @@ def _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive):
         refuse("report", "gate must be a limit of the perplexity ratio, between 1 and 10",
                repr(gate), "1.1 allows 10 %", error=UsageError)
     return {**asdict(s), "metrics": list(comparison), "missing": dict(comparison.missing),
-            "primary": name, "by": by if by is None or isinstance(by, str) else list(by),
+            "primary": name, "by": by,
             "margin": {m.name: as_margin(margins.get(m.name), m) for m in comparison.metrics},
             "tier": asdict(as_tier(tier)), "profile": profile, "gate": gate,
             "fail_inconclusive": bool(fail_inconclusive)}
 
-# %% ../../nbs/report/87_build.ipynb #c012
+# %% ../../nbs/report/87_build.ipynb #c034
 def build_report(
     comparison: Comparison,
     *,
@@ -135,11 +119,11 @@ def build_report(
     verdict = judge(comparison, margin=settings["margin"][comparison.primary_metric])
     claims = judge_family(comparison, by=by, margins=settings["margin"])
     document = _compared(comparison, arms, verdict, claims, settings)
-    mine, other = f"invar_nb:{invar_nb.__version__}|", f"invar_nb:{version}|"
-    if version: document["signature"] = document["signature"].replace(mine, other, 1)
+    recipe = document["signature"].partition("|")[2]
+    document["signature"] = f"invar_nb:{version or invar_nb.__version__}|{recipe}"
     return seal(document, arms, files, environment, version)
 
-# %% ../../nbs/report/87_build.ipynb #c013
+# %% ../../nbs/report/87_build.ipynb #c035
 def _compared(comparison, arms, verdict, claims, settings):
     "The sections of a comparison."
     rows, slices = _rows(comparison, verdict, claims)
@@ -154,7 +138,7 @@ def _compared(comparison, arms, verdict, claims, settings):
     return {"kind": kind, "headline": verdict.headline, "verdict": verdict.to_dict(),
             "exit": found, "facts": find_facts(*arms.values()), "primary_metric": primary,
             "comparison": rows, "slices": slices, "classes": confusion_of(arms),
-            "evaluation": _evaluation(arms, comparison.metrics, settings["level"]),
+            "evaluation": _evaluation(comparison, arms),
             "units": describe_units(comparison), "dataset": describe_dataset(arms, windows),
             "policy": policy, "warnings": warnings, "settings": settings,
             "conventions": conventions(kind, bool(claims)), "signature": comparison.signature}
@@ -170,23 +154,27 @@ def _windows(comparison, primary, settings):
     policy, warnings = find_policy(stats, counts, primary, settings)
     return {**counts, "split": how, "stats": stats}, policy, warnings
 
-# %% ../../nbs/report/87_build.ipynb #c015
+# %% ../../nbs/report/87_build.ipynb #c036
 _NOUNS = {"losses": "windows", "answers": "examples", "scores": "examples", "runs": "seeds",
           "translations": "segments"}
 
 
-def _asked(arm, metrics):
-    "The metrics of one arm, or a refusal."
-    names = [metrics] if isinstance(metrics, str) else metrics
-    chosen = METRICS.of_kind(arm.kind) if names is None else [
-        as_metric(name, "evaluate") for name in names]
-    wrong = next((m for m in chosen if m.kind != arm.kind), None)
-    if wrong is not None:
-        refuse("evaluate", f"metrics must read {arm.kind}", f"{wrong.name!r}, which reads "
-               f"{wrong.kind}", "Choose others", error=UsageError)
-    return chosen
+def _measured(arm, metrics, level):
+    "Every metric of one arm, at least one of them with a value."
+    found = [_alone(metric, arm, level) for metric in metrics]
+    if all(row["value"] is None for row in found):
+        refuse("evaluate", "some metric must be computable",
+               "; ".join(row["missing"] for row in found), "Add what it needs")
+    return found
 
-# %% ../../nbs/report/87_build.ipynb #c016
+
+def _headline(arm, row, level):
+    said = f"{arm.model or 'The model'}: {row['title']} {row['value']:.6g}"
+    if row["interval"]:
+        said += " (%.4g to %.4g, %g %% CI)" % (*row["interval"], 100 * level)
+    return f"{said} on {counted(len(arm), _NOUNS[arm.kind])}."
+
+# %% ../../nbs/report/87_build.ipynb #c037
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -197,27 +185,25 @@ def evaluate(
     environment: Mapping | None = None,
     version: str | None = None,
 ) -> Report:
-    "The report of one arm."
-    chosen = [prepared(m, arm) for m in _asked(arm, metrics)]
+    "The report of one arm; raises ContractError, UsageError."
+    if not hasattr(arm, "provenance"):
+        refuse("evaluate", "arm must be what one model said", type(arm).__name__,
+               "Read it with read_losses or read_predictions", error=UsageError)
+    level = as_fraction(level, where="evaluate", name="level", error=UsageError)
+    chosen = [prepared(m, arm) for m in choose_metrics(metrics, arm.kind, "evaluate")]
     arms = {"candidate": arm}
-    alone = _evaluation(arms, chosen, level)
-    rows = [row for row in alone["candidate"] if row["value"] is not None]
-    if not rows:
-        refuse("evaluate", "some metric must be computable",
-               "; ".join(row["missing"] for row in alone["candidate"]), "Add what it needs")
-    settings = {"metrics": [m.name for m in chosen], "level": level, "by": by, "margin": {}}
-    said = f"{rows[0]['title']} {rows[0]['value']:.6g}"
-    if rows[0]["interval"]:
-        said += " (%.4g to %.4g, %g %% CI)" % (*rows[0]["interval"], 100 * level)
-    name = arm.model or "The model"
-    made = {"code": 0, "rule": "measured", "because": "nothing was compared."}
+    alone = _measured(arm, chosen, level)
+    slices = [{**_alone(m, arm.take(at), level), "slice": f"{name} {value}", "n": len(at)}
+              for name, value, at in find_slices(arm, by) for m in chosen]
+    first = next(row for row in alone if row["value"] is not None)
     signed = f"invar_nb:{version or invar_nb.__version__}|evaluate|{arm.kind}|n:{len(arm)}"
-    items = counted(len(arm), _NOUNS[arm.kind])
     document = {
-        "kind": arm.kind, "headline": f"{name}: {said} on {items}.",
-        "verdict": None, "exit": made, "facts": None, "primary_metric": None, "policy": None,
-        "comparison": [], "slices": _alone_by_slice(arm, chosen, level, by), "units": None,
-        "evaluation": alone, "classes": confusion_of(arms), "warnings": [],
-        "dataset": describe_dataset(arms), "settings": settings, "signature": signed,
-        "conventions": conventions(arm.kind, False)}
+        "kind": arm.kind, "headline": _headline(arm, first, level), "verdict": None,
+        "exit": {"code": 0, "rule": "measured", "because": "nothing was compared."},
+        "facts": None, "primary_metric": None, "policy": None, "comparison": [],
+        "slices": slices, "units": None, "evaluation": {"candidate": alone},
+        "classes": confusion_of(arms), "warnings": [], "dataset": describe_dataset(arms),
+        "settings": {"metrics": [m.name for m in chosen], "level": level, "by": by,
+                     "margin": {}},
+        "signature": signed, "conventions": conventions(arm.kind, False)}
     return seal(document, arms, files, environment, version)

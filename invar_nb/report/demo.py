@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/report/90_demo.ipynb #c003
+# %% ../../nbs/report/90_demo.ipynb #c019
 import invar_nb
 from ..comparison.compare import compare
 from ..comparison.pair import pair
@@ -27,7 +27,7 @@ from ..models.load import load_model
 from ..models.score import score_plan
 from ..models.text import plan_text
 from .build import build_report
-from .report import Report
+from .report import Report, units_text
 from .verify import verify
 
 # %% ../../nbs/report/90_demo.ipynb #c005
@@ -98,7 +98,7 @@ def _no_bars():
     finally:
         if shown: logging.enable_progress_bar()
 
-# %% ../../nbs/report/90_demo.ipynb #c009
+# %% ../../nbs/report/90_demo.ipynb #c020
 EDITS = {"8-bit copy": ("base", "base-int8"), "4-bit copy": ("base", "base-int4"),
          "fine-tuned": ("base", "tuned")}
 PLAN = {"max_length": 256, "stride": 128}
@@ -114,14 +114,13 @@ class DemoRow:
 
     @property
     def cells(self) -> tuple[str, ...]:
-        "Edit, perplexities, interval, units, claim, and what windows would have said."
-        row, d = self.report.document()["comparison"][0], self.report.document()
+        "Edit, perplexities, interval, claim, and what windows would have said."
+        row = self.report.document()["comparison"][0]
         values = f"{row['baseline']:.4f}", f"{row['candidate']:.4f}"
-        claim = f"{d['units']['effective']:.0f} {d['units']['kind']}: {row['claim']}"
-        return (self.edit, *values, row["words"]["change"], row["words"]["interval"], claim,
-                self.windows)
+        return (self.edit, *values, row["words"]["change"], row["words"]["interval"],
+                row["claim"], self.windows)
 
-# %% ../../nbs/report/90_demo.ipynb #c010
+# %% ../../nbs/report/90_demo.ipynb #c021
 @dataclass(frozen=True, kw_only=True)
 class DemoResult:
     "What the demo found, and where it wrote the evidence."
@@ -134,7 +133,9 @@ class DemoResult:
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
                  for row in table]
-        return "\n".join([*lines, "", *(row.report.headline for row in self.rows)])
+        units = units_text(self.rows[0].report.document()["units"])
+        headlines = [row.report.headline for row in self.rows]
+        return "\n".join([*lines, "", f"Intervals over {units}", *headlines])
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."

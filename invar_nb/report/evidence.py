@@ -32,15 +32,16 @@ class RunsArm:
 
     def __len__(self) -> int: return len(self.runs)
 
-# %% ../../nbs/report/85_evidence.ipynb #c006
+# %% ../../nbs/report/85_evidence.ipynb #c016
 def _runs_bytes(arm):
-    return "".join(canonical_json(run.to_dict()) + "\n" for run in arm.runs).encode()
+    rows = ({**run.to_dict(), "arm": arm.model} for run in arm.runs)
+    return "".join(canonical_json(row) + "\n" for row in rows).encode()
 
 
-def _read_runs(path, label):
-    lines = path.read_bytes().splitlines()
+def _read_runs(path):
     rows = [strict_json(line, where=f"verify: {path.name} line {i}")
-            for i, line in enumerate(lines, 1)]
+            for i, line in enumerate(path.read_bytes().splitlines(), 1)]
+    (label,) = {row.pop("arm") for row in rows}
     return RunsArm(runs=tuple(map(ExperimentResult.from_row, rows)), model=label)
 
 
@@ -51,19 +52,19 @@ _SCORES = ("ids", "values", "score", "better", "model", "data_id", "clusters",
 def _scores_bytes(arm): return canonical_json({k: getattr(arm, k) for k in _SCORES}).encode()
 
 
-def _read_scores(path, label):
+def _read_scores(path):
     found = strict_json(path.read_bytes(), where=f"verify: {path.name}")
     if not isinstance(found, dict) or found.keys() != {*_SCORES}:
         refuse("verify", f"{path.name} must hold scores", "another object", "Ask for the file")
     return Scores(**found)
 
-# %% ../../nbs/report/85_evidence.ipynb #c007
+# %% ../../nbs/report/85_evidence.ipynb #c018
 _PARQUET = find_spec("pyarrow") is not None
 _ENDING = {"losses": ".parquet" if _PARQUET else ".jsonl", "scores": ".json"}
 _BYTES = {"losses": lambda arm: losses_bytes(arm, _ENDING["losses"]), "runs": _runs_bytes,
           "answers": predictions_bytes, "scores": _scores_bytes}
-_READ = {"losses": lambda path, label: read_losses(path), "runs": _read_runs,
-         "answers": lambda path, label: read_predictions(path), "scores": _read_scores}
+_READ = {"losses": read_losses, "runs": _read_runs, "answers": read_predictions,
+         "scores": _read_scores}
 
 # %% ../../nbs/report/85_evidence.ipynb #c008
 def evidence_files(
@@ -76,7 +77,7 @@ def evidence_files(
         found[arm] = arm + _ENDING.get(content.kind, ".jsonl"), data, digest(data)
     return found
 
-# %% ../../nbs/report/85_evidence.ipynb #c010
+# %% ../../nbs/report/85_evidence.ipynb #c019
 def read_evidence(
     folder: Path,        # where report.json lies
     kind: str,           # of the arms
@@ -100,4 +101,4 @@ def _read_one(folder, kind, arm, entry):
         refuse("verify", f"{name} must have the digest in evidence.{arm}.sha256",
                f"{found[:19]}, recorded {expected[:19]}",
                "The evidence is not what the report was made from", code="evidence_changed")
-    return _READ[kind](path, entry["model"])
+    return _READ[kind](path)

@@ -100,7 +100,7 @@ def _bootstrap(boot):
     drawn = f"{draws} draws, seed {boot['seed']}" if draws else "exact"
     return f"{low} to {high} ({boot['method']}, {drawn}, windows as if independent)"
 
-# %% ../../nbs/report/82_page.ipynb #c012
+# %% ../../nbs/report/82_page.ipynb #c019
 def _tight(text): return re.sub(r"\n\s*\n", "\n", text).strip()
 
 
@@ -111,8 +111,10 @@ def _render(name, d, escape, series, bins):
     if d["verdict"] is not None and d["comparison"]:
         names |= _first_figure(d)
     models = [d["evidence"][arm]["model"] or arm for arm in d["evidence"]]
+    title = " against ".join(reversed(models))
+    if len(models) > len({*models}): title = f"{models[0]}: candidate against baseline"
     return page.get_template(name).render(
-        d=d, arms=list(d["evidence"]), title=" against ".join(reversed(models)),
+        d=d, arms=list(d["evidence"]), title=title,
         tone="measured" if d["verdict"] is None else d["verdict"]["claim"] or "failed",
         saved=all(arm["file"] for arm in d["evidence"].values()), alone_cells=_alone_cells(d),
         windows_figure=windows_figure(**series) if series else "",

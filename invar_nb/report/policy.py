@@ -131,7 +131,7 @@ def find_warnings(comparison) -> list[str]:
             said.append(f"The models were scored with different settings: {name} {a} and {b}.")
     return said + [f"{name} is missing: {why}." for name, why in comparison.missing.items()]
 
-# %% ../../nbs/report/84_policy.ipynb #c013
+# %% ../../nbs/report/84_policy.ipynb #c003
 def find_exit(
     verdict: Mapping,          # its fields
     rows: list[Mapping],       # the rest of the family: metrics and slices, with their claims
@@ -142,7 +142,7 @@ def find_exit(
     "Exit code, rule and reason; the one place where this is decided."
     made = lambda code, rule, because: {"code": code, "rule": rule, "because": because}
     if verdict["verdict"] == "failed":
-        return made(5, "failed_runs", verdict["rationale"])
+        return made(5, "failed_runs", "a run failed, so nothing was compared.")
     if verdict["verdict"] == "regressed":
         return made(1, "primary_regressed", f"{verdict['metric']} regressed.")
     worse = next((row for row in rows if row["claim"] == "regressed"), None)

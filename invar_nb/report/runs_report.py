@@ -50,7 +50,7 @@ def _row(c):
             "margin": c.spec.improvement_threshold, "claim": v.claim,
             "words": _words(c, (delta, *ends)), "verdict": v.to_dict()}
 
-# %% ../../nbs/report/88_runs_report.ipynb #c007
+# %% ../../nbs/report/88_runs_report.ipynb #c004
 def build_runs_report(
     specs: Sequence[MetricSpec],  # the first is the primary metric
     *,
@@ -72,7 +72,8 @@ def build_runs_report(
     pair = {f"{name}_runs": arm.runs for name, arm in arms.items()}
     found = [compare_runs(spec, intersect=intersect, **pair) for spec in specs]
     if len(found) > 1: found = judge_many(found, multiplicity=multiplicity)
-    settings = {"specs": [asdict(spec) for spec in specs], "multiplicity": multiplicity,
+    settings = {"specs": [asdict(spec) for spec in specs],
+                "multiplicity": multiplicity if len(found) > 1 else None,
                 "intersect": bool(intersect), "fail_inconclusive": bool(fail_inconclusive),
                 "margin": {c.spec.metric: c.spec.improvement_threshold for c in found}}
     document = _sections(found, arms, settings, version or invar_nb.__version__)

@@ -76,11 +76,12 @@ def _comparable(d, lost):
     d["settings"] = d["settings"] | {"margin": margin, "metrics": names}
     return d
 
-# %% ../../nbs/report/89_verify.ipynb #c010
+# %% ../../nbs/report/89_verify.ipynb #c020
 _NEVER = ("that the models were run: the numbers follow from the evidence files",
           "the environment: time, host and library versions",
           "labels: names of models, and what the evidence files say of their own origin",
-          "whether these settings were the ones agreed on")
+          "columns of the evidence from which no number here follows",
+          "whether these settings were the ones agreed on, and those that changed nothing")
 
 
 def _not_covered(d, lost):
