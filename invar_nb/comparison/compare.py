@@ -19,7 +19,7 @@ from .slices import SliceDifference, slice_differences
 from .units import Units, choose_units
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
 
-# %% ../../nbs/comparison/39_compare.ipynb #c013
+# %% ../../nbs/comparison/39_compare.ipynb #c007
 PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score"}
 
 
@@ -31,7 +31,8 @@ def choose_metrics(
     "The metrics that were asked for; raises UsageError."
     if metrics is not None and not isinstance(metrics, (list, tuple, set, Mapping)):
         metrics = [metrics]
-    chosen = METRICS.of_kind(kind) if metrics is None else [as_metric(m, where) for m in metrics]
+    if metrics is None: chosen = METRICS.of_kind(kind)
+    else: chosen = [as_metric(metric, where) for metric in metrics]
     names = [m.name for m in chosen]
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice:
