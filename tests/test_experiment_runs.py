@@ -109,7 +109,7 @@ def test_pairing_lists_everything():
     with pytest.raises(TypeError): pair_runs(runs([1.0]), runs([1.0]))  # arms by keyword only
     both = pair(runs([1.0, 2.0, 3.0], [2, 0, 9]), runs([4.0, 5.0, 6.0], [0, 2, 1]), intersect=True)
     assert both.seeds == (0, 2) and [r.metrics["m"] for r in both.candidate] == [4.0, 5.0]
-    assert (both.baseline_only, both.candidate_only) == ((9,), (1,))
+    assert both.left_out == (1, 9)
 
 
 def test_arms_that_are_no_lists_of_runs():

@@ -323,3 +323,33 @@ def test_losses_of_another_text_and_another_tokenizer_are_refused_before_scoring
     (tmp_path / "other/tokenizer.json").write_text(json.dumps(words))
     code, _, err = shell("compare", MODELS + "/base", tmp_path / "other", "--text", text, "--max-length", "64", "--device", "cpu", "--out", tmp_path / "r")
     assert code == 3 and "the same tokens" in err and "scoring" not in err, err
+
+
+@pytest.mark.parametrize("command", ["compare", "score"])
+def test_a_place_that_cannot_be_written_to_is_usage_before_any_work(files, text, monkeypatch, command):
+    "A loop of links, a file or a folder in the way, and files that --force would not replace ended with 3 or 5, some after the scoring."
+    (files / "loop").symlink_to(files / "loop")
+    (files / "mine").mkdir()
+    (files / "mine/notes.txt").write_text("mine")
+    (files / "dir.jsonl").mkdir()
+    arguments = {"compare": [MODELS + "/base", MODELS + "/tuned"], "score": [MODELS + "/base"]}[command]
+    for out in {"compare": ["loop", "loop/x", "a.jsonl", "a.jsonl/x", "mine"], "score": ["loop/x.jsonl", "a.jsonl/x.jsonl", "dir.jsonl"]}[command]:
+        code, _, err = shell(command, *arguments, "--text", text, "--out", files / out, "--force", "-q")
+        assert code == 2 and ("--out must be" in err or "--force replaces" in err) and err.count("\n") == 1, (out, err)
+    monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != str(files))
+    code, _, err = shell(command, *arguments, "--text", text, "--out", files / "new.jsonl", "-q")
+    assert code == 2 and "can be written to" in err
+    assert (files / "mine/notes.txt").read_text() == "mine" and not list(files.glob(".*"))
+
+
+def test_of_two_processes_on_one_folder_one_writes_and_the_other_says_so(text, tmp_path):
+    "Both score at once: one line for the second (3, or 2 where it comes late), the report of the first is whole; a link at --out is followed."
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    two = [command(*compared(text, tmp_path / "link"), "-q") for _ in range(2)]
+    said = [p.communicate()[1] for p in two]
+    codes = sorted(p.returncode for p in two)
+    assert codes[1] in (2, 3) and codes[0] == 0, said
+    loser = next(text for p, text in zip(two, said, strict=True) if p.returncode)
+    assert loser.count("\n") == 1 and ("one process at a time" in loser or "never overwritten" in loser or "--out must be" in loser), said
+    assert (tmp_path / "link").is_symlink() and shell("verify", tmp_path / "real")[0] == 0 and not list(tmp_path.glob(".*"))

@@ -11,12 +11,12 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c003
+# %% ../../nbs/experiments/72_evaluator.ipynb #c040
 from ..comparison.verdict import Verdict
 from .improvement import (LOG, Improvement, MetricSpec, find_improvement,
                                               geometric_mean, seeds_for_power, written_mean)
 from .runs import (Failures, as_runs, find_failures, metric_value,
-                                       pair_runs, runs_arm)
+                                       pair_runs)
 from ..foundations.numbers import as_choice, as_count, refuse
 from ..statistics.multiplicity import PROCEDURES, adjust
 
@@ -108,7 +108,7 @@ def _claim(c: RunsComparison, word: str) -> str:
     known = i is not None and c.improvement.degenerate is None
     return "equivalent" if m > 0 and known and i.inside(-m, m) else "inconclusive"
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c012
+# %% ../../nbs/experiments/72_evaluator.ipynb #c041
 def _verdict(c: RunsComparison) -> Verdict:
     "The source's twelve fields, then what is added."
     fields = {"hypothesis_id": c.hypothesis_id, **asdict(c.spec), "p_value": c.p_value}
@@ -122,18 +122,16 @@ def _verdict(c: RunsComparison) -> Verdict:
     claim = _claim(c, word)
     power = seeds_for_power(c.improvement, threshold=m, level=c.level)
     power = max(power, c.n + 1) if power and claim == "inconclusive" else None
-    fields |= {f"{arm}_mean": float(written_mean(getattr(c, arm))) for arm in _ARMS}
-    if c.spec.scale == LOG:
-        fields |= {f"{arm}_geometric_mean": geometric_mean(getattr(c, arm)) for arm in _ARMS}
+    for arm in ("candidate", "baseline"):
+        fields[f"{arm}_mean"] = float(written_mean(getattr(c, arm)))
+        if c.spec.scale == LOG:
+            fields[f"{arm}_geometric_mean"] = geometric_mean(getattr(c, arm))
     return Verdict(
         **fields, improvement=g, verdict=word, claim=claim, n_for_power=power,
         beyond_margin=claim == word and i is not None and (i.low > m or i.high < -m),
         not_worse=i is not None and i.low > -m, adjusted_p_value=c.adjusted_p_value,
         multiplicity=f"{c.multiplicity} over {c.family} tests" if c.multiplicity else None,
         headline=_headline(c, claim), rationale=_sentence(c, claim, power))
-
-# %% ../../nbs/experiments/72_evaluator.ipynb #c013
-_ARMS = ("candidate", "baseline")
 
 # %% ../../nbs/experiments/72_evaluator.ipynb #c015
 def _percent(c: RunsComparison, g: float) -> str:
@@ -206,7 +204,7 @@ def _failed(c: RunsComparison) -> str:
             f"{f.n_candidate} candidate runs and {f.baseline} of {f.n_baseline} baseline runs "
             f"failed{fisher}; {c.spec.metric} was not compared.")
 
-# %% ../../nbs/experiments/72_evaluator.ipynb #c020
+# %% ../../nbs/experiments/72_evaluator.ipynb #c042
 def compare_runs(
     spec: MetricSpec,
     *,
@@ -228,7 +226,7 @@ def compare_runs(
     pairs = pair_runs(**arms, intersect=intersect)
     return made(seeds=pairs.seeds, baseline=_values(spec, pairs.baseline, "baseline"),
                 candidate=_values(spec, pairs.candidate, "candidate"),
-                left_out=tuple(sorted(pairs.baseline_only + pairs.candidate_only)))
+                left_out=pairs.left_out)
 
 # %% ../../nbs/experiments/72_evaluator.ipynb #c021
 def judge_runs(spec: MetricSpec, *, baseline_runs: Iterable, candidate_runs: Iterable,

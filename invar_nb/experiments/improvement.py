@@ -109,7 +109,7 @@ class Improvement:
         interval = None if self.interval is None else self.interval.to_dict()
         return {**self.__dict__, "interval": interval}
 
-# %% ../../nbs/experiments/71_improvement.ipynb #c023
+# %% ../../nbs/experiments/71_improvement.ipynb #c040
 def find_improvement(
     spec: MetricSpec,
     *,
@@ -129,17 +129,14 @@ def find_improvement(
         standard_deviation=_spread(spec, y, d, g, t),
         effect_size=None if t.effect_size is None else sign * t.effect_size,
         outlying=t.degenerate is None and bool(far.max() > 3 * np.median(far)),
-        sign_flip_p_value=_sign_flip(d, scale=max(map(abs, x))))
+        sign_flip_p_value=None if t.n < 2 else sign_flip_test(
+            d, scale=max(map(abs, x))).p_value)
 
-# %% ../../nbs/experiments/71_improvement.ipynb #c024
+# %% ../../nbs/experiments/71_improvement.ipynb #c041
 def _logs(baseline, candidate) -> list[list[float]]:
     "Logarithms of values over the smallest, plus one: rounding is the same in every unit."
     least = min(*baseline, *candidate)
     return [[1 + math.log(v / least) for v in arm] for arm in (baseline, candidate)]
-
-
-def _sign_flip(d, scale: float) -> float | None:
-    return sign_flip_test(d, scale=scale).p_value if len(d) > 1 else None
 
 # %% ../../nbs/experiments/71_improvement.ipynb #c025
 def _interval(spec: MetricSpec, y, x, t: TTest) -> Interval | None:

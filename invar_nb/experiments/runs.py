@@ -20,7 +20,7 @@ from ..comparison.scores import Runs
 from ..foundations.numbers import PairingError, as_count, refuse
 from ..statistics.two_proportions import fisher_exact
 
-# %% ../../nbs/experiments/70_runs.ipynb #c013
+# %% ../../nbs/experiments/70_runs.ipynb #c045
 _SPELLED = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|nan|inf|infinity)", re.I | re.A)
 
 
@@ -29,10 +29,6 @@ def _spelled(value: object) -> object:
     if isinstance(value, str) and _SPELLED.fullmatch(word := value.strip()):
         return int(word) if word.lstrip("+-").isdigit() and len(word) < 300 else float(word)
     return value
-
-
-def _json_number(value: float | None) -> float | str | None:
-    return value if value is None or math.isfinite(value) else str(value)
 
 
 def _is_number(value: object) -> bool:
@@ -89,7 +85,7 @@ def _as_record(where, terminal, metrics, hypothesis_id, other, **texts) -> dict:
     return {"terminal": terminal, "metrics": MappingProxyType(found), **texts,
             "hypothesis_id": hypothesis_id, "other": MappingProxyType(dict(other))}
 
-# %% ../../nbs/experiments/70_runs.ipynb #c018
+# %% ../../nbs/experiments/70_runs.ipynb #c046
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
     "How one run ended and the numbers it left."
@@ -117,7 +113,8 @@ class ExperimentResult:
 
     def to_dict(self) -> dict:
         "Plain values for strict JSON; nan and inf become text, which `from_row` reads."
-        spelled = {k: _json_number(v) for k, v in self.metrics.items()}
+        spelled = {k: v if v is None or math.isfinite(v) else str(v)
+                   for k, v in self.metrics.items()}
         return {**{k: getattr(self, k) for k in FIELDS},
                 "metrics": spelled, "other": dict(self.other)}
 
@@ -225,17 +222,16 @@ def read_runs(
                                            place=f"{table.path} {place}", terminal=terminal)
                  for row, place in zip(rows, table.places, strict=True))
 
-# %% ../../nbs/experiments/70_runs.ipynb #c028
+# %% ../../nbs/experiments/70_runs.ipynb #c047
 @dataclass(frozen=True, kw_only=True)
 class RunPairs:
     "Runs of two arms side by side, in the order of their seeds."
     seeds: tuple[int, ...]  # increasing
     baseline: tuple[ExperimentResult, ...]
     candidate: tuple[ExperimentResult, ...]
-    baseline_only: tuple[int, ...] = ()  # seeds left out
-    candidate_only: tuple[int, ...] = ()
+    left_out: tuple[int, ...] = ()  # seeds of one arm only
 
-# %% ../../nbs/experiments/70_runs.ipynb #c029
+# %% ../../nbs/experiments/70_runs.ipynb #c048
 def pair_runs(
     *,
     baseline_runs: Iterable,  # ExperimentResults, or rows of a runs file
@@ -261,7 +257,7 @@ def pair_runs(
     both = tuple(sorted(b & c))
     by_seed = {arm: {run.seed: run for run in runs} for arm, runs in arms.items()}
     return RunPairs(seeds=both, **{arm: tuple(by_seed[arm][s] for s in both) for arm in arms},
-                    baseline_only=tuple(sorted(b - c)), candidate_only=tuple(sorted(c - b)))
+                    left_out=tuple(sorted(b ^ c)))
 
 # %% ../../nbs/experiments/70_runs.ipynb #c030
 def _broken(arm: str, runs: tuple) -> str:

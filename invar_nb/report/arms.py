@@ -15,11 +15,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-# %% ../../nbs/report/93_arms.ipynb #c019
+# %% ../../nbs/report/93_arms.ipynb #c008
+from ..comparison.units import counted
+from ..files.losses import read_losses
+from ..files.predictions import read_predictions
+from ..foundations.numbers import PairingError, refuse
+from ..models.documents import read_documents
+from ..models.load import load_model, load_tokenizer
+from ..models.score import score_plan
+from ..models.text import check_same_tokenizer, plan_text
 from .options import Scoring, usage
 from .shell import Progress, say
 
-# %% ../../nbs/report/93_arms.ipynb #c003
+# %% ../../nbs/report/93_arms.ipynb #c010
 def _first_record(path):
     "Names of the columns, or the first JSON object with what its header says."
     if path.suffix == ".parquet": return _parquet_names(path)
@@ -36,7 +44,6 @@ def _first_record(path):
 
 
 def _parquet_names(path):
-    from invar_nb.foundations.numbers import refuse
     from pyarrow import ArrowInvalid, parquet
     try: return set(parquet.read_schema(path).names)
     except ArrowInvalid as error:
@@ -81,9 +88,8 @@ def _file_kind(path):
           "Losses have window_id, tokens and log_loss, answers label and prediction, "
           "runs seed")
 
-# %% ../../nbs/report/93_arms.ipynb #c005
+# %% ../../nbs/report/93_arms.ipynb #c012
 def _load(argument, o):
-    from invar_nb.models.load import load_model
     path = Path(argument).expanduser()
     hub = not path.is_dir()
     return load_model(argument if hub else path, dtype=o.dtype, device=o.device,
@@ -105,7 +111,7 @@ def _config_limit(argument):
     found = config.get("max_position_embeddings") or config.get("n_positions")
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
-# %% ../../nbs/report/93_arms.ipynb #c022
+# %% ../../nbs/report/93_arms.ipynb #c020
 _RECORDED = ("max_length", "stride", "bos")
 
 
@@ -120,14 +126,13 @@ def _follow(losses, o):
 
 
 def _check_origin(plan, losses):
-    from invar_nb.foundations.numbers import PairingError, refuse
     if losses.data_id and losses.data_id != plan.data_id:
         refuse("compare", "both arms must have one text and one plan of windows",
                f"{losses.data_id[:19]} in the file, {plan.data_id[:19]} from --text",
                "Give the text and the lengths with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/report/93_arms.ipynb #c009
+# %% ../../nbs/report/93_arms.ipynb #c021
 def score_model(
     argument: str,        # folder or hub id
     o: Scoring,
@@ -139,9 +144,6 @@ def score_model(
     quiet: bool = False,
 ):
     "(losses, (plan, tokenizer)) of one model; finished batches are found in the journal."
-    from invar_nb.models.documents import read_documents
-    from invar_nb.models.score import score_plan
-    from invar_nb.models.text import check_same_tokenizer, plan_text
     documents = read_documents(o.text, pieces=o.documents) if plan is None else None
     say(f"{label}: loading {argument}", quiet)
     loaded = _load(argument, o)
@@ -162,7 +164,6 @@ def score_model(
 
 
 def _said(counts):
-    from invar_nb.comparison.units import counted
     kinds = ("windows", "tokens", "documents")
     return ", ".join(counted(counts[name], name) for name in kinds)
 
@@ -195,7 +196,7 @@ def load_arms(
                                        journal=journals[name], quiet=quiet)
     return {name: arms[name] for name in arguments}
 
-# %% ../../nbs/report/93_arms.ipynb #c006
+# %% ../../nbs/report/93_arms.ipynb #c023
 def _check_kinds(kinds, models, o):
     others = {kind for kind in kinds.values() if kind not in ("model", "hub")}
     if len(others) > 1 or (models and others - {"losses"}):
@@ -209,20 +210,16 @@ def _check_kinds(kinds, models, o):
 
 def _check_tokenizer(argument, words, o):
     "The other model's tokenizer, known before the first one is scored."
-    from invar_nb.models.load import load_tokenizer
-    from invar_nb.models.text import check_same_tokenizer
     folder = Path(argument).expanduser()
     if o.tokenizer or not folder.is_dir(): return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
     check_same_tokenizer(words, other)
 
-# %% ../../nbs/report/93_arms.ipynb #c014
+# %% ../../nbs/report/93_arms.ipynb #c024
 def _read(argument, kind):
     path = Path(argument).expanduser()
     if kind == "losses":
-        from invar_nb.files.losses import read_losses
         return read_losses(path)
     if kind == "answers":
-        from invar_nb.files.predictions import read_predictions
         return read_predictions(path)
     usage("runs are compared by the command runs", argument, "invar-nb runs A B --metric NAME")

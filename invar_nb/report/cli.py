@@ -5,8 +5,10 @@
 # %% auto #0
 __all__ = ['app', 'compare', 'score', 'predictions', 'runs', 'verify', 'doctor', 'demo', 'main']
 
-# %% ../../nbs/report/96_cli.ipynb #c024
+# %% ../../nbs/report/96_cli.ipynb #c012
 import json
+import os
+import re
 import sys
 from pathlib import Path
 from typing import Annotated, Literal, Optional
@@ -15,10 +17,8 @@ import typer
 
 import invar_nb
 
-# %% ../../nbs/report/96_cli.ipynb #c003
+# %% ../../nbs/report/96_cli.ipynb #c014
 from . import options as o
-from .jobs import as_specs, check_files, compare_arms, discard
-from .jobs import report_answers, report_runs, save_scored
 from .shell import OK, REFUSED, Progress, answer, run_app, say
 
 # %% ../../nbs/report/96_cli.ipynb #c026
@@ -44,36 +44,53 @@ _VERSION = typer.Option("--version", callback=_version, is_eager=True,
 def _root(output: o.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
-# %% ../../nbs/report/96_cli.ipynb #c027
+# %% ../../nbs/report/96_cli.ipynb #c016
 def _out(default):
     text = f"Folder for report and evidence. Default: {default}."
     return Annotated[Path, typer.Option("--out", metavar="DIR", help=text, show_default=False,
                                         rich_help_panel="Output")]
 
 
-def _check_out(out, force):
-    "Refuse a folder that would not be replaced, before any work."
-    spots = [out, *out.absolute().parents]
-    try: file = next((spot for spot in spots if spot.exists() and not spot.is_dir()), None)
-    except OSError as error:
+def _check_out(out, force, kind="folder"):
+    "Refuse a place that would not be written to, or not be replaced, before any work."
+    try:
+        whole = out.resolve()
+        there = next(spot for spot in (whole, *whole.parents) if spot.exists())
+    except (OSError, RuntimeError) as error:
         o.usage("--out must be a name that the system takes",
-                f"{str(out)!r} ({error.strerror})", "Name another place")
-    if file is not None:
-        o.usage("--out must be a folder", f"{str(file)!r}, a file", "Name another place")
-    if out.is_dir() and any(out.iterdir()) and not force:
-        o.usage("--out must be a new or an empty folder", repr(str(out)),
-                "Choose another one, or give --force to replace an older report")
+                f"{str(out)!r} ({getattr(error, 'strerror', None) or 'a loop of links'})",
+                "Name another place")
+    found = "folder" if there.is_dir() else "file"
+    if found != (kind if there == whole else "folder"):
+        o.usage(f"--out must be a {kind}", f"{str(there)!r}, a {found}", "Name another place")
+    if not os.access(there if there.is_dir() else there.parent, os.W_OK):
+        o.usage("--out must be a place that can be written to", repr(str(there)),
+                "Name another place, or change its permissions")
+    if there == whole: _check_old(out, set(os.listdir(out)) if out.is_dir() else None, force)
+
+
+def _check_old(out, names, force):
+    if names == set(): return
+    if not force:
+        new = "a new file" if names is None else "a new or an empty folder"
+        o.usage(f"--out must be {new}", repr(str(out)),
+                "Choose another one, or give --force to replace an older one")
+    ours = r"report\.(json|md|html)|(baseline|candidate)\.\w+|\.incoming"
+    if odd := [name for name in names or () if not re.fullmatch(ours, name)]:
+        o.usage("--force replaces files of an older report only", repr(str(out / min(odd))),
+                "Move it away, or name another folder")
+
+
+def _print(found, text, output):
+    answer(json.dumps(found, sort_keys=True, allow_nan=False) if output.as_json else text)
 
 
 def _deliver(report, out, *, force, output):
     "Save, print, leave with the report's code."
     report.save(out, force=force)
-    code = report.exit_code
-    if output.as_json:
-        found = report.document() | {"exit_code": code, "report": str(out / "report.json")}
-        answer(json.dumps(found, sort_keys=True, allow_nan=False))
-    else:
-        answer(f"{report}\n  report: {out / 'report.html'}\n  check: invar-nb verify {out}")
+    code, file = report.exit_code, out / "report.json"
+    _print(report.document() | {"exit_code": code, "report": str(file)},
+           f"{report}\n  report: {out / 'report.html'}\n  check: invar-nb verify {out}", output)
     raise typer.Exit(code)
 
 # %% ../../nbs/report/96_cli.ipynb #c028
@@ -81,7 +98,7 @@ _ARM = "Model folder, hub id, or file of losses or answers, recognised by conten
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
 
-# %% ../../nbs/report/96_cli.ipynb #c029
+# %% ../../nbs/report/96_cli.ipynb #c018
 @app.command()
 @o.grouped
 def compare(
@@ -92,14 +109,16 @@ def compare(
     "Did CANDIDATE change against BASELINE? Scores models, compares, writes a report."
     say(f"invar-nb compare: {baseline} and {candidate}", output.quiet)
     _check_out(out, force)
+    from invar_nb.report.jobs import compare_arms
     arguments = {"baseline": baseline, "candidate": candidate}
     report, journals = compare_arms(arguments, scoring, asked, intervals, policy, out=out,
                                     quiet=output.quiet)
     try: _deliver(report, out, force=force, output=output)
     finally:
-        if (out / "report.json").exists(): discard(journals)
+        if (out / "report.json").exists():  # what the journals hold is in it
+            for path in journals.values(): path.unlink(missing_ok=True)
 
-# %% ../../nbs/report/96_cli.ipynb #c030
+# %% ../../nbs/report/96_cli.ipynb #c019
 _Losses = Annotated[Optional[Path], typer.Option(
     "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl.")]
 
@@ -116,11 +135,11 @@ def score(
         got = "no --out" if out is None else repr(str(out)) if scoring.text else "no --text"
         o.usage("score needs --text FILE and --out FILE, .parquet or .jsonl", got,
                 "Give both")
-    if out.exists() and not force:
-        o.usage("--out must be a new file", repr(str(out)), "Choose another, or give --force")
-    save_scored(model, scoring, out, output)
+    _check_out(out, force, "file")
+    from invar_nb.report.jobs import save_scored
+    _print(*save_scored(model, scoring, out, output.quiet), output)
 
-# %% ../../nbs/report/96_cli.ipynb #c031
+# %% ../../nbs/report/96_cli.ipynb #c024
 _ROWS = ("One row an example: id, label, and probabilities (in a CSV a column p:LABEL "
          "each) or prediction and confidence.")
 
@@ -141,6 +160,7 @@ def predictions(
     against = f" against {baseline}" if baseline else ""
     say(f"invar-nb predictions: {file}{against}", output.quiet)
     _check_out(out, force)
+    from invar_nb.report.jobs import check_files, report_answers
     check_files([file, *([baseline] if baseline else [])])
     if baseline is None and (asked.margin or fail_inconclusive):
         o.usage("--margin and --fail-inconclusive need a second file", "one",
@@ -171,7 +191,7 @@ _Family = Annotated[Literal["holm", "benjamini_hochberg"], typer.Option(
     "--multiplicity", help="Adjustment where there are several metrics. Default: holm.",
     **_PANEL)]
 
-# %% ../../nbs/report/96_cli.ipynb #c033
+# %% ../../nbs/report/96_cli.ipynb #c025
 @app.command()
 @o.grouped
 def runs(
@@ -190,13 +210,14 @@ def runs(
     "Is CANDIDATE better over seeds? A paired t test for each metric, and a report."
     say(f"invar-nb runs: {baseline} and {candidate}", output.quiet)
     _check_out(out, force)
+    from invar_nb.report.jobs import as_specs, check_files, report_runs
     check_files([baseline, candidate])
     specs, margins = as_specs(metric, direction, scale, margin, alpha)
     report = report_runs(baseline, candidate, specs, margins, multiplicity, intersect,
                          assume_ok, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/report/96_cli.ipynb #c034
+# %% ../../nbs/report/96_cli.ipynb #c027
 @app.command()
 @o.grouped
 def verify(
@@ -212,7 +233,7 @@ def verify(
     found = check(path)
     d = {"verified": True, "headline": found.report.headline, "digest": found.report.digest,
          "files": list(found.files), "not_covered": list(found.not_covered), "exit_code": OK}
-    answer(json.dumps(d, sort_keys=True) if output.as_json else str(found))
+    _print(d, str(found), output)
 
 
 @app.command()
@@ -224,10 +245,10 @@ def doctor(output: o.Output):
     bad = any(row["state"] == "error" for row in found)
     d = {"findings": found, "exit_code": REFUSED if bad else OK}
     lines = [f"{row['state']:<5} {row['what']}: {row['found']}" for row in found]
-    answer(json.dumps(d, sort_keys=True) if output.as_json else "\n".join(lines))
+    _print(d, "\n".join(lines), output)
     raise typer.Exit(d["exit_code"])
 
-# %% ../../nbs/report/96_cli.ipynb #c005
+# %% ../../nbs/report/96_cli.ipynb #c030
 @app.command()
 @o.grouped
 def demo(output: o.Output, out: _out("invar-demo") = Path("invar-demo")):
@@ -239,8 +260,7 @@ def demo(output: o.Output, out: _out("invar-demo") = Path("invar-demo")):
     import_torch("demo")
     found = run_demo(out, echo=lambda line: say(line, output.quiet),
                      progress=lambda label: Progress(label, quiet=output.quiet))
-    d = found.to_dict() | {"exit_code": OK}
-    answer(json.dumps(d, sort_keys=True) if output.as_json else str(found))
+    _print(found.to_dict() | {"exit_code": OK}, str(found), output)
 
 
 def main(arguments: Optional[list[str]] = None) -> int:
