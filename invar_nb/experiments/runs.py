@@ -85,7 +85,7 @@ def _as_record(where, terminal, metrics, hypothesis_id, other, **texts) -> dict:
     return {"terminal": terminal, "metrics": MappingProxyType(found), **texts,
             "hypothesis_id": hypothesis_id, "other": MappingProxyType(dict(other))}
 
-# %% ../../nbs/experiments/70_runs.ipynb #c046
+# %% ../../nbs/experiments/70_runs.ipynb #c013
 @dataclass(frozen=True, kw_only=True)
 class ExperimentResult:
     "How one run ended and the numbers it left."
@@ -113,10 +113,9 @@ class ExperimentResult:
 
     def to_dict(self) -> dict:
         "Plain values for strict JSON; nan and inf become text, which `from_row` reads."
-        spelled = {k: v if v is None or math.isfinite(v) else str(v)
-                   for k, v in self.metrics.items()}
-        return {**{k: getattr(self, k) for k in FIELDS},
-                "metrics": spelled, "other": dict(self.other)}
+        finite = lambda v: v if v is None or math.isfinite(v) else str(v)
+        return {**{k: getattr(self, k) for k in FIELDS}, "other": dict(self.other),
+                "metrics": {k: finite(v) for k, v in self.metrics.items()}}
 
     @classmethod
     def from_row(

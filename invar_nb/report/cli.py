@@ -44,7 +44,7 @@ _VERSION = typer.Option("--version", callback=_version, is_eager=True,
 def _root(output: o.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
-# %% ../../nbs/report/96_cli.ipynb #c016
+# %% ../../nbs/report/96_cli.ipynb #c003
 def _out(default):
     text = f"Folder for report and evidence. Default: {default}."
     return Annotated[Path, typer.Option("--out", metavar="DIR", help=text, show_default=False,
@@ -88,9 +88,9 @@ def _print(found, text, output):
 def _deliver(report, out, *, force, output):
     "Save, print, leave with the report's code."
     report.save(out, force=force)
-    code, file = report.exit_code, out / "report.json"
-    _print(report.document() | {"exit_code": code, "report": str(file)},
-           f"{report}\n  report: {out / 'report.html'}\n  check: invar-nb verify {out}", output)
+    code, page = report.exit_code, out / "report.html"
+    _print(report.document() | {"exit_code": code, "report": str(out / "report.json")},
+           f"{report}\n  report: {page}\n  check: invar-nb verify {out}", output)
     raise typer.Exit(code)
 
 # %% ../../nbs/report/96_cli.ipynb #c028
