@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['app', 'compare', 'score', 'predictions', 'runs', 'verify', 'doctor', 'demo', 'main']
 
-# %% ../../nbs/report/96_cli.ipynb #c012
+# %% ../../nbs/report/96_cli.ipynb #c005
 import json
 import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Literal, Optional
+from typing import Annotated, Optional
 
 import typer
 
@@ -168,53 +168,25 @@ def predictions(
     report = report_answers(file, baseline, labels, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/report/96_cli.ipynb #c002
+# %% ../../nbs/report/96_cli.ipynb #c007
 _TABLE = "Table with one row a run: seed, terminal (ok, timeout, oom, crash), metrics."
-_PANEL = {"rich_help_panel": "Statistics", "show_default": False}
-_RunMetrics = Annotated[Optional[list[str]], typer.Option(
-    "--metric", metavar="NAME", **_PANEL,
-    help="Column to compare, the primary one first. Repeatable. Needed.")]
-_Directions = Annotated[Optional[list[str]], typer.Option(
-    "--direction", metavar="lower|higher", **_PANEL,
-    help="Which is better; once, or once a metric. Needed.")]
-_Scales = Annotated[Optional[list[str]], typer.Option(
-    "--scale", metavar="linear|log", **_PANEL,
-    help="How a change is measured; once, or once a metric. Default: linear.")]
-_RunMargins = Annotated[Optional[list[str]], typer.Option(
-    "--margin", metavar="[METRIC=]V", **_PANEL,
-    help="Smallest change that matters: 2% of the baseline's mean, or 0.02 in the unit of the "
-         "metric; with --scale log both are 0.02 of the logarithm. Repeatable. Default: 2%.")]
-_Alpha = Annotated[float, typer.Option(
-    "--alpha", min=1e-6, max=1 - 1e-6, help="Significance threshold. Default: 0.05.",
-    **_PANEL)]
-_Family = Annotated[Literal["holm", "benjamini_hochberg"], typer.Option(
-    "--multiplicity", help="Adjustment where there are several metrics. Default: holm.",
-    **_PANEL)]
 
-# %% ../../nbs/report/96_cli.ipynb #c025
+
 @app.command()
 @o.grouped
 def runs(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_TABLE)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same seeds.")],
-    output: o.Output, metric: _RunMetrics = None, direction: _Directions = None,
-    scale: _Scales = None, margin: _RunMargins = None, alpha: _Alpha = 0.05,
-    multiplicity: _Family = "holm",
-    intersect: Annotated[bool, typer.Option(
-        "--intersect", help="Leave out seeds that one arm lacks, and say so.")] = False,
-    assume_ok: Annotated[bool, typer.Option(
-        "--assume-ok", help="Rows without a terminal are of runs that ended well.")] = False,
-    fail_inconclusive: o.FailInconclusive = False, force: o.Force = False,
+    asked: o.AskedOfRuns, output: o.Output, force: o.Force = False,
+    fail_inconclusive: o.FailInconclusive = False,
     out: _out("invar-nb-runs") = Path("invar-nb-runs"),
 ):
     "Is CANDIDATE better over seeds? A paired t test for each metric, and a report."
     say(f"invar-nb runs: {baseline} and {candidate}", output.quiet)
     _check_out(out, force)
-    from invar_nb.report.jobs import as_specs, check_files, report_runs
+    from invar_nb.report.jobs import check_files, report_runs
     check_files([baseline, candidate])
-    specs, margins = as_specs(metric, direction, scale, margin, alpha)
-    report = report_runs(baseline, candidate, specs, margins, multiplicity, intersect,
-                         assume_ok, fail_inconclusive)
+    report = report_runs(baseline, candidate, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
 # %% ../../nbs/report/96_cli.ipynb #c027

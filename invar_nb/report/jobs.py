@@ -128,7 +128,7 @@ def report_answers(file, baseline, labels, asked, fail_inconclusive):
     return build_report(made, margin=margins, by=asked.by or None,
                         fail_inconclusive=fail_inconclusive)
 
-# %% ../../nbs/report/94_jobs.ipynb #c011
+# %% ../../nbs/report/94_jobs.ipynb #c002
 def _each(values, n, option, *choices):
     "One value for each metric: given once it is meant for all; none is the first choice."
     wrong = next((value for value in values or () if value not in choices), None)
@@ -140,39 +140,41 @@ def _each(values, n, option, *choices):
     return values if values and len(values) == n else (values or choices[:1]) * n
 
 
-def as_specs(metrics, directions, scales, margins, alpha) -> tuple[list, dict]:
+def as_specs(asked: o.AskedOfRuns) -> tuple[list, dict]:
     "(a MetricSpec for each --metric, the margins that were given)."
-    if not metrics: o.usage("runs needs a metric", "none", "Give --metric NAME, a column")
-    if not directions:
+    metrics, n = asked.metric, len(asked.metric or ())
+    if not n: o.usage("runs needs a metric", "none", "Give --metric NAME, a column")
+    if not asked.direction:
         o.usage("which direction is better must be said", "nothing",
                 "Give --direction lower or --direction higher")
-    n, found = len(metrics), o.split_margins(margins, primary=metrics[0])
-    lost = next((name for name in found if name not in metrics), None)
+    margins = o.split_margins(asked.margin, primary=metrics[0])
+    lost = next((name for name in margins if name not in metrics), None)
     if lost: o.usage("--margin must name one of the metrics", repr(lost), ", ".join(metrics))
-    short = [d.removesuffix("_is_better") for d in directions]
+    short = [d.removesuffix("_is_better") for d in asked.direction]
     rows = zip(metrics, _each(short, n, "--direction", "lower", "higher"),
-               _each(scales, n, "--scale", "linear", "log"), strict=True)
+               _each(asked.scale, n, "--scale", "linear", "log"), strict=True)
     return [MetricSpec(metric=name, direction=f"{d}_is_better", scale=s,
-                       significance_threshold=alpha) for name, d, s in rows], found
+                       significance_threshold=asked.alpha) for name, d, s in rows], margins
 
-# %% ../../nbs/report/94_jobs.ipynb #c013
-def report_runs(baseline, candidate, specs, margins, multiplicity, intersect, assume_ok,
-                fail_inconclusive):
+# %% ../../nbs/report/94_jobs.ipynb #c003
+def report_runs(baseline, candidate, asked: o.AskedOfRuns, fail_inconclusive):
     "The report on two tables of runs."
-    terminal = "ok" if assume_ok else None
-    paths = {"baseline": Path(baseline), "candidate": Path(candidate)}
-    same = paths["baseline"].stem == paths["candidate"].stem
-    arms = {f"{name}_runs": RunsArm(runs=read_runs(path, terminal=terminal),
-                                    model=str(path) if same else path.stem)
+    specs, margins = as_specs(asked)
+    paths = {"baseline_runs": Path(baseline), "candidate_runs": Path(candidate)}
+    same = Path(baseline).stem == Path(candidate).stem
+    terminal = "ok" if asked.assume_ok else None
+    arms = {name: RunsArm(runs=read_runs(path, terminal=terminal),
+                          model=str(path) if same else path.stem)
             for name, path in paths.items()}
     names = {metric for arm in arms.values() for run in arm.runs for metric in run.metrics}
     lost = next((s.metric for s in specs if s.metric not in names), None)
     if lost:
         known = ", ".join(sorted(names))
         o.usage("--metric must be a column", repr(lost), f"Columns: {known}")
-    specs = [_with_margin(spec, margins.get(spec.metric), arms, intersect) for spec in specs]
-    return build_runs_report(specs, **arms, multiplicity=multiplicity, intersect=intersect,
-                             fail_inconclusive=fail_inconclusive)
+    specs = [_with_margin(spec, margins.get(spec.metric), arms, asked.intersect)
+             for spec in specs]
+    return build_runs_report(specs, **arms, multiplicity=asked.multiplicity,
+                             intersect=asked.intersect, fail_inconclusive=fail_inconclusive)
 
 
 def _with_margin(spec, margin, arms, intersect):

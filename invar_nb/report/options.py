@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TierName', 'LevelOption', 'FailInconclusive', 'Force', 'usage', 'MarginText', 'parse_margin',
-           'split_margins', 'resolve_margin', 'read_tier_config', 'grouped', 'Scoring', 'Asked', 'Intervals', 'Policy',
-           'Output']
+           'split_margins', 'resolve_margin', 'read_tier_config', 'grouped', 'Scoring', 'Asked', 'Intervals',
+           'AskedOfRuns', 'Policy', 'Output']
 
 # %% ../../nbs/report/91_options.ipynb #c022
 import functools
@@ -216,6 +216,29 @@ class Intervals:
     seed: _statistics(Optional[int], "Seed of the draws.", min=0) = None
     resample: _statistics(Literal["windows", "tokens"],
                           "What a bootstrap draws. Default: windows.") = "windows"
+
+# %% ../../nbs/report/91_options.ipynb #c000
+@dataclass(frozen=True, kw_only=True)
+class AskedOfRuns:
+    "What is measured over seeds, and by which rule it is judged."
+    metric: _statistics(_many, "Column to compare, the primary one first. Repeatable. "
+                        "Needed.", metavar="NAME") = None
+    direction: _statistics(_many, "Which is better; once, or once a metric. Needed.",
+                           metavar="lower|higher") = None
+    scale: _statistics(_many, "How a change is measured; once, or once a metric. Default: "
+                       "linear.", metavar="linear|log") = None
+    margin: _statistics(
+        _many, "Smallest change that matters: 2% of the baseline's mean, or 0.02 in the unit "
+        "of the metric; with --scale log both are 0.02 of the logarithm. Repeatable. "
+        "Default: 2%.", metavar="[METRIC=]V") = None
+    alpha: _statistics(float, "Significance threshold. Default: 0.05.", min=1e-6,
+                       max=1 - 1e-6) = 0.05
+    multiplicity: _statistics(Literal["holm", "benjamini_hochberg"], "Adjustment where there "
+                              "are several metrics. Default: holm.") = "holm"
+    intersect: _statistics(bool, "Leave out seeds that one arm lacks, and say so.",
+                           "--intersect") = False
+    assume_ok: _statistics(bool, "Rows without a terminal are of runs that ended well.",
+                           "--assume-ok") = False
 
 # %% ../../nbs/report/91_options.ipynb #c030
 _policy = _panel("Policy")
