@@ -19,13 +19,12 @@ from ..comparison.compare import compare
 from ..comparison.windows import bits_per_byte, perplexity
 from ..foundations.numbers import refuse
 
-# %% ../../nbs/report/81_dataset.ipynb #c005
+# %% ../../nbs/report/81_dataset.ipynb #c029
 def match_fraction(baseline, candidate) -> float:
     "Windows that both arms have, with equal token counts, over all that either has."
-    arms = (baseline, candidate)
-    a, b = (dict(zip(arm.window_ids, arm.tokens.tolist(), strict=True)) for arm in arms)
-    either = a.keys() | b.keys()
-    return sum(a.get(name) == b.get(name) for name in either) / len(either)
+    a, b = ({*zip(arm.window_ids, arm.tokens.tolist(), strict=True)}
+            for arm in (baseline, candidate))
+    return len(a & b) / len({name for name, _ in a | b})
 
 
 def scored_range(window_id: str) -> tuple[str, int, int] | None:
@@ -34,7 +33,7 @@ def scored_range(window_id: str) -> tuple[str, int, int] | None:
     if not found or int(found[2]) >= int(found[3]): return None
     return found[1], int(found[2]), int(found[3])
 
-# %% ../../nbs/report/81_dataset.ipynb #c006
+# %% ../../nbs/report/81_dataset.ipynb #c030
 def overlap_fraction(
     window_ids: tuple[str, ...],
     tokens: np.ndarray,  # t_i, shape (n,)
@@ -43,11 +42,11 @@ def overlap_fraction(
     ranges = [scored_range(name) for name in window_ids]
     fits = [r and t <= r[2] - r[1] for r, t in zip(ranges, tokens.tolist(), strict=True)]
     if not all(fits): return 1 - len(set(window_ids)) / len(window_ids), "window_ids"
-    union, end, last = 0, 0, None
+    union, ends = 0, {}
     for document, start, stop in sorted(ranges):
-        end = end if document == last else 0
+        end = ends.get(document, 0)
         union += max(0, stop - max(start, end))
-        end, last = max(end, stop), document
+        ends[document] = max(end, stop)
     return 1 - union / sum(stop - start for _, start, stop in ranges), "token_ranges"
 
 
@@ -73,12 +72,11 @@ def arms_bits_per_byte(arms: Mapping) -> dict[str, float] | None:
     return {name: bits_per_byte(arm.log_loss, arm.tokens, arm.n_bytes)
             for name, arm in arms.items()}
 
-# %% ../../nbs/report/81_dataset.ipynb #c010
+# %% ../../nbs/report/81_dataset.ipynb #c031
 def _origin(arms, name):
     "What the arms recorded; a ContractError where they contradict each other."
-    said = [arm.provenance.get(name) for arm in arms.values()]
-    said = [value for value in said if value is not None]
-    if len(said) == 2 and said[0] != said[1]:
+    said = [x for arm in arms.values() if (x := arm.provenance.get(name)) is not None]
+    if said[1:] and said[0] != said[1]:
         refuse("report", f"both arms must have one {name}", f"{said[0]!r} and {said[1]!r}",
                "Score both models on the same text with one tokenizer", code="other_origin")
     return said[0] if said else None
@@ -89,16 +87,14 @@ def check_origin(arms: Mapping) -> None:
     for name in ("tokenizer_digest", "text_digests"):
         _origin(arms, name)
 
-# %% ../../nbs/report/81_dataset.ipynb #c012
+# %% ../../nbs/report/81_dataset.ipynb #c032
 def language_table(arms: Mapping) -> dict[str, dict] | None:
     "Documents, windows, tokens and perplexities of each language, where recorded."
     of, counts = _origin(arms, "document_languages"), _origin(arms, "languages")
-    known = [arm.document_ids for arm in arms.values() if arm.document_ids is not None]
-    documents = known[0] if known else None
-    if isinstance(of, Mapping) and documents is not None and of.keys() >= set(documents):
+    documents = next((arm.document_ids for arm in arms.values() if arm.document_ids), None)
+    if isinstance(of, Mapping) and documents and of.keys() >= {*documents}:
         spoken = np.array([str(of[name]) for name in documents])
-        return {name: _language(arms, documents, spoken == name)
-                for name in sorted(set(spoken.tolist()))}
+        return {name: _language(arms, documents, spoken == name) for name in sorted({*spoken})}
     if not isinstance(counts, Mapping): return None
     return {name: {"documents": part["documents"], "tokens": part["tokens"], "windows": None,
                    "perplexity": None} for name, part in sorted(counts.items())}
@@ -107,13 +103,13 @@ def language_table(arms: Mapping) -> dict[str, dict] | None:
 def _language(arms, documents, keep):
     tokens = next(iter(arms.values())).tokens[keep]
     values = {name: perplexity(arm.log_loss[keep], tokens) for name, arm in arms.items()}
-    count = len({name for name, kept in zip(documents, keep, strict=True) if kept})
-    return {"documents": count, "tokens": int(tokens.sum()), "windows": int(keep.sum()),
+    return {"documents": len({*np.array(documents)[keep]}), "tokens": int(tokens.sum()), "windows": int(keep.sum()),
             "perplexity": values}
 
-# %% ../../nbs/report/81_dataset.ipynb #c014
-def _tensors(arms):
-    a, b = (arm.provenance.get("tensor_digests") for arm in arms.values())
+# %% ../../nbs/report/81_dataset.ipynb #c033
+def _tensors(*arms):
+    "(tensors that differ, tensors), where both arms carry their digests."
+    a, b = (arm.provenance.get("tensor_digests") for arm in arms)
     if not isinstance(a, Mapping) or not isinstance(b, Mapping): return None, None
     names = a.keys() | b.keys()
     return sum(a.get(name) != b.get(name) for name in names), len(names)
@@ -130,34 +126,30 @@ def _same_items(baseline, candidate):
     p, q = (np.zeros(len(a)) if x is None else np.asarray(x) for x in (p, q))
     return sum(x == y and u == v for x, y, u, v in zip(a, b, p, q, strict=True))
 
-# %% ../../nbs/report/81_dataset.ipynb #c015
+# %% ../../nbs/report/81_dataset.ipynb #c034
 def find_facts(baseline, candidate) -> dict:
     "Same weights or not, and on how many items both models say exactly the same."
-    arms = {"baseline": baseline, "candidate": candidate}
-    one, two = (arm.provenance.get("weights_digest") for arm in arms.values())
-    state = "identical" if one == two else "different"
-    if one is None or two is None: state = "unknown"
-    changed, tensors = _tensors(arms)
+    one, two = (arm.provenance.get("weights_digest") for arm in (baseline, candidate))
+    state = "unknown" if None in (one, two) else "identical" if one == two else "different"
+    changed, tensors = _tensors(baseline, candidate)
     same, n = _same_items(baseline, candidate), len(baseline)
+    where = "" if changed is None else f" in {changed} of {tensors} tensors"
     said = {"identical": "The weights are identical.", "unknown": "",
-            "different": "The weights differ." if changed is None else
-            f"The weights differ in {changed} of {tensors} tensors."}[state]
-    if same == n:
-        said += f" Both models say exactly the same on all {n} items."
-    if state == "identical" and same is not None and same < n:
+            "different": f"The weights differ{where}."}[state]
+    if same == n: said += f" Both models say exactly the same on all {n} items."
+    elif state == "identical" and same is not None:
         said += f" Yet {n - same} of {n} items differ: the scoring itself was not the same."
     return {"weights": state, "identical_items": same, "tensors_changed": changed,
             "tensors": tensors, "sentence": said.strip()}
 
-# %% ../../nbs/report/81_dataset.ipynb #c017
+# %% ../../nbs/report/81_dataset.ipynb #c035
 def _bootstrap(comparison):
-    s, drawn = comparison.settings, comparison.settings.replicates is not None
-    found = compare(comparison.pair, metrics=["perplexity"], method="bca", units="windows",
-                    level=s.level, replicates=s.replicates, seed=s.seed,
-                    resample=s.resample if drawn else "windows")
-    interval = found.interval
-    return {"method": "bca", "replicates": s.replicates, "seed": s.seed, "level": s.level,
-            "ci": (interval.low, interval.high), "engine": interval.engine}
+    s = comparison.settings
+    same = {"method": "bca", "replicates": s.replicates, "seed": s.seed, "level": s.level}
+    drawn = s.resample if s.replicates is not None else "windows"
+    interval = compare(comparison.pair, metrics=["perplexity"], units="windows",
+                       resample=drawn, **same).interval
+    return {**same, "ci": (interval.low, interval.high), "engine": interval.engine}
 
 # %% ../../nbs/report/81_dataset.ipynb #c018
 def window_stats(
@@ -176,27 +168,25 @@ def window_stats(
             "window_overlap_basis": basis, "paired_windows": len(a),
             "paired_delta_summary": summary, "bootstrap": _bootstrap(comparison)}
 
-# %% ../../nbs/report/81_dataset.ipynb #c020
+# %% ../../nbs/report/81_dataset.ipynb #c036
 def describe_dataset(
     arms: Mapping,         # name -> arm
     windows=None,          # what the report says of paired windows
 ) -> dict:
     "The test set: its hash, size, languages, and windows, examples or seeds."
     arm = next(iter(arms.values()))
-    losses = arm.kind == "losses"
-    examples = seeds = None
-    if arm.kind == "runs":
-        seeds = {"seeds": list(arm.ids), "failed": {}}
+    losses, examples, seeds = arm.kind == "losses", None, None
+    clusters = None if arm.clusters is None else len(set(arm.clusters))
+    if arm.kind == "runs": seeds = {"seeds": list(arm.ids), "failed": {}}
     elif not losses:
-        clusters = None if arm.clusters is None else len(set(arm.clusters))
         labels = getattr(arm, "labels", None)
         examples = {"n": len(arm), "clusters": clusters, "labels": labels and list(labels)}
-    documents = len(set(arm.clusters)) if losses and arm.clusters is not None else None
-    return {"data_id": arm.data_id, "weight_unit": arm.weight_unit if losses else None,
-            "total_weight": float(arm.tokens.sum()) if losses else None,
-            "documents": documents, "windows": windows,
-            "languages": language_table(arms) if losses else None,
-            "examples": examples, "seeds": seeds}
+    text = dict.fromkeys(("weight_unit", "total_weight", "documents", "languages"))
+    if losses:
+        text = {"weight_unit": arm.weight_unit, "total_weight": float(arm.tokens.sum()),
+                "documents": clusters, "languages": language_table(arms)}
+    return {"data_id": arm.data_id, **text, "windows": windows, "examples": examples,
+            "seeds": seeds}
 
 # %% ../../nbs/report/81_dataset.ipynb #c021
 _SPEAKS = {"documents": "other documents like these", "serial": "other passages of this text",

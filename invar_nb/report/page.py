@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['axis_of', 'comparison_figure', 'show', 'show_p', 'render_html', 'render_markdown']
 
-# %% ../../nbs/report/80_page.ipynb #c002
-import json
+# %% ../../nbs/report/80_page.ipynb #c012
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -42,15 +41,16 @@ def comparison_figure(
     bar = (row["title"], shown(row["delta"]), *map(shown, row["ci"]), verdict.claim)
     return interval_figure([bar], margin=band, axis=axis)
 
-# %% ../../nbs/report/80_page.ipynb #c007
+# %% ../../nbs/report/80_page.ipynb #c020
 def show(value: object) -> str:
     "One value for a table cell: None as a dash, integers grouped, floats to six digits."
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
     if isinstance(value, float):
         return f"{value:.6g}"
-    if isinstance(value, (dict, list, tuple)):
-        return json.dumps(value, ensure_ascii=False, sort_keys=True)
+    if isinstance(value, dict):
+        return "; ".join(f"{name}: {show(part)}" for name, part in sorted(value.items()))
+    if isinstance(value, (list, tuple)): return ", ".join(map(show, value)) or "none"
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
