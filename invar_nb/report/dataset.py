@@ -87,7 +87,7 @@ def check_origin(arms: Mapping) -> None:
     for name in ("tokenizer_digest", "text_digests"):
         _origin(arms, name)
 
-# %% ../../nbs/report/81_dataset.ipynb #c032
+# %% ../../nbs/report/81_dataset.ipynb #c005
 def language_table(arms: Mapping) -> dict[str, dict] | None:
     "Documents, windows, tokens and perplexities of each language, where recorded."
     of, counts = _origin(arms, "document_languages"), _origin(arms, "languages")
@@ -103,8 +103,8 @@ def language_table(arms: Mapping) -> dict[str, dict] | None:
 def _language(arms, documents, keep):
     tokens = next(iter(arms.values())).tokens[keep]
     values = {name: perplexity(arm.log_loss[keep], tokens) for name, arm in arms.items()}
-    return {"documents": len({*np.array(documents)[keep]}), "tokens": int(tokens.sum()), "windows": int(keep.sum()),
-            "perplexity": values}
+    return {"documents": len({*np.array(documents)[keep]}), "tokens": int(tokens.sum()),
+            "windows": int(keep.sum()), "perplexity": values}
 
 # %% ../../nbs/report/81_dataset.ipynb #c033
 def _tensors(*arms):
