@@ -78,4 +78,4 @@ def test_power_in_other_cases(law, centre, margin, capsys):
     word = "regressed" if centre >= margin else "equivalent"
     found = np.mean([v.claim == word for v in verdicts(law, centre=centre, sd=sd, n=n, trials=trials, seed=1, units="windows", margin=margin)])
     with capsys.disabled(): print(f"\npower, {law}, D {centre}, margin {margin}: n {n}, {word} in {found:.3f}")
-    if law == "normal" and centre >= margin: assert 0.75 < found < 0.85  # the page promises no more
+    if law == "normal" or LAWS[law][1] and n >= 60: assert 0.75 < found < 0.85  # page planning promises no more
