@@ -41,6 +41,7 @@ _modules = {
     "models.score": ("score_windows", "score_text"),
     "models.examples": ("read_examples", "find_leaks"),
     "models.answer": ("answer_examples",),
+    "models.servers": ("score_served",),
     "experiments.runs": ("ExperimentResult", "read_runs"),
     "experiments.improvement": ("MetricSpec", "HIGHER", "LOWER", "LINEAR", "LOG"),
     "experiments.evaluator": ("Evaluator", "compare_runs", "judge_runs", "judge_many"),

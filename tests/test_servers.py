@@ -18,12 +18,15 @@ import pytest
 from small_models import torch
 
 import invar_nb
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.pair import pair
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models import servers
 from invar_nb.models.load import load_model
 from invar_nb.models.score import score_plan
 from invar_nb.models.servers import KEY_VARIABLE, as_address, score_served
 from invar_nb.models.text import plan_text
+from invar_nb.report.build import build_report
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
 SECRET = "sk-4711-never-shown"
@@ -122,7 +125,8 @@ class Handler(BaseHTTPRequestHandler):
         if reply == "swap": reply = self.swapped(ids, body)
         if reply == "hang": s.ended.wait(20)
         with s.lock: s.now -= 1
-        if reply == "cut": self.send(200, json.dumps(s.answer(ids, body)), cut=True)
+        if reply in ("cut", "gone"): self.send(200, json.dumps(s.answer(ids, body)), cut=reply)
+        elif reply == "drip": self.send(200, " " * 40, slowly=True)
         elif isinstance(reply, tuple): self.send(*reply)
         elif reply != "hang": self.send(200, json.dumps(reply))
 
@@ -139,13 +143,16 @@ class Handler(BaseHTTPRequestHandler):
         other[2].set()
         return s.answer(other[0], body)
 
-    def send(self, status, text, headers=(), cut=False):
+    def send(self, status, text, headers=(), cut=None, slowly=False):
         data = text.encode()
         self.send_response(status)
         for name, value in dict(headers).items(): self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data[:len(data) // 2] if cut else data)
+        for byte in data if slowly else ():  # each in time, the whole never
+            if self.server.ended.wait(0.1): return
+            self.wfile.write(bytes([byte]))
+        if not slowly: self.wfile.write(data[:len(data) // 2 if cut == "cut" else 0] if cut else data)
         if cut:
             self.wfile.flush()
             self.connection.shutdown(socket.SHUT_RDWR)
@@ -231,15 +238,15 @@ FAULTS = {  # fault -> code of the refusal, "same" for the right file, or Connec
     "another name": (renamed, "changed"), "400": (always((400, '{"error": {"message": "prompt_logprobs is disabled"}}')), "status"), "401": (always((401, "no")), "key"),
     "302": (always((302, "", {"Location": "http://127.0.0.1:1/"})), "status"),
     "429 at times": (at(SOME, (429, "slow down", {"Retry-After": "0.05"})), "same"), "500 at times": (at(SOME, (500, "oops")), "same"), "503 at times": (at(SOME, (503, "loading")), "same"),
-    "cut at times": (at(SOME, "cut"), "same"), "cut JSON at times": (at(SOME, (200, '{"choices": [{"ind')), "same"), "hang once": (at([14], "hang"), "same"),
-    "429": (always((429, "slow down")), ConnectionError), "500": (always((500, "oops")), ConnectionError), "cut": (always("cut"), ConnectionError), "hang": (always("hang"), ConnectionError),
+    "cut at times": (at(SOME, "cut"), "same"), "gone at times": (at(SOME, "gone"), "same"), "cut JSON at times": (at(SOME, (200, '{"choices": [{"ind')), "same"), "hang once": (at([14], "hang"), "same"), "drip once": (at([14], "drip"), "same"),
+    "429": (always((429, "slow down")), ConnectionError), "500": (always((500, "oops")), ConnectionError), "cut": (always("cut"), ConnectionError), "hang": (always("hang"), ConnectionError), "drip": (always("drip"), ConnectionError),
     "a day to wait": (always((429, "later", {"Retry-After": "86400"})), ConnectionError)}
 
 
 @pytest.mark.parametrize("name", FAULTS)
 def test_a_faulty_server_gives_the_right_file_or_a_refusal_by_name(name, truths, plan, direct, tmp_path):
     fault, expected = FAULTS[name]
-    options = dict(timeout=0.4 if "hang" in name else 20, retries=1 if name == "hang" else 3, journal=tmp_path / "journal")
+    options = dict(timeout=0.4 if name.split()[0] in ("hang", "drip") else 20, retries=1 if name in ("hang", "drip") else 3, journal=tmp_path / "journal")
     with Server("vllm", truths["base"], fault) as server:
         if expected == "same":
             np.testing.assert_allclose(ask(server, plan, **options).log_loss, direct.log_loss, rtol=0, atol=1e-6)
@@ -286,6 +293,21 @@ def test_weights_that_change_under_one_name_are_noticed(truths, plan, tmp_path):
         with pytest.raises(KeyboardInterrupt): ask(server, plan, journal=tmp_path / "j", progress=stop)
         server.truth = truths["tuned"]
         with pytest.raises(ContractError, match="keep one model"): ask(server, plan, journal=tmp_path / "j")
+
+
+def test_a_report_warns_of_another_engine_with_the_measured_floor(truths, plan, direct):
+    def noisy(n, ids, reply):
+        if n == 2: values(reply)[5][str(ids[5])]["logprob"] -= 0.39
+        return reply
+    with Server("vllm", truths["base"], noisy) as server: served = ask(server, plan)
+    with Server("vllm", truths["tuned"]) as server: other = ask(server, plan)
+    with Server("sglang", truths["base"]) as server: third = ask(server, plan)
+    warnings = lambda a, b: " ".join(line for line in build_report(compare(pair(a, b)), tier="aggressive").document()["warnings"] if "repeated" in line)
+    assert served.provenance["noise_floor"] == pytest.approx(0.39 / 38, abs=1e-6)
+    mixed = warnings(direct, served)
+    assert "(transformers and vllm 0.11.0)" in mixed and "moved by 0.01 nats per token" in mixed and "control" in mixed
+    assert "(vllm 0.11.0 and sglang 0.5.4)" in warnings(served, third)
+    assert warnings(served, other) == "" and "as small as the noise" in warnings(served, served) and warnings(direct, direct) == ""
 
 
 # --- resuming -------------------------------------------------------------------------------------------------------------------------
