@@ -114,7 +114,7 @@ def find_policy(
     policy = {"tier": asdict(tier), "profile": profile, "contracts": contracts, "gate": gate}
     return policy, warnings + [_BROKEN[name] for name in broken if name in _BROKEN]
 
-# %% ../../nbs/report/82_policy.ipynb #c006
+# %% ../../nbs/report/82_policy.ipynb #c011
 def _engine(arm):
     facts = arm.provenance
     if facts.get("engine") is None: return "transformers" if "transformers" in facts else None
@@ -125,14 +125,15 @@ def _engine_warnings(pair, delta):
     "Of arms that came over a network: the noise floor of the server, and another engine."
     arms = pair.baseline, pair.candidate
     names = [_engine(arm) for arm in arms]
-    floors = [floor for arm in arms if (floor := arm.provenance.get("noise_floor")) is not None]
+    floors = [arm.provenance.get("noise_floor") for arm in arms]
+    floors = [floor for floor in floors if floor is not None]
     if not floors: return []
     moved = f"one request, repeated, moved by {max(floors):.2g} nats per token"
     if names[0] != names[1]:
         one, two = (name or "an unknown engine" for name in names)
         return [f"The models ran on different engines ({one} and {two}), which can differ by "
-                f"tenths of a nat per token with the same weights; {moved}. Score both through "
-                "one engine, or one model through both as a control."]
+                f"tenths of a nat per token with the same weights; {moved}. Score both "
+                "through one engine, or one model through both as a control."]
     if max(floors) < abs(delta) / 2: return []
     return [f"The difference is as small as the noise of the server: {moved}."]
 
