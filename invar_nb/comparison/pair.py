@@ -78,7 +78,7 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
     "translations": (("references", "Translate the same sentences"),),
 }
 
-# %% ../../nbs/comparison/34_pair.ipynb #c027
+# %% ../../nbs/comparison/34_pair.ipynb #c017
 def pair(
     baseline,  # A: window losses, predictions, scores, runs
     candidate,  # B, the same kind of arm, on the same items
@@ -91,6 +91,10 @@ def pair(
                   "Pair losses with losses, answers with answers")
     if not len(baseline) and not len(candidate):
         _unpaired("there must be at least one item", "none", "Measure both models")
+    cuts = [arm.provenance.get("windowing") for arm in (baseline, candidate)]
+    if None not in cuts and cuts[0] != cuts[1]:
+        _unpaired("both models must be scored with one windowing",
+                  f"{cuts[0]!r} and {cuts[1]!r}", "Score one of them again")
     if baseline.data_id and candidate.data_id and baseline.data_id != candidate.data_id:
         _unpaired("data_id must match", f"{baseline.data_id!r} and {candidate.data_id!r}",
                   "Score both models on one text with one tokenizer and one plan")

@@ -117,7 +117,7 @@ def token_log_losses(
     return (pair for batch in scorer.batches
             for pair in zip(batch, scorer.score(batch), strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c017
+# %% ../../nbs/models/65_batches.ipynb #c021
 def _in_memory(act: Callable, windows: Iterable[Window]):
     torch, _ = import_torch("score_windows")
     try:
@@ -155,4 +155,4 @@ def _check_windows(windows, documents: Mapping, limit: int | None) -> None:
             refuse("score_windows", "a window must end inside its document",
                    f"stop {window.stop} of {n} tokens at window {i} "
                    f"of document {window.document_id!r}", "Plan the windows from this text")
-        check_length(window.stop - window.start, limit, "score_windows")
+        check_length(window.stop - window.start - 1, limit, "score_windows")  # a target

@@ -108,7 +108,7 @@ def score_windows(
         data_id=data_digest(scorer.documents.values(), windows),
         document_ids=[w.document_id for w in windows], split=[w.split for w in windows])
 
-# %% ../../nbs/models/66_score.ipynb #c015
+# %% ../../nbs/models/66_score.ipynb #c025
 def score_text(
     model: object,                     # a LoadedModel, or a Hugging Face causal LM
     texts: str | Iterable[str] | Documents,
@@ -121,6 +121,8 @@ def score_text(
     windows: int | None = None,
     preview: int | None = None,
     final: int | None = None,
+    windowing: str = "invar",
+    prefix_token: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
     journal: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -135,6 +137,7 @@ def score_text(
         source = tokenizer
         max_length = max_length or min(positions(model) or DEFAULT_LENGTH, DEFAULT_LENGTH)
     plan = plan_text(source, texts, max_length=max_length, stride=stride, bos=bos, final=final,
-                     first_window=first_window, windows=windows, preview=preview)
+                     first_window=first_window, windows=windows, preview=preview,
+                     windowing=windowing, prefix_token=prefix_token)
     return score_plan(model, plan, batch_tokens=batch_tokens, journal=journal,
                       progress=progress)

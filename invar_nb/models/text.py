@@ -15,7 +15,8 @@ import numpy as np
 # %% ../../nbs/models/61_text.ipynb #c004
 from ..foundations.numbers import (PairingError, UsageError, as_choice, as_count,
                                           as_names, canonical_json, digest, lock, refuse)
-from ..comparison.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
+from ..comparison.windows import Window, assign_splits
+from .windowing import Windowing, find_windowing, plan_as
 from .documents import UNDETERMINED, Documents, check_text
 
 # %% ../../nbs/models/61_text.ipynb #c011
@@ -158,37 +159,79 @@ def plan_text(
     windows: int | None = None,     # score only the first so many windows
     preview: int | None = None,     # windows in the first split; default: half
     final: int | None = None,
+    windowing: str = "invar",       # or as "hf", "llama.cpp", "gptq", "lm-eval" cut a text
+    prefix_token: int | None = None,  # of lm-eval; default: the tokenizer's BOS or EOS
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
-    where, given = "plan_text", _as_documents(texts)
+    where = "plan_text"
     as_choice(bos, BOS_POLICIES, where=where, name="bos")
-    as_choice(first_window, FIRST_WINDOWS, where=where, name="first_window")
-    max_length = _admissible_length(tokenizer, max_length, where)
-    half = max(1, max_length // 2)
-    stride = half if stride is None else as_count(stride, where=where, name="stride")
+    tool = find_windowing(windowing, bos=bos, first_window=first_window)
+    given = _as_documents(texts, tool)
+    max_length = _admissible_length(tokenizer, max_length or tool.length, where)
+    usual = max_length if tool.fixed else max(1, max_length // 2)
+    stride = usual if stride is None else as_count(stride, where=where, name="stride")
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-    prefix = _document_start(tokenizer, given.texts[0], bos)
+    prefix = _prefix(tokenizer, tool, prefix_token)
+    prefix += _document_start(tokenizer, given.texts[0], bos)
     encoded = {name: _encode(tokenizer, text, prefix)
                for name, text in zip(given.text_ids, given.texts, strict=True)}
-    planned = _plan_all(encoded, max_length, stride, first_window)
+    planned = _plan_all(encoded, tool, max_length, stride, first_window)
+    if tool.restarts and prefix:
+        encoded = _restarted(encoded, planned, prefix[0])
     kept = assign_splits(_first(planned, windows), preview=preview, final=final)
     facts = {"tokenizer_digest": tokenizer_digest(tokenizer), "bos": bos,
              "bos_tokens": list(prefix), "max_length": max_length, "stride": stride,
+             "windowing": windowing, "prefix_token": prefix[0] if tool.prefix else None,
              "first_window": first_window, "windows_planned": len(planned),
              "windows_scored": len(kept)}
     return _as_plan(given, encoded, kept, max_length, facts)
 
 # %% ../../nbs/models/61_text.ipynb #c020
-def _as_documents(texts: object) -> Documents:
+def _as_documents(texts: object, tool: Windowing) -> Documents:
     if not isinstance(texts, Documents):
         texts = Documents(texts=(texts,) if isinstance(texts, str) else tuple(texts))
     if not texts.texts:
         refuse("plan_text", "there must be at least one text", "none", "Give a text")
     for i, text in enumerate(texts.texts):
         check_text(text, f"as text {i}", "plan_text")
-    return texts
+    return _joined(texts, tool) if tool.joins else texts
 
 
+def _joined(given: Documents, tool: Windowing) -> Documents:
+    "All documents as one, as a tool joins them; their language where they have the same."
+    if given.pieces:
+        refuse("plan_text", "documents that are joined must not be cut into pieces",
+               f"windowing={tool.name!r}, pieces {given.pieces!r}",
+               "Leave the pieces out, or use windowing='invar'", error=UsageError)
+    text, named = "\n\n".join(given.texts), set(given.languages or (None,))
+    text = text[:-1] if tool.restarts and text.endswith("\n") else text  # llama.cpp reads so
+    check_text(text, "in the joined documents", "plan_text")
+    return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
+
+# %% ../../nbs/models/61_text.ipynb #c022
+def _prefix(tokenizer: object, tool: Windowing, given: int | None) -> tuple[int, ...]:
+    "The token that lm-eval puts before a text, so that its first token is scored."
+    if not tool.prefix:
+        return ()
+    own = (getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id"))
+    token = next((int(i) for i in (given, *own) if i is not None), None)
+    if token is None:
+        refuse("plan_text", f"windowing={tool.name!r} needs a token before the text",
+               "a tokenizer without BOS and EOS", "Give one, such as prefix_token=0",
+               error=UsageError)
+    return (token,)
+
+
+def _restarted(encoded: Mapping, planned: list[Window], bos: int) -> dict:
+    "Ids with BOS over the first token of each window, which no window scores."
+    found = {}
+    for name, (ids, bounds) in encoded.items():
+        ids = ids.copy()
+        ids[[w.start for w in planned if w.document_id == name]] = bos
+        found[name] = lock(ids), bounds
+    return found
+
+# %% ../../nbs/models/61_text.ipynb #c039
 def _admissible_length(source: object, max_length: int | None, where: str) -> int:
     "L within what the model was built for, if that is known."
     loaded = hasattr(source, "weights_digest")
@@ -210,8 +253,8 @@ def check_length(max_length: int, limit: int | None, where: str) -> None:
                f"{max_length} tokens, model {limit}", f"Choose a length of {limit} or less",
                code="too_long")
 
-# %% ../../nbs/models/61_text.ipynb #c022
-def _plan_all(encoded: Mapping, max_length: int, stride: int,
+# %% ../../nbs/models/61_text.ipynb #c040
+def _plan_all(encoded: Mapping, tool: Windowing, max_length: int, stride: int,
               first_window: str) -> list[Window]:
     found: list[Window] = []
     for name, (ids, _) in encoded.items():
@@ -219,8 +262,8 @@ def _plan_all(encoded: Mapping, max_length: int, stride: int,
             refuse("plan_text", "a text must have a token to score after its first",
                    f"{len(ids)} token as text {name}",
                    "Leave it out, join it to another, or use the BOS policy 'add'")
-        found += plan_windows(len(ids), max_length=max_length, stride=stride,
-                              first_window=first_window, document_id=name)
+        found += plan_as(tool.name, len(ids), max_length=max_length, stride=stride,
+                         first_window=first_window, document_id=name)
     return found
 
 

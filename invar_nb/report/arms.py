@@ -111,15 +111,16 @@ def _config_limit(argument):
     found = config.get("max_position_embeddings") or config.get("n_positions")
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
-# %% ../../nbs/report/93_arms.ipynb #c020
-_RECORDED = ("max_length", "stride", "bos")
+# %% ../../nbs/report/93_arms.ipynb #c003
+_RECORDED = {"max_length": None, "stride": None, "bos": "auto", "first_window": "all",
+             "windowing": "invar", "prefix_token": None}  # and their defaults
 
 
 def _follow(losses, o):
     "One arm is saved: score the other on the plan that it recorded, where options do not say."
     known = losses.provenance
-    found = {name: known[name] for name in _RECORDED
-             if getattr(o, name) in (None, "auto") and known.get(name) is not None}
+    found = {name: known[name] for name, usual in _RECORDED.items()
+             if getattr(o, name) == usual and known.get(name) is not None}
     planned, scored = known.get("windows_planned"), known.get("windows_scored")
     if o.windows is None and planned != scored: found["windows"] = scored
     return replace(o, **found)
@@ -129,10 +130,10 @@ def _check_origin(plan, losses):
     if losses.data_id and losses.data_id != plan.data_id:
         refuse("compare", "both arms must have one text and one plan of windows",
                f"{losses.data_id[:19]} in the file, {plan.data_id[:19]} from --text",
-               "Give the text and the lengths with which the file was scored",
+               "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/report/93_arms.ipynb #c021
+# %% ../../nbs/report/93_arms.ipynb #c005
 def score_model(
     argument: str,        # folder or hub id
     o: Scoring,
@@ -149,7 +150,9 @@ def score_model(
     loaded = _load(argument, o)
     if plan is None:
         plan, words = plan_text(loaded, documents, max_length=o.max_length, stride=o.stride,
-                                bos=o.bos, windows=o.windows), loaded.tokenizer
+                                bos=o.bos, windows=o.windows, windowing=o.windowing,
+                                first_window=o.first_window.replace("-", "_"),
+                                prefix_token=o.prefix_token), loaded.tokenizer
         if check is not None: check(plan, words)
     else:
         plan, words = plan

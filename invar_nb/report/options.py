@@ -143,7 +143,7 @@ def grouped(command):
     call.__annotations__ = {p.name: p.annotation for p in shown}
     return call
 
-# %% ../../nbs/report/91_options.ipynb #c028
+# %% ../../nbs/report/91_options.ipynb #c004
 _scoring, _many = _panel("Scoring"), Optional[list[str]]
 
 
@@ -156,14 +156,19 @@ class Scoring:
                          "at most 1024.", min=2) = None
     stride: _scoring(Optional[int], "New tokens in each window. Default: half of "
                      "--max-length.", min=1) = None
-    windows: _scoring(Optional[int], "Score only the first N windows. Default: all.", min=1,
-                      metavar="N") = None
+    windows: _scoring(Optional[int], "Windows to score at most. Default: all.", min=1) = None
     batch_tokens: _scoring(int, "Tokens of one forward pass. Default: 4096.", min=1) = 4096
     device: _scoring(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.") = "auto"
     dtype: _scoring(Literal["auto", "float32", "bfloat16", "float16"],
                     "Precision while scoring. Default: auto.") = "auto"
     bos: _scoring(Literal["auto", "add", "none"],
                   "BOS token before each document. Default: auto.") = "auto"
+    first_window: _scoring(Literal["all", "context-only"], "Whether the first window's "
+                           "context is scored too. Default: all.") = "all"
+    windowing: _scoring(Literal["invar", "hf", "llama.cpp", "gptq", "lm-eval"],
+                        "Cut the text as another tool does. Default: invar.") = "invar"
+    prefix_token: _scoring(Optional[int], "Id of the token that --windowing lm-eval puts "
+                           "before a text. Default: BOS, or else EOS.", metavar="ID") = None
     documents: _scoring(Optional[str], "Where windows end inside a document: blank-lines, "
                         "headings or a regular expression.", metavar="WHERE") = None
     tokenizer: _scoring(Optional[str], "Folder of the tokenizer. Default: each model's own.",

@@ -114,7 +114,7 @@ def find_policy(
     policy = {"tier": asdict(tier), "profile": profile, "contracts": contracts, "gate": gate}
     return policy, warnings + [_BROKEN[name] for name in broken if name in _BROKEN]
 
-# %% ../../nbs/report/82_policy.ipynb #c011
+# %% ../../nbs/report/82_policy.ipynb #c003
 def _engine(arm):
     facts = arm.provenance
     if facts.get("engine") is None: return "transformers" if "transformers" in facts else None
@@ -138,7 +138,8 @@ def _engine_warnings(pair, delta):
     return [f"The difference is as small as the noise of the server: {moved}."]
 
 # %% ../../nbs/report/82_policy.ipynb #c013
-_SAME = ("dtype", "device", "batch_tokens", "first_window", "bos", "max_length", "stride")
+_SAME = ("dtype", "device", "batch_tokens", "windowing", "first_window", "bos", "max_length",
+         "stride")
 
 
 def find_warnings(comparison) -> list[str]:
@@ -155,7 +156,7 @@ def find_warnings(comparison) -> list[str]:
     said += _engine_warnings(pair, d.delta)
     return said + [f"{name} is missing: {why}." for name, why in comparison.missing.items()]
 
-# %% ../../nbs/report/82_policy.ipynb #c003
+# %% ../../nbs/report/82_policy.ipynb #c006
 def find_exit(
     verdict: Mapping,          # its fields
     rows: list[Mapping],       # the rest of the family: metrics and slices, with their claims

@@ -50,10 +50,11 @@ def describe_error(error: BaseException) -> tuple[int, str]:
         return FAILED, f"{error.strerror or error}{where}. Check the disk and the permissions."
     return FAILED, f"{type(error).__name__}: {error}. This is a defect; --debug shows where."
 
-# %% ../../nbs/report/92_shell.ipynb #c000
+# %% ../../nbs/report/92_shell.ipynb #c014
 _SPELLED = {"metrics": "metric", "pieces": "documents", "significance_threshold": "alpha"}
-_NAMES = ("by|gate|labels|level|margin|max_length|method|metrics|pieces|replicates|resample|"
-          "scale|seed|significance_threshold|stride|tokenizer|units|windows")
+_NAMES = ("bos|by|first_window|gate|labels|level|margin|max_length|method|metrics|pieces|"
+          "prefix_token|replicates|resample|scale|seed|significance_threshold|stride|"
+          "tokenizer|units|windowing|windows")
 
 
 def _option(name): return "--" + _SPELLED.get(name, name).replace("_", "-")
@@ -64,7 +65,7 @@ def _in_options(text):
     text = re.sub(r"^[A-Za-z_][\w.-]*: ", "", text)
     said = lambda m: (f"no {_option(m[1])}" if m[2] == "None" else
                       f"{_option(m[1])} {m[2].lower() or '...'}")
-    text = re.sub(rf"\b({_NAMES})=['\"]?(\w*(?:\.\d+)?)['\"]?(?:\[\.\.\.\])?", said, text)
+    text = re.sub(rf"\b({_NAMES})=['\"]?(\w*(?:[.-]\w+)*)['\"]?(?:\[\.\.\.\])?", said, text)
     subject = rf"^(?:(?:{_NAMES})(?:, | and |(?= must| needs? | belong)))+"
     return re.sub(subject, lambda m: re.sub(_NAMES, lambda n: _option(n[0]), m[0]), text)
 
