@@ -127,27 +127,23 @@ def _check_pages(folder, report):
         files.append(name)
     return tuple(files)
 
-# %% ../../nbs/report/89_verify.ipynb #c013
+# %% ../../nbs/report/89_verify.ipynb #c010
 _UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
 
 
-def _unlike(part, error):
-    "What no version writes cannot be computed again; it is evidence refused, not misuse."
-    if isinstance(error, ContractError) and not isinstance(error, UsageError): raise error
-    said = error.args[0] if isinstance(error, UsageError) else type(error).__name__
-    refuse("verify", f"{part} must be as invar_nb writes them", str(said),
-           "The report was changed", code="structure")
-
-
-def _recorded(folder, d):
-    "(arms, metrics that are not installed here) of a document."
-    try: return read_evidence(folder, d["kind"], d["evidence"]), _installed(d)[1]
-    except _UNLIKE as error: _unlike("evidence and settings", error)
-
-
-def _again(d, arms, about):
-    try: return _rebuilt(d, arms, about)
-    except _UNLIKE as error: _unlike("settings", error)
+def _again(folder, d):
+    "(the report computed again, metrics that are not installed here)"
+    try:
+        about = {"environment": d["environment"], "version": d["version"],
+                 "files": {name: (e["file"], e["sha256"]) for name, e in d["evidence"].items()}}
+        arms = read_evidence(folder, d["kind"], d["evidence"])
+        return _rebuilt(d, arms, about), _installed(d)[1]
+    except _UNLIKE as error:  # what no version writes is evidence refused, not misuse
+        misuse = isinstance(error, UsageError)
+        if isinstance(error, ContractError) and not misuse: raise
+        refuse("verify", "evidence and settings must be as invar_nb writes them",
+               str(error.args[0]) if misuse else type(error).__name__,
+               "The report was changed", code="structure")
 
 
 def verify(
@@ -157,10 +153,7 @@ def verify(
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
     d = read_canonical(as_file(path, "verify").read_bytes(), where="verify")
     recorded = Report(text=path.read_text(encoding="utf-8"), arms={})
-    arms, lost = _recorded(path.parent, d)
-    about = {"environment": d["environment"], "version": d["version"],
-             "files": {name: (e["file"], e["sha256"]) for name, e in d["evidence"].items()}}
-    rebuilt = _again(d, arms, about)
+    rebuilt, lost = _again(path.parent, d)
     found = first_difference(_comparable(d, lost), _comparable(rebuilt.document(), lost),
                              last=_WORDS)
     if found is not None:
