@@ -127,15 +127,15 @@ def _check_pages(folder, report):
         files.append(name)
     return tuple(files)
 
-# %% ../../nbs/report/89_verify.ipynb #c010
+# %% ../../nbs/report/89_verify.ipynb #c013
 _UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
 
 
 def _again(folder, d):
     "(the report computed again, metrics that are not installed here)"
     try:
-        about = {"environment": d["environment"], "version": d["version"],
-                 "files": {name: (e["file"], e["sha256"]) for name, e in d["evidence"].items()}}
+        files = {name: (e["file"], e["sha256"]) for name, e in d["evidence"].items()}
+        about = {"environment": d["environment"], "version": d["version"], "files": files}
         arms = read_evidence(folder, d["kind"], d["evidence"])
         return _rebuilt(d, arms, about), _installed(d)[1]
     except _UNLIKE as error:  # what no version writes is evidence refused, not misuse
