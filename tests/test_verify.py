@@ -21,6 +21,7 @@ from test_report import answers, losses, marks, runs
 
 KINDS = {
     "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
+    "divergence": lambda: build_report(compare(losses(.01, n=40, columns={"kl_divergence": np.linspace(.1, 1, 40), "top1_changed": [2] * 40}))),
     "answers": lambda: build_report(compare(answers(n=60), metrics=["accuracy", "brier"])),
     "scores": lambda: build_report(compare(marks(better="lower", clusters=np.repeat(range(20), 3).tolist())), margin=.1),
     "shares": lambda: build_report(compare(marks(binary=True, slices={"language": ["en", "es"] * 30}))),

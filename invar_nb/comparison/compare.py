@@ -19,19 +19,20 @@ from .slices import SliceDifference, slice_differences
 from .units import Units, choose_units
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
 
-# %% ../../nbs/comparison/39_compare.ipynb #c007
+# %% ../../nbs/comparison/39_compare.ipynb #c013
 PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score"}
 
 
 def choose_metrics(
     metrics,  # names or Metrics; None: all that read this kind of evidence
-    kind: str,
+    *arms,  # one, or baseline and candidate
     where: str = "compare",
 ) -> list[Metric]:
     "The metrics that were asked for; raises UsageError."
     if metrics is not None and not isinstance(metrics, (list, tuple, set, Mapping)):
         metrics = [metrics]
-    if metrics is None: chosen = METRICS.of_kind(kind)
+    kind = arms[0].kind
+    if metrics is None: chosen = METRICS.of_arms(*arms)
     else: chosen = [as_metric(metric, where) for metric in metrics]
     names = [m.name for m in chosen]
     twice = next((name for name in names if names.count(name) > 1), None)
@@ -47,7 +48,7 @@ def choose_metrics(
 
 
 def _lacking(metric, pair):
-    arms = (("baseline", pair.baseline), ("candidate", pair.candidate))
+    arms = (("baseline", pair.baseline), ("candidate", pair.candidate))[metric.of_pair:]
     found = [f"{name}: {why}" for name, arm in arms if (why := lacking(metric, arm))]
     return "; ".join(found) or None
 
@@ -149,7 +150,7 @@ def _signature(c):
             f"|method:{c.primary.method}{draws}|units:{c.units.name}"
             f"|level:{s.level:g}|n:{c.pair.n}|data:{named}")
 
-# %% ../../nbs/comparison/39_compare.ipynb #c019
+# %% ../../nbs/comparison/39_compare.ipynb #c020
 def compare(
     pair: Pair,
     *,
@@ -170,9 +171,10 @@ def compare(
         units = "windows" if pair.kind == "losses" else "auto"
     settings = Settings(method=method, units=units, level=level, replicates=replicates,
                         seed=seed, resample=resample)
-    chosen, rows = choose_metrics(metrics, pair.kind), choose_units(pair, asked=units)
+    arms = pair.baseline, pair.candidate
+    chosen, rows = choose_metrics(metrics, *arms), choose_units(pair, asked=units)
     found, missing = _measured(chosen, pair, rows, settings, asked=metrics is not None)
-    kept = tuple(prepared(m, pair.baseline, pair.candidate) for m in chosen if m.name in found)
+    kept = tuple(prepared(m, *arms) for m in chosen if m.name in found)
     name = _primary(primary, found, pair.kind)
     return Comparison(pair=pair, units=rows, settings=settings, metrics=kept, missing=missing,
                       differences=found, primary_metric=name)

@@ -236,7 +236,14 @@ def _bootstrap(metric, a, b, units, settings):
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
     return lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c033
+# %% ../../nbs/comparison/37_difference.ipynb #c007
+def _totals(metric, pair):
+    "Totals of both arms; the baseline counts 0 of what only a pair has."
+    b = item_totals(metric, pair.candidate)
+    if metric.of_pair: return (np.zeros_like(b[0]), b[1]), b
+    return item_totals(metric, pair.baseline), b
+
+
 def measure(
     metric: Metric,
     pair: Pair,
@@ -248,7 +255,7 @@ def measure(
     totals, rows = (None, None), None
     serial = units.name == "serial"
     if metric.totals is not None:
-        totals = tuple(item_totals(metric, arm) for arm in (pair.baseline, pair.candidate))
+        totals = _totals(metric, pair)
         values = [float(n.sum() / w.sum()) for n, w in totals]
         if units.name == "seeds": found = _of_seeds(*totals)
         else: found, rows = _of_totals(*totals, units, serial)
@@ -256,6 +263,7 @@ def measure(
         *values, found = _of_statistic(metric, pair, units)
     at, p_value, method = _interval_of(metric, pair, units, settings, totals, found)
     values = [in_unit(metric, value) for value in values]
+    if metric.of_pair: values[0] = None
     return Difference(
         metric=metric.name, unit=metric.unit, title=metric.title or metric.name,
         better=metric.better, scale=metric.scale, baseline=values[0], candidate=values[1],

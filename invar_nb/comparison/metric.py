@@ -28,7 +28,7 @@ def is_margin(value: object) -> bool:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return number and 0 <= value < 1e300
 
-# %% ../../nbs/comparison/35_metric.ipynb #c023
+# %% ../../nbs/comparison/35_metric.ipynb #c009
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     "What compare, slices, report and verify need to know of a metric."
@@ -45,6 +45,7 @@ class Metric:
     exact: Callable | None = None  # baseline, candidate, level -> (Interval, p_value)
     arm_interval: Callable | None = None  # arm, level -> Interval of one arm
     missing: Callable | None = None  # arm -> why it cannot be asked, or None
+    of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
     caveat: str = ""  # why its differences are shown and never judged
 
     def __post_init__(self):
@@ -72,7 +73,7 @@ _THEIRS = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupE
 def _not_given(metric, must, got, cure="Correct the function of this metric", **more):
     refuse(f"metric {metric.name!r}", must, got, cure, **more)
 
-# %% ../../nbs/comparison/35_metric.ipynb #c002
+# %% ../../nbs/comparison/35_metric.ipynb #c011
 def asked(
     metric: Metric,
     part: str,  # the name of one of its functions
@@ -94,7 +95,8 @@ def lacking(metric: Metric, arm) -> str | None:
 
 def prepared(metric: Metric, *arms) -> Metric:
     "The metric with what these arms share fixed, where they have what it needs."
-    if metric.prepare is None or any(lacking(metric, arm) for arm in arms): return metric
+    read = arms[-1:] if metric.of_pair else arms
+    if metric.prepare is None or any(lacking(metric, arm) for arm in read): return metric
     found = asked(metric, "prepare", *arms)
     if not isinstance(found, Metric):
         _not_given(metric, "prepare must return a Metric", type(found).__name__)
@@ -183,9 +185,11 @@ def in_unit(
     refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
            "No loss in nats is this large; check the unit")
 
-# %% ../../nbs/comparison/35_metric.ipynb #c021
+# %% ../../nbs/comparison/35_metric.ipynb #c013
 _BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "perplexity": ("losses", "perplexity"),
+    "kl_divergence": ("losses", "divergence"),
+    "top1_changed": ("losses", "divergence"),
     "accuracy": ("answers", "accuracy"),
     "brier": ("answers", "brier"),
     "calibration": ("answers", "calibration"),
@@ -199,7 +203,7 @@ def _entry_points():
     from importlib.metadata import entry_points
     return {point.name: point for point in entry_points(group="invar_nb.metrics")}
 
-# %% ../../nbs/comparison/35_metric.ipynb #c031
+# %% ../../nbs/comparison/35_metric.ipynb #c002
 class Registry(Mapping):
     "Metrics by name: those of this package, of installed packages, and registered ones."
 
@@ -239,7 +243,12 @@ class Registry(Mapping):
         names = [name for name in self if _BUILT_IN.get(name, (kind,))[0] == kind]
         return [self[name] for name in names if self[name].kind == kind]
 
-# %% ../../nbs/comparison/35_metric.ipynb #c032
+    def of_arms(self, *arms) -> list[Metric]:
+        "The metrics that read these arms, those of a pair where its candidate has them."
+        found = self.of_kind(arms[0].kind)
+        return [m for m in found if not m.of_pair or arms[1:] and not lacking(m, arms[1])]
+
+# %% ../../nbs/comparison/35_metric.ipynb #c006
 def _loaded(name, point):
     "The metric of another package, announced under its own name."
     metric = point.load()

@@ -152,7 +152,7 @@ def _headline(d, claim, margin, needed):
     more = f"; about {needed} {_items(d)} would give 80 % power at this size" if needed else ""
     return f"Inconclusive: {change}{more}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c025
+# %% ../../nbs/comparison/40_verdict.ipynb #c002
 def _items(d):
     return {"documents": "windows", "serial": "windows", "windows": "windows",
             "seeds": "seeds"}.get(d.units, "examples")
@@ -172,7 +172,8 @@ def _rationale(d, claim, margin):
     p = "no p-value" if d.p_value is None else f"p = {d.p_value:.2g}" if d.p_value >= 1e-4 \
         else "p < 0.0001"
     items = counted(d.n_units, noun_of(d.units))
-    first = (f"{d.title} went from {d.baseline:.5g} to {d.candidate:.5g}, "
+    moved = f"went from {d.baseline:.5g} to" if d.baseline is not None else "is"
+    first = (f"{d.title} {moved} {d.candidate:.5g}, "
              f"{change_text(d.delta, d)} ({_interval_text(d)}, {p}, {items})")
     size = margin_text(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",

@@ -174,7 +174,7 @@ def _headline(arm, row, level):
         said += " (%.4g to %.4g, %g %% CI)" % (*row["interval"], 100 * level)
     return f"{said} on {counted(len(arm), _NOUNS[arm.kind])}."
 
-# %% ../../nbs/report/85_build.ipynb #c037
+# %% ../../nbs/report/85_build.ipynb #c002
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -190,7 +190,7 @@ def evaluate(
         refuse("evaluate", "arm must be what one model said", type(arm).__name__,
                "Read it with read_losses or read_predictions", error=UsageError)
     level = as_fraction(level, where="evaluate", name="level", error=UsageError)
-    chosen = [prepared(m, arm) for m in choose_metrics(metrics, arm.kind, "evaluate")]
+    chosen = [prepared(m, arm) for m in choose_metrics(metrics, arm, where="evaluate")]
     arms = {"candidate": arm}
     alone = _measured(arm, chosen, level)
     slices = [{**_alone(m, arm.take(at), level), "slice": f"{name} {value}", "n": len(at)}

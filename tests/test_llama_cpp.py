@@ -1,0 +1,233 @@
+"""Files of llama-perplexity: written here from their description in plain Python, read by the package, equal by loops; logs; every refusal."""
+import json
+import math
+import random
+import struct
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import invar_nb.files.llama_cpp as page
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.pair import pair
+from invar_nb.files.llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm, read_logit_pair, read_perplexity_log,
+                                      read_perplexity_pair)
+from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.report.build import build_report, evaluate
+from invar_nb.report.verify import verify
+
+
+def quantised(logits):
+    "A row as the tool stores it: scale, least log-probability, whole numbers."
+    top = max(logits)
+    low = max(min(logits), top - 16)
+    norm = top + math.log(math.fsum(math.exp(x - top) for x in logits))
+    scale = struct.unpack("<f", struct.pack("<f", (top - low) / 65535))[0]
+    least = struct.unpack("<f", struct.pack("<f", low - norm))[0]
+    return scale, least, [0 if x <= low or not scale else min(round((x - low) / scale), 65535) for x in logits]
+
+
+def stored(rows, tokens, n_ctx, n_vocab, n_chunk=None):
+    n_chunk = len(tokens) // n_ctx if n_chunk is None else n_chunk
+    out = b"_logits_" + struct.pack("<iii", n_ctx, n_vocab, n_chunk) + struct.pack(f"<{len(tokens)}i", *tokens)
+    for scale, least, q in rows:
+        out += struct.pack("<ff", scale, least) + struct.pack(f"<{n_vocab}H", *q) + b"\xab\xcd" * (n_vocab % 2)
+    return out
+
+
+def example(seed=0, n_ctx=8, n_vocab=7, n_chunk=13, noise=.4, spread=6.0, shared=1):
+    "(rows of each arm, tokens): ties, a uniform row, logits below the cut-off."
+    draw, texts = random.Random(seed), random.Random(shared)
+    tokens = [texts.randrange(n_vocab) for _ in range(n_ctx * n_chunk)]
+    old = [[texts.gauss(0, spread) for _ in range(n_vocab)] for _ in range((n_ctx - 1 - n_ctx // 2) * n_chunk)]
+    old[1], old[2][:2] = [0.0] * n_vocab, [9.0, 9.0]
+    new = [[x + draw.gauss(0, noise) for x in row] for row in old]
+    old[3][:2], new[3][:2] = [8.0, 9.0], [9.0, 9.0]
+    return [list(map(quantised, rows)) for rows in (old, new)], tokens
+
+
+def by_loops(arms, tokens, n_ctx, n_chunk):
+    "(losses of both, KL, changed, cut-offs of both) of each chunk."
+    first = n_ctx // 2
+    rows, found = n_ctx - 1 - first, []
+    for c in range(n_chunk):
+        loss, kl, changed, cut = [0.0, 0.0], 0.0, 0, [0, 0]
+        for i in range(rows):
+            target = tokens[c * n_ctx + first + i + 1]
+            both = [arm[c * rows + i] for arm in arms]
+            logs = [[scale * x + least for x in q] for scale, least, q in both]
+            for k in range(2):
+                loss[k] += max(-logs[k][target], 0)
+                cut[k] += both[k][2][target] == 0 and both[k][0] * 65535 > 15.99
+            kl += sum(math.exp(a) * (a - b) for a, b in zip(*logs, strict=True) if a > -16)
+            tops = [{v for v, x in enumerate(q) if x == max(q)} for _, _, q in both]
+            changed += min(tops[0]) not in tops[1] and min(tops[1]) not in tops[0]
+        found.append((*loss, kl, changed, *cut))
+    return np.array(found).T
+
+
+@pytest.mark.parametrize("n_ctx, n_vocab, n_chunk, spread", [(8, 7, 13, 6), (9, 12, 11, 1), (3, 2, 40, 6), (32, 301, 12, 6), (32, 301, 12, 40)])
+@pytest.mark.parametrize("block", [1, 2**22])
+def test_files_equal_loops_over_their_rows(tmp_path, monkeypatch, n_ctx, n_vocab, n_chunk, spread, block):
+    monkeypatch.setattr(page, "_BLOCK", block)
+    arms, tokens = example(n_ctx=n_ctx, n_vocab=n_vocab, n_chunk=n_chunk, spread=spread, noise=spread / 15)
+    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True): (tmp_path / name).write_bytes(stored(rows, tokens, n_ctx, n_vocab))
+    both, want = read_logit_pair(tmp_path / "a.kld", tmp_path / "b.kld"), by_loops(arms, tokens, n_ctx, n_chunk)
+    scored = n_ctx - 1 - n_ctx // 2
+    for k, arm in enumerate((both.baseline, both.candidate)):
+        np.testing.assert_allclose(arm.log_loss * scored, want[k], rtol=1e-12, atol=1e-12)
+        assert arm.provenance["source"]["tokens_at_cut_off"] == want[4 + k].sum() and (arm.tokens == scored).all() and arm.model == "ab"[k] + ".kld"
+        alone = read_logit_arm(tmp_path / arm.model)
+        assert (alone.log_loss == arm.log_loss).all() and alone.data_id == arm.data_id and not alone.columns
+    np.testing.assert_allclose(both.candidate.columns["kl_divergence"], want[2], rtol=1e-5, atol=2e-5)
+    np.testing.assert_array_equal(both.candidate.columns["top1_changed"], want[3])
+    assert both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}" and both.clusters is None and compare(both).units.name == "serial"
+
+
+def test_rows_at_the_cut_off_and_without_spread_are_counted_apart():
+    (old, _), _ = example(spread=30)
+    floored = sum(scale * 65535 > 15.99 for scale, _, _ in old)
+    assert old[1][0] == 0 and 0 < floored < len(old) and math.isclose(old[1][1], -math.log(7), rel_tol=1e-6)
+
+
+@pytest.fixture
+def files(tmp_path):
+    arms, tokens = example()
+    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True): (tmp_path / name).write_bytes(stored(rows, tokens, 8, 7))
+    return tmp_path, arms, tokens
+
+
+def changed_row(data, i, scale=None, least=None, n_vocab=7, tokens=104):
+    at = 20 + 4 * tokens + i * 2 * (2 * ((n_vocab + 1) // 2) + 4)
+    old = struct.unpack_from("<ff", data, at)
+    return data[:at] + struct.pack("<ff", old[0] if scale is None else scale, old[1] if least is None else least) + data[at + 8:]
+
+
+@pytest.mark.parametrize("edit, part", [
+    (lambda d: d[:-1], "the size must be"), (lambda d: d + b"\0", "the size must be"), (lambda d: d[:1000], "the size must be"), (lambda d: d[:100], "the header must name"),
+    (lambda d: d[:14], "the header must name"), (lambda d: b"", "must begin with '_logits_'"), (lambda d: b"GGUF" + d[4:], "must begin with '_logits_'"),
+    (lambda d: d[:8] + struct.pack("<i", -8) + d[12:], "the header must name"), (lambda d: d[:16] + struct.pack("<i", 2**30) + d[20:], "the header must name"),
+    (lambda d: d[:16] + struct.pack("<i", 12) + d[20:], "the size must be"), (lambda d: d[:12] + struct.pack("<i", 9) + d[16:], "the size must be"),
+    (lambda d: d[:20] + struct.pack("<i", 7) + d[24:], "tokens must lie below"), (lambda d: changed_row(d, 5, scale=math.nan), "row 2 of chunk 1"), (lambda d: changed_row(d, 5, least=3.0), "between 0 and 1"),
+    (lambda d: changed_row(d, 38, scale=-1.0), "row 2 of chunk 12")])
+def test_damage_is_refused_before_and_while_reading(files, edit, part):
+    folder, _, _ = files
+    (folder / "x").write_bytes(edit((folder / "b.kld").read_bytes()))
+    for read in (lambda: read_logit_arm(folder / "x"), lambda: read_logit_pair(folder / "a.kld", folder / "x"), lambda: read_logit_pair(folder / "x", folder / "a.kld")):
+        with pytest.raises(ContractError) as caught: read()
+        assert part in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("change, part", [(dict(n_ctx=9), "n_ctx must match; got 8 and 9"), (dict(n_vocab=8), "n_vocab must match; got 7 and 8"), (dict(n_chunk=12), "as many chunks; got 13 and 12"),
+                                          (dict(shared=5), "the tokens must match")])
+def test_other_texts_and_contexts_are_refused_by_name(files, change, part):
+    folder, _, _ = files
+    arms, tokens = example(**change)
+    (folder / "x").write_bytes(stored(arms[1], tokens, change.get("n_ctx", 8), change.get("n_vocab", 7)))
+    with pytest.raises(PairingError) as caught: read_logit_pair(folder / "a.kld", folder / "x")
+    assert part in str(caught.value)
+    with pytest.raises(PairingError, match="data_id must match"): pair(read_logit_arm(folder / "a.kld"), read_logit_arm(folder / "x"))
+
+
+def test_content_decides_what_a_file_is(files):
+    folder, _, _ = files
+    (folder / "log").write_text(log(np.full(20, 2.0), 1))
+    assert is_logit_file(folder / "a.kld") and not is_logit_file(folder / "log") and not is_logit_file(folder) and not is_logit_file(folder / "none")
+    assert is_perplexity_log(folder / "log") and not is_perplexity_log(folder / "a.kld") and not is_perplexity_log(folder)
+
+
+def test_memory_is_bounded(tmp_path, monkeypatch):
+    monkeypatch.setattr(page, "_BLOCK", 2**17)
+    rng, n_ctx, n_vocab, n_chunk = np.random.default_rng(0), 64, 4000, 40
+    tokens, rows = rng.integers(0, n_vocab, n_ctx * n_chunk).astype("<i4"), np.empty((31 * n_chunk, n_vocab + 4), "<u2")
+    for name in "ab":
+        rows[:] = rng.integers(0, 65536, rows.shape, dtype=np.uint16)
+        rows[:, :4].view("<f4")[:] = 10 / 65535, -18
+        (tmp_path / name).write_bytes(b"_logits_" + struct.pack("<iii", n_ctx, n_vocab, n_chunk) + tokens.tobytes() + rows.tobytes())
+    tracemalloc.start()
+    read_logit_pair(tmp_path / "a", tmp_path / "b")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 5e6 < (tmp_path / "a").stat().st_size / 1.9
+
+
+# --- reports --------------------------------------------------------------------------------------------------------------------------
+def test_a_pair_is_reported_with_divergences_that_verify(files, tmp_path):
+    folder, _, _ = files
+    both = read_logit_pair(folder / "a.kld", folder / "b.kld")
+    report = build_report(compare(both))
+    d = report.document()
+    rows = {row["metric"]: row for row in d["comparison"]}
+    assert list(rows) == ["perplexity", "kl_divergence", "top1_changed"] and rows["kl_divergence"]["baseline"] is None and not rows["kl_divergence"]["judged"]
+    assert d["exit"]["rule"] in ("not_worse", "primary_regressed") and d["evidence"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
+    saved = report.save(tmp_path / "r")
+    assert verify(saved).report.headline == report.headline and "KL divergence" in (saved / "report.md").read_text() and "None" not in (saved / "report.md").read_text()
+    assert "KL divergence" in compare(both)._repr_html_() and compare(both).to_frame().loc["kl_divergence", "candidate"] > 0
+    first = build_report(compare(both, primary="kl_divergence"))
+    assert first.exit_code == 0 and first.document()["verdict"]["claim"] == "inconclusive" and "is 0.0" in first.document()["verdict"]["rationale"]
+    assert [row["metric"] for row in evaluate(both.candidate).document()["evaluation"]["candidate"]] == ["perplexity"]
+    edited = json.loads((saved / "report.json").read_text())
+    edited["comparison"][1]["candidate"] *= 1.001
+    (saved / "report.json").write_text(json.dumps(edited))
+    with pytest.raises(ContractError): verify(saved)
+
+
+def test_divergences_of_another_baseline_are_not_shown(files):
+    folder, arms, tokens = files
+    other = example(seed=3, noise=1)[0][1]
+    (folder / "c.kld").write_bytes(stored(other, tokens, 8, 7))
+    candidate = read_logit_pair(folder / "a.kld", folder / "b.kld").candidate
+    found = compare(pair(read_logit_arm(folder / "c.kld"), candidate))
+    assert list(found) == ["perplexity"] and "must be from this baseline" in found.missing["kl_divergence"]
+    with pytest.raises(ContractError, match="must be from this baseline"): compare(pair(read_logit_arm(folder / "c.kld"), candidate), metrics=["kl_divergence"])
+    assert "kl_divergence" in compare(pair(read_logit_arm(folder / "a.kld"), candidate))
+    assert compare(pair(candidate, candidate)).missing.keys() == {"kl_divergence", "top1_changed"}
+
+
+# --- logs -----------------------------------------------------------------------------------------------------------------------------
+def log(losses, kind, n_ctx=512, n_seq=4, final=True):
+    "What the tool prints, both streams."
+    running = [math.fsum(losses[:k]) / k for k in range(1, len(losses) + 1)]
+    head = f"main: build = 1\n0.00.123 I perplexity: calculating perplexity over {len(losses)} chunks, n_ctx={n_ctx}, batch_size=2048, n_seq={n_seq}\nperplexity: 1.23 seconds per pass - ETA 2.00 minutes\n"
+    if kind == 1: body = "".join(f"{k // n_seq * n_seq * n_ctx:8d}  {math.exp(x):.4f}  {x:4f}  {.1:4f}\n" for k, x in enumerate(running))
+    else: body = "".join(f"[{k}]{math.exp(x):.4f}," for k, x in enumerate(running, 1)) + "\n"
+    return head + body + ("\nFinal estimate: PPL = %.4f +/- 0.04000\n" % math.exp(running[-1]) if final else "")
+
+
+@pytest.mark.parametrize("spread, kind, good", [(.003, 1, True), (.003, 0, False), (.05, 0, True), (.0001, 1, False)])
+def test_logs_pair_where_rounding_is_small(tmp_path, spread, kind, good):
+    rng = np.random.default_rng(1)
+    a = rng.normal(2, .3, 500)
+    b = a + rng.normal(.001, spread, 500)
+    for name, losses in (("a", a), ("b", b)): (tmp_path / name).write_text(log(losses, kind))
+    if good:
+        both = read_perplexity_pair(tmp_path / "a", tmp_path / "b")
+        assert abs((both.candidate.log_loss - both.baseline.log_loss).mean() - (b - a).mean()) < 2e-4 / 2
+        assert both.ids[0] == "0:257-512" and set(both.baseline.tokens.tolist()) == {255} and both.baseline.provenance["source"]["rounding"] > 0
+    else:
+        with pytest.raises(ContractError, match="must exceed the rounding of the logs"): read_perplexity_pair(tmp_path / "a", tmp_path / "b")
+    if kind:
+        np.testing.assert_allclose(read_perplexity_log(tmp_path / "a").log_loss, a, atol=1e-3)
+    else:
+        with pytest.raises(ContractError, match="losses need 6 decimals.*--ppl-output-type 1"): read_perplexity_log(tmp_path / "a")
+
+
+def test_the_stated_rounding_is_that_of_the_windows(tmp_path):
+    rng = np.random.default_rng(6)
+    for kind in (0, 1):
+        (tmp_path / "a").write_text(log(losses := rng.normal(2, .3, 4000), kind))
+        arm = page._of_log(tmp_path / "a", "x")[0]
+        seen = (arm.log_loss - losses).std()
+        assert arm.provenance["source"]["rounding"] == pytest.approx(seen, rel=.06)        # 4 sigma of 4000 correlated errors
+
+
+@pytest.mark.parametrize("edit, part", [
+    (lambda t: t.split("\n", 2)[2], "Keep both streams"), (lambda t: t.replace("[3]", "[4]"), "must have 20 chunks"), (lambda t: t[:t.index("[15]")], "must have 20 chunks, each once; got 14"),
+    (lambda t: t.replace("PPL = 7", "PPL = 8"), "must give the final estimate"), (lambda t: t + log(np.full(3, 2.0), 1), "each once")])
+def test_cut_and_changed_logs_are_refused(tmp_path, edit, part):
+    text = log(np.full(20, 2.0), 0)
+    (tmp_path / "a").write_text(edit(text))
+    assert edit(text) != text
+    with pytest.raises(ContractError) as caught: read_perplexity_pair(tmp_path / "a", tmp_path / "a")
+    assert part in str(caught.value)
