@@ -83,7 +83,7 @@ class _ByMetric(Mapping):
                f"<th>{100 * self.settings.level:g} % interval</th><th>p</th></tr>"
         return f"<table>{head}{''.join(map(_row, self.values()))}</table>"
 
-# %% ../../nbs/comparison/39_compare.ipynb #c009
+# %% ../../nbs/comparison/39_compare.ipynb #c007
 _OF_PRIMARY = ("delta", "ratio", "ratio_interval", "interval", "p_value", "n", "n_eff",
                "level", "improvement", "baseline", "candidate", "n_units", "units_eff",
                "method", "fallback")
@@ -91,7 +91,8 @@ _OF_PRIMARY = ("delta", "ratio", "ratio_interval", "interval", "p_value", "n", "
 
 def _row(d):
     p = "" if d.p_value is None else f"{d.p_value:.2g}"
-    cells = (escape(d.title), f"{d.baseline:.5g}", f"{d.candidate:.5g}", f"{d.delta:+.4g}",
+    baseline = "" if d.baseline is None else f"{d.baseline:.5g}"
+    cells = (escape(d.title), baseline, f"{d.candidate:.5g}", f"{d.delta:+.4g}",
              f"{d.interval.low:+.4g} to {d.interval.high:+.4g}", p)
     return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 

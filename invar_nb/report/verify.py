@@ -23,7 +23,7 @@ from .evidence import read_evidence
 from .report import Report, render
 from .runs_report import build_runs_report
 
-# %% ../../nbs/report/89_verify.ipynb #c005
+# %% ../../nbs/report/89_verify.ipynb #c020
 _COMPARE = ("method", "units", "level", "replicates", "seed", "resample", "primary")
 _BUILD = ("by", "tier", "profile", "gate", "fail_inconclusive")
 
@@ -41,8 +41,9 @@ def _compared(d, arms):
         refuse("verify", "the primary metric must be installed here", repr(s["primary"]),
                "Install the package that defines it", code="metric_not_installed")
     asked = {name: s[name] for name in _COMPARE}
-    usual = {m.name for m in METRICS.of_kind(d["kind"])} == {*known, *s["missing"]}
     both = pair(arms["baseline"], arms["candidate"])
+    usual = {m.name for m in METRICS.of_arms(both.baseline, both.candidate)} == {
+        *known, *s["missing"]}
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
     return made if usual else replace(made, missing=s["missing"])
 
@@ -76,7 +77,7 @@ def _comparable(d, lost):
     d["settings"] = d["settings"] | {"margin": margin, "metrics": names}
     return d
 
-# %% ../../nbs/report/89_verify.ipynb #c020
+# %% ../../nbs/report/89_verify.ipynb #c005
 _NEVER = ("that the models were run: the numbers follow from the evidence files",
           "the environment: time, host and library versions",
           "labels: names of models, and what the evidence files say of their own origin",
