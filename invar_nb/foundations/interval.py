@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['FALLBACKS', 'ENGINES', 'Fallback', 'Interval']
 
-# %% ../../nbs/foundations/01_interval.ipynb #c002
-import math, numbers
+# %% ../../nbs/foundations/01_interval.ipynb #c052
+import math, numbers, sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -33,16 +33,12 @@ class Fallback:
             refuse("Fallback", "reason must say what happened", repr(self.reason),
                    "Write one sentence")
 
-# %% ../../nbs/foundations/01_interval.ipynb #c028
+# %% ../../nbs/foundations/01_interval.ipynb #c053
 def _number(value: object, where: str, name: str) -> float:
     "A finite float64, or a refusal."
-    if (isinstance(value, numbers.Real)
-        and not isinstance(value, bool)
-        and abs(value) < math.inf):
-        try:
-            return float(value)
-        except OverflowError:
-            pass  # an integer beyond float64 is refused below
+    if type(value) is float and abs(value) < math.inf: return value  # the usual case, fast
+    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    if real and abs(value) <= sys.float_info.max: return float(value)
     refuse(where, f"{name} must be a finite number", repr(value), "Find where it came from")
 
 

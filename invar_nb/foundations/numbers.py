@@ -250,9 +250,10 @@ def as_choice(
            repr(_plain(value)), f"Did you mean {close[0]!r}?" if close else
            "Choose one of them", error=error)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c063
+# %% ../../nbs/foundations/00_numbers.ipynb #c028
 def as_fraction(value: object, *, where: str, name: str, error: type = ContractError) -> float:
     "A float strictly between 0 and 1."
+    if type(value) is float and 0 < value < 1: return value  # the usual case, fast
     value = _plain(value)
     good = isinstance(value, numbers.Real) and not _is_bool(value) and 0 < value < 1
     if not good or not 0 < float(value) < 1:  # a Fraction may round to an end

@@ -69,34 +69,34 @@ def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tup
     v = max(0.0, m6 - 6 * k + 9 + g * (11 * g - 3 * m5 + 2.25 * g * (k - 1))) / n
     return nu, (g - v / g if g * g > v else 0.0) / (2 * math.sqrt(n))
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c024
-_BLOCK = 16384  # units at a time: the five rows below stay in the processor's cache
+# %% ../../nbs/statistics/11_jackknife.ipynb #c042
+_BLOCK = 32768  # units at a time: the four rows below stay in the processor's cache
 
 
 def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -> list[float]:
     "Sums of y^2 .. y^6 and of e^2 in one walk over the units."
-    rows = np.empty((5, min(n, _BLOCK)))
+    rows = np.empty((4, min(n, _BLOCK)))
     rows[3] = 1
     four, s6, squares = 0.0, 0.0, 0.0
     for start in range(0, n, _BLOCK):
         block = rows[:, :n - start]
-        y, y2, y3, _, e = block
-        fill(slice(start, start + _BLOCK), y, e, y2, y3)
-        if scale != (1, 1): y *= scale[0]; e *= scale[1]
+        y, y2, y3, _ = block
+        fill(slice(start, start + _BLOCK), y, y3, y2)  # e, which y^3 then overwrites
+        if scale != (1, 1): y *= scale[0]; y3 *= scale[1]
+        squares += float(y3 @ y3)
         np.multiply(y, y, y2)
         np.multiply(y2, y, y3)
-        four = four + block[:4] @ y2  # y^3, y^4, y^5 and, with the row of ones, y^2
+        four = four + block @ y2  # y^3, y^4, y^5 and, with the row of ones, y^2
         s6 += float(y3 @ y3)
-        squares += float(e @ e)
         if keep is not None: keep[start:start + _BLOCK] = y
     s3, s4, s5, s2 = four.tolist()
     return [s2, s3, s4, s5, s6, squares]
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c025
+# %% ../../nbs/statistics/11_jackknife.ipynb #c043
 def _safe_scale(n: int, fill: Callable) -> tuple[float, float]:
     "Powers of two that bring the largest y and e near 1, where y^6 would leave float64."
-    y, e, *scratch = np.empty((4, n))
-    fill(slice(0, n), y, e, *scratch)
+    y, e, other = np.empty((3, n))
+    fill(slice(0, n), y, e, other)
     return tuple(2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1])) for a in (y, e))
 
 # %% ../../nbs/statistics/11_jackknife.ipynb #c026
@@ -149,7 +149,7 @@ class _Ratio:
         if self.means: return np.multiply(np.subtract(top, self.estimate, out), weights, out)
         return np.add(np.multiply(weights, -self.estimate, out), top, out)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c030
+# %% ../../nbs/statistics/11_jackknife.ipynb #c044
 def jackknife_ratio(
     numerators: np.ndarray,  # N_u, shape (n_units,); with `means`, N_u / W_u
     weights: np.ndarray,     # W_u >= 0, shape (n_units,)
@@ -160,13 +160,13 @@ def jackknife_ratio(
 ) -> Jackknife:
     "Jackknife of sum N / sum W over independent units (@eq-jackknife-ratio)."
     arm = _Ratio(numerators, weights, means, sums)
-    def fill(block, y, e, *scratch):
+    def fill(block, y, e, other):
         arm.residuals(block, y)
         np.subtract(arm.total, arm.weights[block], e)
         np.divide(y, e, e)
     return _fit(weights.size, arm.estimate, arm.units_eff, arm.rounding, fill, influence)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c031
+# %% ../../nbs/statistics/11_jackknife.ipynb #c045
 def jackknife_ratio_difference(
     baseline: tuple[np.ndarray, np.ndarray],   # N_u, W_u, shape (n_units,) each
     candidate: tuple[np.ndarray, np.ndarray],  # of the same units
@@ -176,26 +176,25 @@ def jackknife_ratio_difference(
     "Jackknife of ratio(candidate) - ratio(baseline); a unit may weigh 0 in one arm."
     a, b = _Ratio(*baseline), _Ratio(*candidate)
     share = b.total / a.total
-    def fill(block, y, e, other, rest):
+    def fill(block, y, e, other):
         b.residuals(block, y)
-        np.divide(y, b.total - b.weights[block], e)
         a.residuals(block, other)
-        np.divide(other, a.total - a.weights[block], rest)
-        e -= rest
+        np.divide(y, b.total - b.weights[block], e)
+        e -= other / (a.total - a.weights[block])
         other *= share
         y -= other
     rounding = math.hypot(b.rounding, share * a.rounding)
     effective = min(a.units_eff, b.units_eff)
     return _fit(b.weights.size, b.estimate - a.estimate, effective, rounding, fill, influence)
 
-# %% ../../nbs/statistics/11_jackknife.ipynb #c032
+# %% ../../nbs/statistics/11_jackknife.ipynb #c046
 def jackknife_statistic(
     estimate: float,            # D of all units
     leave_one_out: np.ndarray,  # D_(u), without each unit, shape (n_units,)
 ) -> Jackknife:
     "Jackknife of any statistic that can be computed again without each unit."
     n, centre = leave_one_out.size, float(leave_one_out.mean())
-    def fill(block, y, e, *scratch):
+    def fill(block, y, e, other):
         np.subtract(centre, leave_one_out[block], y)
         e[:] = y
     largest = float(np.abs(leave_one_out).max())

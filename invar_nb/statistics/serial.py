@@ -85,7 +85,7 @@ def serial_ratio_difference(
     fit = jackknife_ratio_difference(baseline, candidate, influence=influence)
     return _widened(fit, influence)
 
-# %% ../../nbs/statistics/12_serial.ipynb #c022
+# %% ../../nbs/statistics/12_serial.ipynb #c034
 UNITS = ("serial", "windows", "documents")
 
 
@@ -102,17 +102,16 @@ def _plain_pairs(delta: object, tokens: object, where: str) -> tuple:
 
 def _sums(delta: np.ndarray, tokens: np.ndarray) -> tuple[float, float, float] | None:
     "sum t, sum t d, sum t^2; None where counts are not whole, below 1, or too large together."
-    total, top, squares, part = 0.0, 0.0, 0.0, 16384  # windows that stay in the cache
-    whole, equal = np.empty(min(part, tokens.size)), np.empty(min(part, tokens.size), bool)
-    for i in range(0, tokens.size, part):
+    n, part, sums = tokens.size, 32768, (0.0, 0.0, 0.0)  # windows that stay in the cache
+    whole, equal = np.empty(min(part, n)), np.empty(min(part, n), bool)
+    for i in range(0, n, part):
         some = tokens[i:i + part]
         t, same = whole[:some.size], equal[:some.size]
-        np.rint(some, t)
-        if not (np.equal(t, some, same).all() and t.min() >= 1): return None
-        total += float(t.sum())
-        top += float(t @ delta[i:i + part])
-        squares += float(t @ t)
-    return (total, top, squares) if 0 < total <= 2**53 / 2 else None
+        np.equal(np.rint(some, t), some, same)
+        if not (np.logical_and.reduce(same) and np.minimum.reduce(t) >= 1): return None
+        parts = np.add.reduce(t), t @ delta[i:i + part], t @ t
+        sums = tuple(map(float.__add__, sums, map(float, parts)))
+    return sums if 0 < sums[0] <= 2**53 / 2 else None
 
 # %% ../../nbs/statistics/12_serial.ipynb #c023
 def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: str) -> tuple:
