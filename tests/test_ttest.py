@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from invar_nb.foundations.numbers import ContractError, PairingError, canonical_json
 from invar_nb.statistics import ttest as room
-from invar_nb.statistics.ttest import SignFlip, TTest, paired_t_test, sign_flip_test, t_quantile, t_two_sided_p
+from invar_nb.statistics.sign_flip import SignFlip, sign_flip_test
+from invar_nb.statistics.ttest import TTest, paired_t_test, t_quantile, t_two_sided_p
 
 mp = pytest.importorskip("mpmath").mp.clone()
 mp.dps = 50

@@ -97,7 +97,7 @@ def plan_windows(
         start, score_from = start + step, stop
     return tuple(windows)
 
-# %% ../../nbs/comparison/30_windows.ipynb #c033
+# %% ../../nbs/comparison/30_windows.ipynb #c057
 def assign_splits(
     windows,  # windows of the plan, in order
     *,
@@ -106,42 +106,38 @@ def assign_splits(
 ) -> tuple[Window, ...]:
     "The first windows become preview, the next final; with both counts, some may stay out."
     where, windows = "assign_splits", tuple(windows)
-    if preview is not None:
-        preview = as_count(preview, where=where, name="preview", minimum=0)
-    if final is not None:
-        final = as_count(final, where=where, name="final", minimum=0)
-    if preview is None:
-        preview = len(windows) // 2 if final is None else len(windows) - final
-    if final is None:
-        final = len(windows) - preview
+    preview, final = (v if v is None else as_count(v, where=where, name=name, minimum=0)
+                      for name, v in (("preview", preview), ("final", final)))
+    if preview is None: preview = len(windows) // 2 if final is None else len(windows) - final
+    if final is None: final = len(windows) - preview
     if min(preview, final) < 0 or preview + final > len(windows):
         refuse(where, "preview and final must not ask for more windows than there are",
                f"preview {preview}, final {final}, {len(windows)} windows",
                "Ask for fewer, or plan more text")
-    return tuple(
-        replace(window, split=SPLITS[i >= preview])
-        for i, window in enumerate(windows[: preview + final])
-    )
+    return tuple(replace(window, split=SPLITS[i >= preview])
+                 for i, window in enumerate(windows[:preview + final]))
 
-# %% ../../nbs/comparison/30_windows.ipynb #c035
+# %% ../../nbs/comparison/30_windows.ipynb #c058
+def _scored(log_loss, tokens, where):
+    log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
+    tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
+    if len(log_loss): return log_loss, tokens
+    refuse(where, "there must be at least one window", "none", "Score some text first")
+
+# %% ../../nbs/comparison/30_windows.ipynb #c059
 def perplexity(
     log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens,  # t_i, shape (n,), counts >= 1
 ) -> float:
     "exp of the token-weighted mean log-loss; @eq-windows-perplexity."
-    log_loss = as_vector(log_loss, where="perplexity", name="log_loss", minimum=0)
-    tokens = as_counts(tokens, where="perplexity", name="tokens", length=len(log_loss))
-    if not len(log_loss):
-        refuse(
-            "perplexity", "there must be at least one window", "none", "Score some text first"
-        )
+    log_loss, tokens = _scored(log_loss, tokens, "perplexity")
     mean = weighted_mean(log_loss, tokens)
     if mean > math.log(np.finfo(float).max):
         refuse("perplexity", "the mean log-loss must stay below 709.78 nats", f"{mean:.6g}",
                "Report the mean log-loss itself: its exponential is beyond a float")
     return math.exp(mean)
 
-# %% ../../nbs/comparison/30_windows.ipynb #c036
+# %% ../../nbs/comparison/30_windows.ipynb #c060
 def bits_per_byte(
     log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens,  # t_i, shape (n,), counts >= 1
@@ -149,14 +145,8 @@ def bits_per_byte(
 ) -> float:
     "Total loss in bits over total bytes; @eq-windows-bits. Comparable across tokenizers."
     where = "bits_per_byte"
-    log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
-    tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
-    if not len(log_loss):
-        refuse(where, "there must be at least one window", "none", "Score some text first")
+    log_loss, tokens = _scored(log_loss, tokens, where)
     if np.ndim(n_bytes):
-        total_bytes = int(
-            as_counts(n_bytes, where=where, name="n_bytes", length=len(log_loss)).sum()
-        )
-    else:
-        total_bytes = as_count(n_bytes, where=where, name="n_bytes")
-    return weighted_mean(log_loss, tokens) * int(tokens.sum()) / (math.log(2) * total_bytes)
+        n_bytes = as_counts(n_bytes, where=where, name="n_bytes", length=len(log_loss)).sum()
+    total = as_count(n_bytes, where=where, name="n_bytes")
+    return weighted_mean(log_loss, tokens) * int(tokens.sum()) / (math.log(2) * total)

@@ -88,7 +88,7 @@ def _positive_exp(x: float) -> float:
                f"exp({x!r}) = {y!r}", "Stay on the log scale")
     return y
 
-# %% ../../nbs/foundations/01_interval.ipynb #c032
+# %% ../../nbs/foundations/01_interval.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     "Two endpoints and what they promise: the level, the method, what was used instead."
@@ -110,14 +110,19 @@ class Interval:
 
     def contains(self, x: float) -> bool:
         "Whether x lies in the closed interval."
-        return _contains(self, x)
+        if not isinstance(x, numbers.Real) or x != x:
+            refuse("Interval.contains", "x must be a number", repr(x),
+                   "NaN is neither inside nor outside")
+        return bool(self.low <= x <= self.high)
 
     def inside(self, low: float, high: float) -> bool:
         "Whether the whole interval lies strictly between low and high."
-        return _inside(self, low, high)
+        if not low < high:
+            refuse("Interval.inside", "low must be below high", f"({low!r}, {high!r})",
+                   "Give the margin as (-m, m)")
+        return bool(low < self.low and self.high < high)
 
-    def map(
-        self, f: Callable[[float], float], derivative: Callable | None = None) -> "Interval":
+    def map(self, f: Callable, derivative: Callable | None = None) -> "Interval":
         "The interval in another unit, for increasing f; errors of the ends by the slope."
         return _mapped(self, f, derivative)
 
@@ -130,20 +135,6 @@ class Interval:
         fallback = None if self.fallback is None else vars(self.fallback).copy()
         return {**vars(self), "fallback": fallback,
                 "endpoint_error": list(self.endpoint_error)}
-
-# %% ../../nbs/foundations/01_interval.ipynb #c033
-def _contains(interval: Interval, x: float) -> bool:
-    if not isinstance(x, numbers.Real) or x != x:
-        refuse("Interval.contains", "x must be a number", repr(x),
-               "NaN is neither inside nor outside")
-    return bool(interval.low <= x <= interval.high)
-
-
-def _inside(interval: Interval, low: float, high: float) -> bool:
-    if not low < high:
-        refuse("Interval.inside", "low must be below high", f"({low!r}, {high!r})",
-               "Give the margin as (-m, m)")
-    return bool(low < interval.low and interval.high < high)
 
 # %% ../../nbs/foundations/01_interval.ipynb #c034
 def _mapped(interval: Interval, f: Callable, derivative: Callable | None) -> Interval:

@@ -7,8 +7,9 @@ __all__ = ['ContractError', 'PairingError', 'UsageError', 'refuse', 'lock', 'as_
            'as_printed', 'find_precision', 'as_names', 'as_choice', 'as_fraction', 'as_count', 'canonical_json',
            'strict_json', 'digest']
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c002
+# %% ../../nbs/foundations/00_numbers.ipynb #c062
 import difflib, hashlib, json, math, numbers, sys
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NoReturn
 
@@ -44,7 +45,7 @@ def _one_line(text: str, longest: int = 160) -> str:
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= longest else f"{text[:longest - 45]} ... {text[-40:]}"
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c025
+# %% ../../nbs/foundations/00_numbers.ipynb #c063
 def refuse(
     where: str,      # the function the user called
     must: str,       # what must hold
@@ -57,8 +58,8 @@ def refuse(
     "Raise `error` with the one line `<where>: <must>; got <got>. <cure>.`"
     shown = _one_line(got if isinstance(got, str) else repr(_plain(got)))
     cure = _one_line(cure) + ("" if cure.endswith(("?", "!", ".")) else ".")
-    message = f"{_one_line(where)}: {_one_line(must)}; got {shown}. {cure}"
-    raise error(message, code=code, culprit=shown, cure=cure)
+    raise error(f"{_one_line(where)}: {_one_line(must)}; got {shown}. {cure}",
+                code=code, culprit=shown, cure=cure)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c027
 def lock(array: object) -> np.ndarray:
@@ -86,21 +87,22 @@ def _length(array: object, length: int | None, where: str, name: str) -> None:
         refuse(where, f"{name} must have {length} entries", f"{len(array)}",
                "Give one entry per window; nothing is cut or repeated")
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c043
+# %% ../../nbs/foundations/00_numbers.ipynb #c065
 def _as_array(values: object, where: str, name: str) -> np.ndarray:
     "A 1-D numeric array (bool, int, uint, float or object kind), or a refusal."
-    say = lambda must, got, cure: refuse(where, f"{name} must {must}", got, cure)
-    kind, usual = type(values).__name__, "Pass a list or a 1-D array"
+    say = lambda must, got, cure="Pass a list or a 1-D array": refuse(
+        where, f"{name} must {must}", got, cure)
     if isinstance(values, np.ma.MaskedArray):
         say("not be masked", "a masked array", "Pass .compressed(), the same rows everywhere")
-    if isinstance(values, (str, bytes, Mapping)): say("be numbers", repr(values), usual)
+    if isinstance(values, (str, bytes, Mapping)): say("be numbers", repr(values))
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, RuntimeError) as error:
-        say("be a 1-D array of numbers", f"{kind} ({error})", usual)
+        say("be a 1-D array of numbers", f"{type(values).__name__} ({error})")
     if array.ndim != 1:
         lone = array.dtype == object and array.ndim == 0
-        say("have one dimension", f"a {kind}" if lone else f"shape {array.shape}", usual)
+        say("have one dimension",
+            f"a {type(values).__name__}" if lone else f"shape {array.shape}")
     if array.size and array.dtype.kind not in "biufO":  # [1.0, "x"] became two strings
         items = values if isinstance(values, (list, tuple)) else array
         _none_where([not isinstance(_plain(v), numbers.Real) for v in items], items, where,
@@ -317,7 +319,7 @@ def canonical_json(value: object, *, indent: int | None = None) -> str:
     return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False,
                       indent=indent, separators=(",", ":" if indent is None else ": "))
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c045
+# %% ../../nbs/foundations/00_numbers.ipynb #c066
 class _Unlike(Exception):
     "A literal that JSON readers let pass and that cannot be kept: (must, got, cure)."
 
@@ -342,15 +344,14 @@ def _int(literal: str) -> int:
 
 def _mapping(items: list) -> dict:
     if len(found := dict(items)) == len(items): return found
-    seen = set()  # add gives None
-    twice = next(key for key, _ in items if key in seen or seen.add(key))
+    twice = Counter(key for key, _ in items).most_common(1)[0][0]
     raise _Unlike("JSON keys must not repeat", repr(twice), "Keep one of them")
 
 
 _READER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, parse_int=_int,
                            object_pairs_hook=_mapping)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c046
+# %% ../../nbs/foundations/00_numbers.ipynb #c067
 def strict_json(text: str | bytes, *, where: str) -> object:
     "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
     try:
@@ -359,8 +360,8 @@ def strict_json(text: str | bytes, *, where: str) -> object:
         return _READER.decode(text)
     except _Unlike as error: refuse(where, *error.args)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        cure = "The file is cut off or is not JSON; write it again"
-        if str(error).startswith("Extra data"): cure = "Remove what follows the value"
+        cure = "Remove what follows the value" if str(error).startswith("Extra data") else \
+            "The file is cut off or is not JSON; write it again"
         refuse(where, "the text must be UTF-8 JSON", str(error), cure)
     except RecursionError:
         refuse(where, "JSON must not be nested so deeply",

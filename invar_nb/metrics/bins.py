@@ -6,9 +6,7 @@
 __all__ = ['as_confidences', 'as_outcomes', 'width_edges', 'mass_edges', 'bin_of', 'as_bins', 'binned',
            'expected_calibration_error', 'maximum_calibration_error']
 
-# %% ../../nbs/metrics/42_bins.ipynb #c002
-import math
-
+# %% ../../nbs/metrics/42_bins.ipynb #c029
 import numpy as np
 
 from ..foundations.numbers import (as_choice, as_count, as_vector, find_booleans,

@@ -5,7 +5,9 @@
 # %% auto #0
 __all__ = ['PROCEDURES', 'holm', 'benjamini_hochberg', 'adjust']
 
-# %% ../../nbs/statistics/20_multiplicity.ipynb #c003
+# %% ../../nbs/statistics/20_multiplicity.ipynb #c005
+from collections.abc import Callable
+
 import numpy as np
 
 # %% ../../nbs/statistics/20_multiplicity.ipynb #c004
@@ -14,7 +16,7 @@ from ..foundations.numbers import as_choice, as_vector, lock, refuse
 # %% ../../nbs/statistics/20_multiplicity.ipynb #c031
 PROCEDURES = ("holm", "benjamini_hochberg")
 
-# %% ../../nbs/statistics/20_multiplicity.ipynb #c032
+# %% ../../nbs/statistics/20_multiplicity.ipynb #c052
 def _p_values(p_values: object, where: str) -> np.ndarray:
     "Numbers in [0, 1], or a refusal that names the first index."
     p = as_vector(p_values, where=where, name="p_values", minimum=0.0)
@@ -24,30 +26,30 @@ def _p_values(p_values: object, where: str) -> np.ndarray:
     return p
 
 
-def _in_input_order(order: np.ndarray, values: np.ndarray) -> np.ndarray:
-    out = np.empty(values.size)
-    out[order] = values
+def _stepwise(p_values: object, where: str, multiples: Callable, running: Callable):
+    "Sorted p-values times their multiples, made monotone, in the order of the input."
+    p = _p_values(p_values, where)
+    order, out = np.argsort(p, kind="stable"), np.empty(p.size)
+    out[order] = running(multiples(p.size) * p[order])
     return lock(out)
 
-# %% ../../nbs/statistics/20_multiplicity.ipynb #c034
+# %% ../../nbs/statistics/20_multiplicity.ipynb #c053
 def holm(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
     "Holm's adjusted p-values (@eq-multiplicity-holm): family-wise error, any dependence."
-    p = _p_values(p_values, "holm")
-    order = np.argsort(p, kind="stable")
-    left = p.size - np.arange(p.size)  # m - k + 1 hypotheses are left at rank k
-    return _in_input_order(order, np.minimum(1.0, np.maximum.accumulate(left * p[order])))
+    left = lambda m: m - np.arange(m)  # m - k + 1 hypotheses are left at rank k
+    return _stepwise(p_values, "holm", left,
+                     lambda p: np.minimum(1.0, np.maximum.accumulate(p)))
 
-# %% ../../nbs/statistics/20_multiplicity.ipynb #c036
+# %% ../../nbs/statistics/20_multiplicity.ipynb #c054
 def benjamini_hochberg(
     p_values: object,  # shape (m,), each in [0, 1]; m = 0 is an empty family
 ) -> np.ndarray:  # adjusted, in the order of the input, shape (m,), locked
     "Adjusted p-values for the false discovery rate (@eq-multiplicity-bh)."
-    p = _p_values(p_values, "benjamini_hochberg")
-    order = np.argsort(p, kind="stable")
-    share = p.size / np.arange(1, p.size + 1)  # m / k
-    return _in_input_order(order, np.minimum.accumulate((share * p[order])[::-1])[::-1])
+    share = lambda m: m / np.arange(1, m + 1)  # m / k
+    return _stepwise(p_values, "benjamini_hochberg", share,
+                     lambda p: np.minimum.accumulate(p[::-1])[::-1])
 
 # %% ../../nbs/statistics/20_multiplicity.ipynb #c037
 def adjust(

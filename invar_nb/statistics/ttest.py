@@ -13,11 +13,10 @@ from fractions import Fraction
 
 import numpy as np
 
-# %% ../../nbs/statistics/16_ttest.ipynb #c004
+# %% ../../nbs/statistics/16_ttest.ipynb #c083
 from ..foundations.numbers import (PairingError, as_choice, as_count, as_fraction,
                                           as_vector, refuse)
 from ..foundations.interval import Fallback, Interval
-from .sign_flip import EXACT_PAIRS, SignFlip, sign_flip_test
 from .weighted import spread_is_rounding
 
 # %% ../../nbs/statistics/16_ttest.ipynb #c035
@@ -215,7 +214,7 @@ def _follows(test: "TTest") -> None:
         (test.p_value in p, f"p_value must follow from the other fields: {p}", test.p_value)):
         if not good: refuse("TTest", must, got, "Let paired_t_test build it")
 
-# %% ../../nbs/statistics/16_ttest.ipynb #c052
+# %% ../../nbs/statistics/16_ttest.ipynb #c085
 @dataclass(frozen=True, kw_only=True)
 class TTest:
     "Candidate against baseline over pairs: the t test, or why there is none."
@@ -257,27 +256,23 @@ class TTest:
 
     def to_dict(self) -> dict:
         "Plain values only, ready for JSON."
-        more = {
-            name: getattr(self, name) for name in ("reason", "source_p_value", "significant")}
-        return {**vars(self), **more, "interval": self.interval.to_dict()}
+        more = ("reason", "source_p_value", "significant")
+        return {**vars(self), **{name: getattr(self, name) for name in more},
+                "interval": self.interval.to_dict()}
 
-# %% ../../nbs/statistics/16_ttest.ipynb #c053
+# %% ../../nbs/statistics/16_ttest.ipynb #c086
 def _sentence(test: TTest) -> str:
-    pairs = (
-        f"candidate - baseline {test.mean:+.4g} over {test.n} pair{'s' if test.n > 1 else ''}")
+    pairs = f"candidate - baseline {test.mean:+.4g} over {test.n} pair{'s'[:test.n - 1]}"
     if test.n == 1: return f"{pairs}; {test.reason}."
     threshold, floor = f"{1 - test.level:.3g}", math.ldexp(1.0, 1 - test.n)
-    word = (f"significant at {threshold}"
-            if test.significant
-            else f"not significant at {threshold}")
+    word = f"{'' if test.significant else 'not '}significant at {threshold}"
     if test.degenerate: return f"{pairs}; {word}, p {test.p_value:.3g}; {test.reason}."
     trust = ""
     if test.significant and floor > 1 - test.level:
         trust = f"; this relies on normality: sign-flip p values cannot be below {floor:.3g}"
-    return (
-        f"{pairs} [{test.interval.low:+.4g}, {test.interval.high:+.4g}]; {word}, "
-        f"t {test.statistic:.4g} on {test.df} degrees of freedom, p {test.p_value:.3g}{trust}."
-    )
+    return (f"{pairs} [{test.interval.low:+.4g}, {test.interval.high:+.4g}]; {word}, t "
+            f"{test.statistic:.4g} on {test.df} degrees of freedom, p {test.p_value:.3g}"
+            f"{trust}.")
 
 # %% ../../nbs/statistics/16_ttest.ipynb #c054
 def paired_t_test(
@@ -305,16 +300,13 @@ def paired_t_test(
         refuse(where, "mean, spread and interval must fit float64",
                f"differences up to 2**{e}", "Change the unit")
 
-# %% ../../nbs/statistics/16_ttest.ipynb #c055
+# %% ../../nbs/statistics/16_ttest.ipynb #c087
 def _tested(d: np.ndarray, scale: float, e: int, level: float, where: str) -> TTest:
     "The test on differences d 2^e; an OverflowError where a result does not fit."
     n, df = int(d.size), int(d.size) - 1
     mean, std = _mean_and_std(d) if n > 1 else (float(d[0]), None)
-    code = ("single_pair"
-            if n == 1
-            else "all_equal"
-            if spread_is_rounding(d, scale=scale)
-            else None)
+    equal = spread_is_rounding(d, scale=scale)
+    code = "single_pair" if n == 1 else "all_equal" if equal else None
     shared = {"df": df, "n": n, "mean": math.ldexp(mean, e), "level": level,
               "degenerate": code, "std": None if n == 1 else math.ldexp(std, e)}
     if code is not None:

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['newcombe_interval', 'fisher_exact', 'overlapping_intervals', 'discordant_pairs', 'McNemar', 'mcnemar']
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c003
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c072
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -17,13 +17,18 @@ from ..foundations.numbers import (PairingError, as_count, as_fraction, as_vecto
 from ..foundations.interval import Interval
 from .proportion import as_successes, normal_quantile, wilson_interval
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c032
-def _two_counts(
-    xa: object, na: object, xb: object, nb: object, where: str) -> tuple[int, int, int, int]:
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c073
+def _two_counts(xa, na, xb, nb, where: str) -> tuple[int, int, int, int]:
     a = as_successes(xa, na, where=where, suffix="_a")
     return *a, *as_successes(xb, nb, where=where, suffix="_b")
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c033
+
+def _two_intervals(counts: tuple, level: object, where: str) -> tuple[Interval, Interval]:
+    "Wilson's interval of each rate."
+    level = as_fraction(level, where=where, name="level")
+    return tuple(wilson_interval(x, n, level=level) for x, n in (counts[:2], counts[2:]))
+
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c074
 def newcombe_interval(
     successes_a: int, trials_a: int,  # of the baseline A
     successes_b: int, trials_b: int,  # of the candidate B
@@ -31,14 +36,13 @@ def newcombe_interval(
     level: float = 0.95,
 ) -> Interval:
     "Interval of p_B - p_A, different examples (@eq-two-proportions-newcombe)."
-    xa, na, xb, nb = _two_counts(
-        successes_a, trials_a, successes_b, trials_b, "newcombe_interval")
-    level = as_fraction(level, where="newcombe_interval", name="level")
-    a, b = wilson_interval(xa, na, level=level), wilson_interval(xb, nb, level=level)
+    where = "newcombe_interval"
+    counts = xa, na, xb, nb = _two_counts(successes_a, trials_a, successes_b, trials_b, where)
+    a, b = _two_intervals(counts, level, where)
     pa, pb, d = xa / na, xb / nb, (xb * na - xa * nb) / (na * nb)
     low, high = (d - math.hypot(pb - b.low, a.high - pa),
                  d + math.hypot(b.high - pb, pa - a.low))
-    return Interval(low=max(low, -1.0), high=min(high, 1.0), level=level, method="newcombe")
+    return Interval(low=max(low, -1.0), high=min(high, 1.0), level=a.level, method="newcombe")
 
 # %% ../../nbs/statistics/19_two_proportions.ipynb #c035
 _UNITS, _TABLE = 256, 10**7  # bits of the walk, examples it takes
@@ -51,7 +55,7 @@ def _no_heavier(j: int, i: int, na: int, nb: int, k: int) -> bool:
     lower = math.perm(low + far, far) * math.perm(nb - k + low + far, far)
     return upper <= lower if j > i else lower <= upper
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c037
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c075
 def _fisher(x: int, na: int, nb: int, k: int) -> float:
     "@eq-two-proportions-fisher, walking up and down from x; 0.0 below the smallest float64."
     one = 1 << _UNITS
@@ -62,9 +66,8 @@ def _fisher(x: int, na: int, nb: int, k: int) -> float:
             ratio = ((na - i) * (k - i), (i + 1) * (nb - k + i + 1)) if up else (
                 i * (nb - k + i), (na - i + 1) * (k - i + 1))
             weight, i, steps = weight * ratio[0] // ratio[1], i + (1 if up else -1), steps + 1
-            past = (past
-                    or weight <= one
-                    and (one - weight > steps or _no_heavier(i, x, na, nb, k)))
+            past = past or weight <= one and (
+                one - weight > steps or _no_heavier(i, x, na, nb, k))
             if past: inside += weight
             elif weight >> (_UNITS + 1200): return 0.0  # then p < 10^7 / 2^1200
             else: outside += weight
@@ -83,7 +86,7 @@ def fisher_exact(
                code="too_many")
     return _fisher(xa, na, nb, xa + xb)
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c040
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c076
 def overlapping_intervals(
     successes_a: int, trials_a: int,  # of the baseline A
     successes_b: int, trials_b: int,  # of the candidate B
@@ -91,10 +94,9 @@ def overlapping_intervals(
     level: float = 0.95,
 ) -> bool:
     "Whether two Wilson intervals share a point (@eq-two-proportions-overlap)."
-    xa, na, xb, nb = _two_counts(
-        successes_a, trials_a, successes_b, trials_b, "overlapping_intervals")
-    level = as_fraction(level, where="overlapping_intervals", name="level")
-    a, b = wilson_interval(xa, na, level=level), wilson_interval(xb, nb, level=level)
+    where = "overlapping_intervals"
+    counts = _two_counts(successes_a, trials_a, successes_b, trials_b, where)
+    a, b = _two_intervals(counts, level, where)
     return a.low <= b.high and b.low <= a.high
 
 # %% ../../nbs/statistics/19_two_proportions.ipynb #c042
@@ -233,7 +235,7 @@ class McNemar:
         interval = None if self.interval is None else self.interval.to_dict()
         return {**vars(self), "interval": interval, "significant": self.significant}
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c055
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c077
 def _sentence(test: McNemar) -> str:
     if test.only_a + test.only_b == 0:
         return "The models agree on every example, so these examples cannot distinguish them."
@@ -243,13 +245,12 @@ def _sentence(test: McNemar) -> str:
         low, high = test.interval.low, test.interval.high
         what += (f", of {test.trials}: {100 * test.difference:+.1f} points [{100 * low:+.1f}, "
                  f"{100 * high:+.1f}]")
-    word = f"not significant at {threshold}"
-    if test.significant:
-        word = (f"significant at {threshold}, B is "
-                f"{'better' if test.only_b > test.only_a else 'worse'}")
+    better = "better" if test.only_b > test.only_a else "worse"
+    word = f"significant at {threshold}, B is {better}" if test.significant else \
+        f"not significant at {threshold}"
     return f"{what}; {word}; exact p {test.p_value:.3g}, mid-p {test.mid_p:.3g}."
 
-# %% ../../nbs/statistics/19_two_proportions.ipynb #c056
+# %% ../../nbs/statistics/19_two_proportions.ipynb #c078
 def mcnemar(
     only_a: int,  # examples right under A (baseline) only
     only_b: int,  # examples right under B (candidate) only
@@ -261,7 +262,6 @@ def mcnemar(
     a, b, trials = _paired_counts(only_a, only_b, trials, "mcnemar")
     level = as_fraction(level, where="mcnemar", name="level")
     exact, mid = _coin_p_values(min(a, b), a + b)
-    difference, interval = (
-        (None, None) if trials is None else ((b - a) / trials, _tango(a, b, trials, level)))
-    return McNemar(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level, trials=trials,
-                   difference=difference, interval=interval)
+    found = McNemar(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level, trials=trials)
+    if trials is None: return found
+    return replace(found, difference=(b - a) / trials, interval=_tango(a, b, trials, level))

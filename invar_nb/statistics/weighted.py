@@ -14,7 +14,7 @@ import numpy as np
 # %% ../../nbs/statistics/10_weighted.ipynb #c003
 from ..foundations.numbers import PairingError, as_counts, as_names, as_vector, refuse
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c024
+# %% ../../nbs/statistics/10_weighted.ipynb #c048
 def as_pairs(
     delta: object,   # d_i, shape (n,)
     tokens: object,  # t_i, shape (n,), counts >= 1
@@ -25,10 +25,14 @@ def as_pairs(
     "One difference and one token count per window; no window at all is a `PairingError`."
     tokens = as_counts(tokens, where=where, name="tokens")
     delta = as_vector(delta, where=where, name=name, length=tokens.size)
-    if tokens.size == 0:
-        refuse(where, "there must be at least one pair", "no pairs",
-               "Score both models on at least one window", error=PairingError)
+    _some(tokens, where)
     return delta, tokens
+
+
+def _some(values: np.ndarray, where: str) -> None:
+    if values.size: return
+    refuse(where, "there must be at least one pair", "no pairs",
+           "Score both models on at least one window", error=PairingError)
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c026
 def _mean(values: np.ndarray, tokens: np.ndarray, where: str) -> float:
@@ -54,20 +58,18 @@ def weighted_mean(
     values, tokens = as_pairs(values, tokens, where="weighted_mean", name="values")
     return _mean(values, tokens, "weighted_mean")
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c029
+# %% ../../nbs/statistics/10_weighted.ipynb #c049
 def effective_sample_size(
     tokens: object,  # t_i, shape (n,), counts >= 1
 ) -> float:
     "n_eff = T^2 / sum t_i^2, from exact integers and rounded once (@eq-weighted-n-eff)."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
-    if tokens.size == 0:
-        refuse("effective_sample_size", "there must be at least one window", "no windows",
-               "Score at least one window", error=PairingError)
+    _some(tokens, "effective_sample_size")
     fits = int(tokens.max()) ** 2 * tokens.size < 2**63
     squares = int(tokens @ tokens) if fits else sum(t * t for t in tokens.tolist())
     return int(tokens.sum()) ** 2 / squares
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c030
+# %% ../../nbs/statistics/10_weighted.ipynb #c050
 def ratio_standard_error(
     values: object,  # v_i, shape (n,), n >= 2
     tokens: object,  # t_i, shape (n,), counts >= 1
@@ -80,12 +82,11 @@ def ratio_standard_error(
     shares = tokens / int(tokens.sum())
     residuals = (values - _mean(values, tokens, where)) * shares
     largest = float(np.abs(residuals).max())
-    if largest == 0:
-        return 0.0
+    if largest == 0: return 0.0
     squares = math.fsum(((residuals / largest) ** 2).tolist())  # scaled: 1e-200 squared is 0
     return largest * math.sqrt(values.size / (values.size - 1) * squares)
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c032
+# %% ../../nbs/statistics/10_weighted.ipynb #c051
 def spread_is_rounding(
     delta: object,               # d_i, shape (n,), n >= 1
     *,
@@ -93,9 +94,7 @@ def spread_is_rounding(
 ) -> bool:
     "Whether differences are equal up to the rounding of the losses (@eq-weighted-rounding)."
     delta = as_vector(delta, where="spread_is_rounding", name="delta")
-    if delta.size == 0:
-        refuse("spread_is_rounding", "there must be at least one pair", "no pairs",
-               "Score both models on at least one window", error=PairingError)
+    _some(delta, "spread_is_rounding")
     given = [0.0 if scale is None else scale]
     scale = as_vector(given, where="spread_is_rounding", name="scale", minimum=0)[0]
     return bool(np.ptp(delta) <= 8 * np.finfo(float).eps * max(scale, np.abs(delta).max()))
