@@ -18,7 +18,8 @@ import numpy as np
 from ..foundations.interval import Interval
 from ..foundations.numbers import as_choice, as_fraction, refuse
 from ..statistics.planning import n_for_power
-from ..statistics.ttest import TTest, paired_t_test, sign_flip_test, t_quantile
+from ..statistics.sign_flip import sign_flip_test
+from ..statistics.ttest import TTest, paired_t_test, t_quantile
 
 # %% ../../nbs/experiments/71_improvement.ipynb #c015
 HIGHER, LOWER = "higher_is_better", "lower_is_better"
