@@ -128,7 +128,7 @@ def _unboxed(array: np.ndarray, where: str, name: str) -> np.ndarray:
     _none_where(long, array, where, f"{name} must fit float64", "Change the unit")
     return array.astype(np.float64)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c030
+# %% ../../nbs/foundations/00_numbers.ipynb #c002
 def as_vector(
     values: object, *,            # anything numpy.asarray takes
     where: str, name: str,        # function and argument named by the error
@@ -141,9 +141,8 @@ def as_vector(
     if array.dtype.kind in "iu":
         _none_where((array > _EXACT) | (array < -_EXACT), array, where,
                     f"{name} must be exact in float64 (at most 2**53)", "Change the unit")
-    vector = _unboxed(array, where, name) if array.dtype == object else array
-    with np.errstate(over="ignore"):  # a long double beyond float64 becomes inf, refused below
-        vector = lock(vector.astype(np.float64))
+    if array.dtype == object: array = _unboxed(array, where, name)
+    with np.errstate(over="ignore"): vector = lock(array.astype(np.float64))  # inf: see below
     _none_where(~np.isfinite(vector), vector, where, f"{name} must be finite",
                 "Find where it came from; no value is skipped", f" ({{}} of {vector.size})")
     if minimum is not None:
@@ -239,7 +238,7 @@ def as_names(
     _length(values, length, where, name)
     return tuple(values)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c040
+# %% ../../nbs/foundations/00_numbers.ipynb #c025
 def as_choice(
     value: object, options: Iterable[str], *, where: str, name: str,
     error: type[ContractError] = ContractError,  # UsageError where it is an option
@@ -252,7 +251,7 @@ def as_choice(
            repr(_plain(value)), f"Did you mean {close[0]!r}?" if close else
            "Choose one of them", error=error)
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c028
+
 def as_fraction(value: object, *, where: str, name: str, error: type = ContractError) -> float:
     "A float strictly between 0 and 1."
     if type(value) is float and 0 < value < 1: return value  # the usual case, fast
