@@ -6,12 +6,10 @@
 __all__ = ['CLAIMS', 'Verdict', 'as_margin', 'claim_of', 'change_text', 'margin_text', 'judge', 'Claim', 'judge_family',
            'judge_together']
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c024
+# %% ../../nbs/comparison/40_verdict.ipynb #c002
 import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-
-import numpy as np
 
 from .compare import Comparison
 from .difference import Difference, turned
@@ -107,7 +105,7 @@ def _needed(d: Difference, margin: float) -> int | None:
     items = None if units is None else math.ceil(units * d.n / d.n_units)
     return items if items and items > d.n else None
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c019
+# %% ../../nbs/comparison/40_verdict.ipynb #c031
 def change_text(
     value: float,
     d: Difference,
@@ -115,23 +113,26 @@ def change_text(
     sign: bool = True,
 ) -> str:
     "A change in words: per cent on the log scale, points of a share, else the unit."
-    shown, width = value, d.interval.width / 2
-    if d.scale == "log": shown, width = 100 * math.expm1(value), 100 * width
-    elif d.unit == "share": shown, width = 100 * value, 100 * width
-    width = width or abs(shown) / 10
+    scale, unit = _unit(d)
+    shown = scale * (math.expm1(value) if d.scale == "log" else value)
+    width = scale * d.interval.width / 2 or abs(shown) / 10
     places = 2 if not width > 0 else min(max(1 - math.floor(math.log10(width)), 0), 8)
     text = f"{shown:{'+' if sign else ''}.{places}f}"
     if float(text) == 0: text = text.replace("-", "").replace("+", "")
-    return text + {"log": " %"}.get(d.scale, " points" if d.unit == "share" else
-                                    f" {d.unit}".rstrip())
+    return text + unit
 
 
 def margin_text(margin: float, d: Difference) -> str:
     "2 %, 2 points, or 0.02 in the metric's unit."
-    if d.scale == "log": return f"{100 * margin:g} %"
-    return f"{100 * margin:g} points" if d.unit == "share" else f"{margin:g} {d.unit}".rstrip()
+    scale, unit = _unit(d)
+    return f"{scale * margin:g}{unit}"
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c020
+
+def _unit(d):
+    if d.scale == "log": return 100, " %"
+    return (100, " points") if d.unit == "share" else (1, f" {d.unit}".rstrip())
+
+# %% ../../nbs/comparison/40_verdict.ipynb #c034
 def _interval_text(d):
     if d.n_units == 1: return "no interval from one unit"
     ends = [change_text(end, d) for end in (d.interval.low, d.interval.high)]
@@ -141,21 +142,23 @@ def _interval_text(d):
 def _headline(d, claim, margin, needed):
     change = f"{d.title} {change_text(d.delta, d)} ({_interval_text(d)})"
     size = margin_text(margin, d)
-    if _identical(d):
-        return f"Identical: {d.title} is the same on every item."
+    if _identical(d): return f"Identical: {d.title} is the same on every item."
     if claim == "equivalent": return f"Equivalent within {size}: {change}."
     if claim != "inconclusive":
-        word = {"regressed": "Regressed", "improved": "Improved"}[claim]
-        far = min(abs(d.interval.low), abs(d.interval.high)) > margin > 0
-        return f"{word}: {change}{f', beyond the margin of {size}' if far else ''}."
+        far = f", beyond the margin of {size}" if _beyond(d, margin) and margin > 0 else ""
+        return f"{claim.capitalize()}: {change}{far}."
     if not d.enough: return f"Inconclusive: {change}; {_too_few(d)}."
     more = f"; about {needed} {_items(d)} would give 80 % power at this size" if needed else ""
     return f"Inconclusive: {change}{more}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c002
+# %% ../../nbs/comparison/40_verdict.ipynb #c035
 def _items(d):
-    return {"documents": "windows", "serial": "windows", "windows": "windows",
-            "seeds": "seeds"}.get(d.units, "examples")
+    if d.units in ("documents", "serial"): return "windows"
+    return d.units if d.units in ("windows", "seeds") else "examples"
+
+
+def _beyond(d, margin):
+    return d.interval.low > margin or d.interval.high < -margin
 
 
 def _too_few(d):
@@ -177,18 +180,16 @@ def _rationale(d, claim, margin):
              f"{change_text(d.delta, d)} ({_interval_text(d)}, {p}, {items})")
     size = margin_text(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
-           "inconclusive": f"the interval neither excludes 0 nor lies within {size}",
-           "regressed": "the interval excludes 0",
-           "improved": "the interval excludes 0"}[claim]
+           "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
+           }.get(claim, "the interval excludes 0")
     if _identical(d): why = "it is the same on every item"
     elif not d.enough: why = _too_few(d)
     elif claim in ("regressed", "improved") and margin > 0:
-        lies = min(abs(d.interval.low), abs(d.interval.high)) > margin
-        why += f" and lies beyond the margin of {size}" if lies else \
-            f"; it reaches into the margin of {size}"
+        why += (" and lies beyond" if _beyond(d, margin) else "; it reaches into") + \
+            f" the margin of {size}"
     return f"{first[0].upper()}{first[1:]}: {why}."
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c032
+# %% ../../nbs/comparison/40_verdict.ipynb #c036
 def judge(
     comparison: Comparison,
     *,
@@ -202,7 +203,6 @@ def judge(
     margin = as_margin(margin, metric)
     claim = _claim(d, margin)
     needed = _needed(d, margin) if claim == "inconclusive" else None
-    worse = d.worse
     return Verdict(
         hypothesis_id=hypothesis_id, metric=d.metric, direction=f"{d.better}_is_better",
         scale=d.scale, candidate_mean=d.candidate, baseline_mean=d.baseline,
@@ -211,8 +211,8 @@ def judge(
         verdict=claim if claim in ("improved", "regressed") else "noise",
         rationale=_rationale(d, claim, margin), claim=claim, headline=_headline(
             d, claim, margin, needed), n_for_power=needed,
-        beyond_margin=bool(d.enough and (worse.low > margin or worse.high < -margin)),
-        not_worse=bool(d.enough and worse.high < margin))
+        beyond_margin=bool(d.enough and _beyond(d, margin)),
+        not_worse=bool(d.enough and d.worse.high < margin))
 
 # %% ../../nbs/comparison/40_verdict.ipynb #c033
 @dataclass(frozen=True, kw_only=True)
