@@ -6,7 +6,8 @@
 Nothing of invar_nb is imported before the fork: each kernel loads it anew. The first run of a page starts its interpreter from nothing."""
 import json, os, signal, socket, sys
 
-IMPORTS = ("numpy", "scipy.stats", "scipy.signal", "scipy.optimize", "msgspec", "jinja2", "matplotlib.figure", "IPython.core.pylabtools", "pandas", "torch",
+# Nothing here starts a thread, which a fork would not take along (PyArrow does, so pandas is not here).
+IMPORTS = ("numpy", "scipy.stats", "scipy.signal", "scipy.optimize", "msgspec", "jinja2", "matplotlib.figure", "IPython.core.pylabtools", "torch",
            "transformers.models.auto.modeling_auto", "transformers.models.auto.tokenization_auto", "transformers.models.gpt2.modeling_gpt2")
 
 
