@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['KEY_VARIABLE', 'Address', 'is_address', 'as_address', 'score_served']
 
-# %% ../../nbs/models/69_servers.ipynb #c002
-import contextlib, email.utils, http.client, json, os, random, re, threading, time
+# %% ../../nbs/models/69_servers.ipynb #c004
+import contextlib, email.utils, http.client, json, os, random, re, socket, threading, time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from dataclasses import asdict, dataclass
@@ -56,7 +56,7 @@ def as_address(text: str) -> Address:
     return Address(engine=engine, url=f"{parts.scheme}://{parts.netloc}{path}",
                    model=parts.fragment or None)
 
-# %% ../../nbs/models/69_servers.ipynb #c012
+# %% ../../nbs/models/69_servers.ipynb #c034
 _LARGEST = 1 << 28  # bytes of a reply
 
 
@@ -66,26 +66,29 @@ class _Client:
     def __init__(self, address: Address, *, timeout: float, retries: int, backoff: float):
         self.address, self.timeout = address, timeout
         self.retries, self.backoff = retries, backoff
-        self.ended, self._links = threading.Event(), set()
+        self.ended, self._open = threading.Event(), set()
 
     def stop(self) -> None:
         self.ended.set()
-        for link in list(self._links):
-            with contextlib.suppress(OSError, AttributeError): link.sock.shutdown(2)
+        for link in list(self._open):
+            with contextlib.suppress(OSError): link.shutdown(socket.SHUT_RDWR)
 
     def _once(self, path: str, body: object) -> tuple[int, object, bytes]:
         parts, until = urlsplit(self.address.url), time.monotonic() + self.timeout
         secure = parts.scheme == "https"
         kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
         link = kind(parts.netloc, timeout=self.timeout)
-        self._links.add(link)
+        link.connect()
+        line = link.sock
+        self._open.add(line)
         try:
+            if self.ended.is_set(): raise TimeoutError("stopped")
             link.request("GET" if body is None else "POST", parts.path + path,
                          body and json.dumps(body), _headers())
             reply = link.getresponse()
             return reply.status, reply.headers, self._whole(reply, until)
         finally:
-            self._links.discard(link)
+            self._open.discard(line)
             link.close()
 
     def _whole(self, reply: http.client.HTTPResponse, until: float) -> bytes:
