@@ -5,9 +5,11 @@ medians of alternating runs, at most 3 is asked for. Each function below writes 
 {name: (our reader, the plain one)}; `python benchmarks/importers.py plain` runs one of them."""
 import argparse
 import csv
+import hashlib
 import json
 import os
 import tempfile
+import zipfile
 from pathlib import Path
 
 os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")  # before numpy is imported
@@ -50,7 +52,50 @@ def plain(folder, n):
             "plain table, Parquet": (ours(".parquet"), from_parquet)}
 
 
-FORMATS = {"plain": plain}
+DATA = Path(__file__).parent.parent / "tests" / "data"
+
+
+def lm_eval(folder, n):
+    "Sample files of lm-evaluation-harness: the twenty rows of the fixture again and again, so that its means stay right."
+    from invar_nb.files.lm_eval import read_lm_eval
+    says = json.loads(next((DATA / "lm_eval" / "base").glob("results_*")).read_text())
+    out, time = {}, "2026-01-01T00-00-00"
+    for task in ("invar_rolling", "invar_choices"):
+        rows, hashed = list(map(json.loads, next((DATA / "lm_eval" / "base").glob(f"samples_{task}_*")).read_text().splitlines())), hashlib.sha256()
+        with open(folder / f"samples_{task}_{time}.jsonl", "w") as file:
+            for i in range(n):
+                row = rows[i % 20] | {"doc_id": i}
+                hashed.update("".join(row[key] for key in ("doc_hash", "prompt_hash", "target_hash")).encode())
+                file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        says["task_hashes"][task], says["n-samples"][task] = hashed.hexdigest(), {"original": n, "effective": n}
+
+        def plainest(task=task):
+            with open(folder / f"samples_{task}_{time}.jsonl") as file: return [json.loads(line)["filtered_resps"] for line in file]
+        out[f"lm-eval, {task.removeprefix('invar_')}"] = lambda task=task: read_lm_eval(folder, tasks=task), plainest
+    (folder / f"results_{time}.json").write_text(json.dumps(says))
+    return out
+
+
+def inspect(folder, n):
+    "Logs of inspect_ai, the twenty samples of the fixture again and again; the archive is deflated, since the plain reader needs no other package then."
+    from invar_nb.files.inspect_logs import read_inspect_log
+    log, out = json.loads((DATA / "inspect" / "base" / "texts.json").read_text()), {}
+    samples = [log["samples"][i % 20] | {"id": i} for i in range(n)]
+    log["results"] |= {"total_samples": n, "completed_samples": n}
+    (folder / "x.json").write_text(json.dumps(log | {"samples": samples}))
+    with zipfile.ZipFile(folder / "x.eval", "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", json.dumps({k: v for k, v in log.items() if k != "samples"}))
+        for sample in samples: archive.writestr(f"samples/{sample['id']}_epoch_1.json", json.dumps(sample))
+
+    def from_archive():
+        with zipfile.ZipFile(folder / "x.eval") as archive: return [json.loads(archive.read(name))["scores"] for name in archive.namelist()[1:]]
+    plainest = {"x.json": lambda: [sample["scores"] for sample in json.loads((folder / "x.json").read_bytes())["samples"]], "x.eval": from_archive}
+    for name, reader in plainest.items():
+        for scorer in ("perplexity", "match"): out[f"inspect, {name.removeprefix('x')}, {scorer}"] = lambda name=name, scorer=scorer: read_inspect_log(folder / name, scorer=scorer), reader
+    return out
+
+
+FORMATS = {"plain": plain, "lm_eval": lm_eval, "inspect": inspect}
 
 
 def main():

@@ -42,11 +42,13 @@ class _Rows:
                    f"{len(values)} for {len(self.places)} ids", "Nothing is cut or repeated")
         return values.tolist() if hasattr(values, "tolist") else list(values)
 
-# %% ../../nbs/comparison/32_predictions.ipynb #c008
+# %% ../../nbs/comparison/32_predictions.ipynb #c014
 def _names(rows: _Rows, values, what: str) -> tuple[str, ...]:
     "A column of names."
-    known, out = {}, []
-    for i, value in enumerate(rows.one_each(values, what)):
+    cells, known, out = rows.one_each(values, what), {}, []
+    plain = set(map(type, cells)) == {str} and "" not in cells  # nothing to check or spell
+    if plain and "".join(cells).isascii(): return tuple(cells)
+    for i, value in enumerate(cells):
         key = type(value), value if isinstance(value, (str, int)) else i
         if key not in known: known[key] = as_name(value, what, rows.where, rows.places[i])
         out.append(known[key])

@@ -119,14 +119,14 @@ class _Task:
     @property
     def kind(self) -> str: return str(self.said("configs").get("output_type"))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c016
+# %% ../../nbs/files/53_lm_eval.ipynb #c005
 _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 
 
 def _objects(file: Path, where: str) -> Iterator[tuple[str, dict]]:
     with open(file, "rb") as lines:
         for i, line in enumerate(lines, 1):
-            try: row = json.loads(line)
+            try: row = json.loads(line.decode())
             except (ValueError, RecursionError): row = None
             if not isinstance(row, dict):
                 cut = "" if line.endswith(b"\n") else ", cut off"
@@ -216,13 +216,13 @@ def _losses(task: _Task) -> WindowLosses:
     _check_number(task, math.fsum(-ll) / int(size.sum()), nats)
     return losses
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c023
+# %% ../../nbs/files/53_lm_eval.ipynb #c028
 def _choices(row: Mapping, delimiter: str) -> tuple[list[float], list[str]]:
     "Log-likelihood and text of each choice."
     lls = [float(pair[0]) for pair in row["filtered_resps"]]
-    texts = [row["arguments"][f"gen_args_{k}"]["arg_1"] for k in range(len(lls))]
-    half = len(lls) // (2 if "acc_mutual_info" in row else 1)  # then come the unconditional
-    return lls[:half], [text.removeprefix(delimiter) for text in texts[:half]]
+    texts = [asked["arg_1"].removeprefix(delimiter) for asked in row["arguments"].values()]
+    if "acc_mutual_info" not in row: return lls, texts
+    return lls[:len(lls) // 2], texts[:len(lls) // 2]  # then come the unconditional ones
 
 
 _SIZES = {"acc": lambda text: 1, "acc_norm": len, "acc_bytes": lambda text: len(text.encode())}
