@@ -1,5 +1,6 @@
 """Logs of inspect_ai: files of the real tool (tests/data/inspect, made by make_inspect.py), both formats, and every refusal."""
 import importlib.util
+import io
 import json
 import math
 import os
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -97,7 +99,7 @@ def test_both_formats_give_one_arm(tmp_path, task, scorer):
         assert caught.value.code == "not_installed"
 
 
-def test_damaged_archives_are_refused(tmp_path):
+def test_damaged_archives_are_refused(tmp_path, monkeypatch):
     whole = as_archive(tmp_path / "x.eval", log_of("base", "texts"), zipfile.ZIP_STORED)
     data = whole.read_bytes()
     for name, change, part in (("cut", data[:-100], "must be a whole archive"), ("bit", data.replace(b'"epoch": 1', b'"epoch": 7', 1), "every member of the archive must be whole; got samples/20_epoch_1.json")):
@@ -105,6 +107,11 @@ def test_damaged_archives_are_refused(tmp_path):
         path.write_bytes(change)
         assert is_inspect_log(path)
         with pytest.raises(ContractError, match=part): read_inspect_log(path, scorer="match")
+    class Reader:  # in the place of zstandard: it unpacks to something else
+        def stream_reader(self, packed, read_across_frames): return io.BytesIO(b"{}" if packed.startswith(b"\x28\xb5\x2f\xfd") else b"")
+    monkeypatch.setitem(sys.modules, "zstandard", SimpleNamespace(ZstdDecompressor=Reader, ZstdError=OSError))
+    if sys.version_info < (3, 14):
+        with pytest.raises(ContractError, match="every member of the archive must be whole; got header.json"): read_inspect_log(DATA / "base" / "texts.eval")
     unfinished = as_archive(tmp_path / "u.eval", log_of("base", "texts"), leave=("header.json",))
     assert is_inspect_log(unfinished)
     with pytest.raises(ContractError, match="status of the log must be success; got an unfinished log. Finish it with inspect eval-retry"): read_inspect_log(unfinished)
@@ -160,6 +167,12 @@ def test_values_count_as_inspect_counts_them(tmp_path, value, number):
         for sample in log["samples"]: sample["scores"]["match"]["value"] = value
         log["results"]["scores"][1]["metrics"]["accuracy"]["value"] = number
     assert set(read_inspect_log(edited(tmp_path, "texts", change), scorer="match", better="lower")["texts"].values.tolist()) == {number}
+
+
+def test_order_and_direction():
+    texts = read_inspect_log(DATA / "base" / "texts.json", scorer="perplexity")["texts"]
+    assert [i.split()[0] for i in texts.ids] == [str(i) for i in range(1, 21)]
+    assert [read_inspect_log(DATA / "base" / "texts.json", scorer="match", **more)["texts"].better for more in ({}, dict(better="lower"))] == ["higher", "lower"]
 
 
 def test_another_reducer_is_said_and_not_checked(tmp_path):

@@ -46,6 +46,7 @@ def check_folder(folder):
             else:
                 values = arm.correct if arm.kind == "answers" else arm.values
                 assert values.tolist() == [rows[i][metric] for i in arm.ids]
+                assert arm.kind == "answers" or (arm.better == "higher") == says["higher_is_better"][task][metric]
                 ours = float(np.mean(values))
             assert ours == pytest.approx(numbers[key], rel=1e-9)
             seen += 1
@@ -140,6 +141,7 @@ def test_unconditional_likelihoods_are_no_choices(tmp_path):
 
 
 @pytest.mark.parametrize("rows", [[("[0, 1]", ["a", "b"], [-1.0, -2.0], 1.0), ("[1]", ["a", "b"], [-1.0, -2.0], 0.0)],  # several right choices
+                                  [("0", ["a", "b"], [-1.0, -2.0], 1.0), ("0", ["a", "b"], [-1.0, -2.0], 0.0)],  # not the likeliest
                                   [("0", ["a", "b"], [-1.0, -2.0], 0.73), ("1", ["a", "b"], [-1.0, -2.0], 0.2)]])  # a probability
 def test_a_task_that_counts_in_another_way_gives_scores(tmp_path, rows):
     arm = read_lm_eval(write_run(tmp_path, rows, "multiple_choice"))["own"]
@@ -235,6 +237,9 @@ def test_direction_numbers_and_names_are_needed(tmp_path):
     (folder / "mine.jsonl").write_bytes(file.read_bytes())
     assert "the name that lm_eval gave it; got mine.jsonl" in refused(folder / "mine.jsonl")
     beside = next(folder.glob("results_*"))
+    shutil.copy(beside, folder / f"mine_{TIME}.json")
+    assert f"results_{TIME}.json must lie beside samples_own_{TIME}.jsonl; got 2 such files" in refused(folder)
+    (folder / f"mine_{TIME}.json").unlink()
     beside.write_text('{"results": ')
     assert "must be a results file; got something else, or a part" in refused(folder)
     beside.unlink()
