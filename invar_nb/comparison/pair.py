@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['Pair', 'pair', 'pair_arrays']
 
-# %% ../../nbs/comparison/34_pair.ipynb #c016
+# %% ../../nbs/comparison/34_pair.ipynb #c018
 from dataclasses import dataclass
 
 import numpy as np
 
 from .window_losses import WindowLosses
+from .names import as_labels, natural_order
 from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
 
 # %% ../../nbs/comparison/34_pair.ipynb #c014
@@ -78,7 +79,7 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
     "translations": (("references", "Translate the same sentences"),),
 }
 
-# %% ../../nbs/comparison/34_pair.ipynb #c017
+# %% ../../nbs/comparison/34_pair.ipynb #c021
 def pair(
     baseline,  # A: window losses, predictions, scores, runs
     candidate,  # B, the same kind of arm, on the same items
@@ -97,8 +98,11 @@ def pair(
                   f"{cuts[0]!r} and {cuts[1]!r}", "Score one of them again")
     if baseline.data_id and candidate.data_id and baseline.data_id != candidate.data_id:
         _unpaired("data_id must match", f"{baseline.data_id!r} and {candidate.data_id!r}",
-                  "Score both models on one text with one tokenizer and one plan")
+                  "Score both models on one text with one tokenizer and one plan"
+                  if kinds[0] == "losses" else "Ask both models the same examples, and keep "
+                  "their labels, prompts, clusters and slices")
     _match_ids(baseline.ids, candidate.ids)
+    baseline, candidate = _seen_by_either(baseline, candidate)
     for name, cure in _AGREE[kinds[0]]:
         _match(baseline, candidate, name, cure)
     for name in baseline.slices.keys() & candidate.slices.keys():
@@ -106,9 +110,16 @@ def pair(
                       "Correct the column; what belongs to the model cannot be a slice")
     return Pair(baseline=baseline, candidate=candidate)
 
-# %% ../../nbs/comparison/34_pair.ipynb #c028
+# %% ../../nbs/comparison/34_pair.ipynb #c025
 def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
+
+
+def _seen_by_either(*arms):
+    "Arms whose classes were only seen: a class that one model never names is a class of both."
+    if any(getattr(arm, "labels_from", "") != "seen" for arm in arms): return arms
+    labels = as_labels(sorted({*arms[0].labels, *arms[1].labels}, key=natural_order), "pair")
+    return [arm.changed(labels=labels) for arm in arms]
 
 
 def _match_ids(a, b):
