@@ -262,7 +262,7 @@ def test_a_model_that_sees_the_future_is_refused(build):
     ([1, 2, 97], None, {}, "token ids must be below the model's vocabulary of 97; got 97 at token 2"), ([1, -100, 3], None, {}, "token ids must not be negative; got -100 at token 1"),
     ([1.0, 2.0, 3.0], None, {}, "token ids must be integers"), ([[1, 2, 3]], None, {}, "one dimension"), ([1, 2, 3], (), {}, "there must be a window to score"),
     ([1, 2, 3], (Window(start=0, score_from=1, stop=4),), {}, "a window must end inside its document; got stop 4 of 3 tokens at window 0"),
-    (list(range(60)), (Window(start=0, score_from=1, stop=41),), {}, "must not exceed .* got 41 tokens, model 40"), ([1, 2, 3], None, dict(batch_tokens=0), "batch_tokens must be")])
+    (list(range(60)), (Window(start=0, score_from=1, stop=42),), {}, "must not exceed .* got 41 tokens, model 40"), ([1, 2, 3], None, dict(batch_tokens=0), "batch_tokens must be")])
 def test_bad_input_is_refused(ids, windows, options, words):
     windows = plan_windows(3, max_length=3, stride=3) if windows is None else windows
     with pytest.raises(ContractError, match=words) as caught: score_windows(llama(), np.array(ids), windows, **options)
@@ -342,8 +342,8 @@ def test_documents_pieces_and_languages_reach_the_losses(saved):
 def test_what_score_text_needs(saved):
     loaded = load_model(saved / "llama")
     for act, words in ((lambda: score_text(loaded.model, TEXT), "a bare model needs its tokenizer"),
-                       (lambda: score_text(loaded.model, TEXT, tokenizer=loaded.tokenizer, max_length=41), "must not exceed the positions"),
-                       (lambda: score_plan(loaded, plan_text(loaded.tokenizer, TEXT, max_length=41)), "must not exceed the positions")):
+                       (lambda: score_text(loaded.model, TEXT, tokenizer=loaded.tokenizer, max_length=42), "must not exceed the positions"),
+                       (lambda: score_plan(loaded, plan_text(loaded.tokenizer, TEXT, max_length=42)), "must not exceed the positions")):
         with pytest.raises(ContractError, match=words): act()
     loaded.tokenizer.add_tokens(["beside"])
     with pytest.raises(ContractError, match="token ids must be below the model's vocabulary of 257; got 257 at token"): score_text(loaded, TEXT)

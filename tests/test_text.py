@@ -34,6 +34,7 @@ def test_files_and_lines_are_documents(tmp_path):
 
 @pytest.mark.parametrize("name, data, words", [
     ("c.txt", b"", "a text must not be empty"), ("d.txt", b"ab\xff", "text must be UTF-8; got byte 0xff at offset 2"),
+    ("e.txt", b"\xef\xbb\xbfab", "text must be plain UTF-8; got a byte order mark"), ("f.jsonl", b"a\0b", "text must be plain UTF-8; got a NUL byte at offset 1"),
     ("e.jsonl", b'{"text": 3}\n', r"e.jsonl:1: a line must be an object with a string"), ("f.jsonl", b'{"text": "a"}\n{"text"\n', r"f.jsonl:2: "),
     ("g.jsonl", b"\n", "there must be at least one line"), ("h.jsonl", b'{"text": ""}\n', "a text must not be empty; got '' in .*h.jsonl:1"),
     ("i.jsonl", b'{"text": "\\ud800"}\n', "UTF-8"), ("j.jsonl", b'{"text": "x", "language": ["en"]}\n', 'j.jsonl:1: a "language" must be text'),

@@ -69,13 +69,19 @@ def read_documents(
                      languages=tuple(languages[d] for d in owner),
                      documents=None if pieces_are_documents else tuple(map(str, owner)))
 
-# %% ../../nbs/models/60_documents.ipynb #c008
+# %% ../../nbs/models/60_documents.ipynb #c018
 def _read_file(path: Path) -> list[tuple[str, str, str | None]]:
     "(place, text, language) of each document of one file."
     if not path.is_file():
         refuse("read_documents", "a text file must exist", str(path), "Check the path")
+    data = path.read_bytes()
+    mark = "a byte order mark" if data.startswith(b"\xef\xbb\xbf") else None
+    if mark or b"\0" in data:
+        refuse(f"read_documents: {path}", "text must be plain UTF-8",
+               mark or f"a NUL byte at offset {data.index(0)}",
+               "Save it as UTF-8 without BOM" if mark else "It is damaged, UTF-16 or no text")
     try:
-        text = path.read_bytes().decode("utf-8")
+        text = data.decode("utf-8")
     except UnicodeDecodeError as error:
         refuse(f"read_documents: {path}", "text must be UTF-8",
                f"byte {error.object[error.start]:#04x} at offset {error.start}",

@@ -43,10 +43,11 @@ def quiet(transformers):
         if bars:
             log.enable_progress_bar()
 
-# %% ../../nbs/models/63_load.ipynb #c022
+# %% ../../nbs/models/63_load.ipynb #c012
 _CURES = {  # code: cure
     "remote_code": "The model brings its own code: read it, then allow remote code",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
+    "damaged_weights": "The file is cut off, damaged or a Git LFS pointer: fetch it again",
     "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights"}
 
 
@@ -117,10 +118,10 @@ def _check_config(config: object, found: Checkpoint) -> None:
                f"{elsewhere!r} in {found.name}",
                "Take the field out; call the weights model.safetensors, copy code beside them")
 
-# %% ../../nbs/models/63_load.ipynb #c025
+# %% ../../nbs/models/63_load.ipynb #c017
 def _check_size(torch, transformers, config: object, found: Checkpoint) -> None:
     quantized = getattr(config, "quantization_config", None) is not None
-    held = most_numbers(found, quantized=quantized)
+    held = _loading(found.name, "weights", lambda: most_numbers(found, quantized=quantized))
     with torch.device("meta"):
         model = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config))
     asked = sum(p.numel() for p in model.parameters())
@@ -134,7 +135,8 @@ def _check_size(torch, transformers, config: object, found: Checkpoint) -> None:
 def _check_complete(said: Mapping, name: str) -> None:
     "Weights that are missing or of another shape would be random numbers."
     for what in ("missing_keys", "mismatched_keys"):
-        bad = sorted(map(str, said.get(what) or ()))
+        bad = sorted(key if isinstance(key, str) else f"{key[0]} {[*key[1]]} for {[*key[2]]}"
+                     for key in said.get(what) or ())
         if bad:
             refuse("load_model", "the files must hold every weight the config asks for",
                    f"{what.split('_')[0]} {bad[0]} ({len(bad)} in all) in {name}",
@@ -223,12 +225,13 @@ def _load_config(torch, transformers, found: Checkpoint, code: bool):
                  lambda: _check_size(torch, transformers, config, found))
     return config
 
-# %% ../../nbs/models/63_load.ipynb #c037
+# %% ../../nbs/models/63_load.ipynb #c039
 def _load_weights(torch, transformers, found: Checkpoint, config, dtype, place, code: bool):
     quantized = getattr(config, "quantization_config", None) is not None
     own = quantized or (dtype == "auto" and place.type != "cpu")
     options = {"dtype": "auto" if own else getattr(torch, dtype.replace("auto", "float32")),
                "use_safetensors": found.kind == "safetensors", "output_loading_info": True,
+               "ignore_mismatched_sizes": True,  # refused with the name, by _check_complete
                "trust_remote_code": code, "local_files_only": True, **found.source}
     load, bar = transformers.AutoModelForCausalLM.from_pretrained, contextlib.nullcontext()
     if found.gguf:  # its bar heeds no setting

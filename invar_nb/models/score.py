@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['KEY', 'score_plan', 'score_windows', 'score_text']
 
-# %% ../../nbs/models/66_score.ipynb #c003
-import contextlib, dataclasses
+# %% ../../nbs/models/66_score.ipynb #c015
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/66_score.ipynb #c004
+# %% ../../nbs/models/66_score.ipynb #c026
 import invar_nb
 from ..foundations.journal import Journal
 from ..foundations.numbers import refuse
@@ -21,7 +21,7 @@ from .documents import Documents
 from .text import DEFAULT_LENGTH, TextPlan, data_digest, plan_text
 from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
-from .batches import BATCH_TOKENS, Scorer, plan_scoring, token_log_losses
+from .batches import BATCH_TOKENS, Scorer, plan_scoring
 
 # %% ../../nbs/models/66_score.ipynb #c012
 KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
@@ -108,24 +108,17 @@ def score_windows(
         data_id=data_digest(scorer.documents.values(), windows),
         document_ids=[w.document_id for w in windows], split=[w.split for w in windows])
 
-# %% ../../nbs/models/66_score.ipynb #c025
+# %% ../../nbs/models/66_score.ipynb #c028
 def score_text(
     model: object,                     # a LoadedModel, or a Hugging Face causal LM
     texts: str | Iterable[str] | Documents,
     *,
     tokenizer: object | None = None,   # default: the LoadedModel's own
     max_length: int | None = None,
-    stride: int | None = None,
-    bos: str = "auto",
-    first_window: str = "all",
-    windows: int | None = None,
-    preview: int | None = None,
-    final: int | None = None,
-    windowing: str = "invar",
-    prefix_token: int | None = None,
     batch_tokens: int = BATCH_TOKENS,
     journal: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
+    **options,                         # of plan_text: stride, bos, windowing, ...
 ) -> WindowLosses:
     "Text to losses in one call: plan_text, then score_plan."
     if isinstance(model, LoadedModel):
@@ -136,8 +129,6 @@ def score_text(
     else:
         source = tokenizer
         max_length = max_length or min(positions(model) or DEFAULT_LENGTH, DEFAULT_LENGTH)
-    plan = plan_text(source, texts, max_length=max_length, stride=stride, bos=bos, final=final,
-                     first_window=first_window, windows=windows, preview=preview,
-                     windowing=windowing, prefix_token=prefix_token)
+    plan = plan_text(source, texts, max_length=max_length, **options)
     return score_plan(model, plan, batch_tokens=batch_tokens, journal=journal,
                       progress=progress)

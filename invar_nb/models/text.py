@@ -186,10 +186,11 @@ def plan_text(
              "windows_scored": len(kept)}
     return _as_plan(given, encoded, kept, max_length, facts)
 
-# %% ../../nbs/models/61_text.ipynb #c020
+# %% ../../nbs/models/61_text.ipynb #c005
 def _as_documents(texts: object, tool: Windowing) -> Documents:
     if not isinstance(texts, Documents):
-        texts = Documents(texts=(texts,) if isinstance(texts, str) else tuple(texts))
+        listed = isinstance(texts, Iterable) and not isinstance(texts, str)
+        texts = Documents(texts=tuple(texts) if listed else (texts,))
     if not texts.texts:
         refuse("plan_text", "there must be at least one text", "none", "Give a text")
     for i, text in enumerate(texts.texts):
@@ -208,18 +209,18 @@ def _joined(given: Documents, tool: Windowing) -> Documents:
     check_text(text, "in the joined documents", "plan_text")
     return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
 
-# %% ../../nbs/models/61_text.ipynb #c022
+# %% ../../nbs/models/61_text.ipynb #c036
 def _prefix(tokenizer: object, tool: Windowing, given: int | None) -> tuple[int, ...]:
     "The token that lm-eval puts before a text, so that its first token is scored."
     if not tool.prefix:
         return ()
     own = (getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id"))
-    token = next((int(i) for i in (given, *own) if i is not None), None)
+    token = next((i for i in (given, *own) if i is not None), None)
     if token is None:
         refuse("plan_text", f"windowing={tool.name!r} needs a token before the text",
                "a tokenizer without BOS and EOS", "Give one, such as prefix_token=0",
                error=UsageError)
-    return (token,)
+    return (as_count(token, where="plan_text", name="prefix_token", minimum=0),)
 
 
 def _restarted(encoded: Mapping, planned: list[Window], bos: int) -> dict:
