@@ -8,6 +8,7 @@ import pytest
 
 import invar_nb
 from invar_nb.comparison.compare import compare
+from invar_nb.comparison.joint import compare_parts
 from invar_nb.comparison.metric import METRICS, Metric, register_metric
 from invar_nb.comparison.pair import pair
 from invar_nb.experiments.improvement import LOWER, MetricSpec
@@ -15,6 +16,7 @@ from invar_nb.foundations.document import canonical_text, content_digest, file_d
 from invar_nb.foundations.numbers import ContractError
 from invar_nb.report import evidence
 from invar_nb.report.build import build_report, evaluate
+from invar_nb.report.joint_report import build_joint
 from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.verify import verify
 from test_report import answers, losses, marks, runs
@@ -29,11 +31,13 @@ KINDS = {
     "runs": lambda: build_runs_report([MetricSpec("loss", direction=LOWER)], **runs()),
     "two metrics": lambda: build_runs_report([MetricSpec("loss", direction=LOWER), MetricSpec("hours", direction=LOWER)], **runs()),
     "one arm": lambda: evaluate(losses(n=40).baseline),
+    "joint": lambda: build_joint(compare_parts({"text": losses(.03, n=40), "a/b": answers(n=60)}, primary="text"), by=()),
+    "tasks": lambda: build_joint(compare_parts({"one": marks(better="lower"), "two": marks(binary=True)})),
     "one arm's answers": lambda: evaluate(answers(n=60).candidate),
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {"losses": {"fail_inconclusive"}, "divergence": {"fail_inconclusive"}, **dict.fromkeys(("answers", "scores", "shares"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "divergence"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 

@@ -80,11 +80,12 @@ def evidence_files(
 # %% ../../nbs/report/83_evidence.ipynb #c019
 def read_evidence(
     folder: Path,        # where report.json lies
-    kind: str,           # of the arms
+    kinds: Mapping,      # arm -> its kind
     evidence: Mapping,   # the section: arm -> its file and sha256
 ) -> dict[str, object]:  # arm -> what its file holds
     "The arms beside a report; raises ContractError where a file is not the recorded one."
-    return {name: _read_one(folder, kind, name, entry) for name, entry in evidence.items()}
+    return {name: _read_one(folder, kinds[name], name, entry)
+            for name, entry in evidence.items()}
 
 
 def _read_one(folder, kind, arm, entry):

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-# %% ../../nbs/report/84_report.ipynb #c020
+# %% ../../nbs/report/84_report.ipynb #c015
 import invar_nb
 from ..comparison.units import counted, noun_of
 from ..foundations.document import canonical_text, content_digest, write_folder
@@ -27,7 +27,7 @@ from ..foundations.numbers import canonical_json, refuse
 from .dataset import find_splits
 from .evidence import evidence_files
 from .page import render_html, render_markdown
-from .sections import SCHEMA, Document
+from .sections import SCHEMA, Document, part_keys
 
 # %% ../../nbs/report/84_report.ipynb #c005
 def describe_environment() -> dict:
@@ -101,7 +101,7 @@ class Report:
         d = self.document()
         return pandas.DataFrame(d["comparison"] + d["slices"] or d["evaluation"]["candidate"])
 
-# %% ../../nbs/report/84_report.ipynb #c009
+# %% ../../nbs/report/84_report.ipynb #c021
 def _series(baseline, candidate):
     "What the figure of windows needs."
     splits, delta = find_splits(baseline)[0], candidate.log_loss - baseline.log_loss
@@ -120,7 +120,15 @@ def _bins(arm):
 
 
 def _figures(report):
-    arms, found = report.arms, {}
+    "What the figures need; of a report on several parts, by part."
+    parts, both = report.document().get("parts"), ("baseline", "candidate")
+    if not parts: return _figures_of(report.arms)
+    return {"parts": {name: _figures_of({arm: report.arms[f"{key}.{arm}"] for arm in both})
+                      for name, key in part_keys(parts).items()}}
+
+
+def _figures_of(arms):
+    found = {}
     if len(arms) == 2 and arms["baseline"].kind == "losses":
         found["series"] = _series(**arms)
     arm = arms["candidate"]
@@ -167,7 +175,7 @@ def seal(
     whole["environment"] = dict(environment or describe_environment())
     return Report(text=canonical_text(whole), arms=arms)
 
-# %% ../../nbs/report/84_report.ipynb #c013
+# %% ../../nbs/report/84_report.ipynb #c022
 _SEALED = ("schema", "version", "evidence", "digest", "environment")
 REPORT_FILES = ("report.json", "report.md", "report.html")
 
@@ -192,7 +200,7 @@ def _ours(folder: Path) -> set[str]:
     evidence = old.get("evidence") if isinstance(old, dict) else None
     arms = evidence.values() if isinstance(evidence, dict) else ()
     found = {str(arm.get("file")) for arm in arms if isinstance(arm, dict)}
-    return names | {name for name in found if re.fullmatch(r"(baseline|candidate)\.\w+", name)}
+    return names | {name for name in found if re.fullmatch(r"([\w-]+\.)?(baseline|candidate)\.\w+", name)}
 
 # %% ../../nbs/report/84_report.ipynb #c003
 def units_text(units: Mapping) -> str:
@@ -209,8 +217,10 @@ def summary(document: Mapping) -> str:
     if d["units"] and d["units"]["n"]:
         lines.append(f"  interval over {units_text(d['units'])} {d['units']['because']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]
-    for row in d["comparison"][1:] + worse:
+    leads = not d.get("parts") or d["settings"]["primary"]  # the sentence says the first row
+    for row in d["comparison"][1 if leads else 0:] + worse:
         name = row["title"] + (f", {row['slice']}" if row["slice"] else "")
+        name = f"{row['part']}: {name}" if "part" in row else name
         p = "" if row["adjusted_p"] is None else f", adjusted p = {row['adjusted_p']:.2g}"
         lines.append(f"  {name}: {row['words']['change']} ({row['words']['interval']}){p}: "
                      f"{row['claim'] if row.get('judged', True) else 'not judged'}")

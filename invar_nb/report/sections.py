@@ -4,14 +4,17 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'Direction', 'Scale', 'Kind', 'Section', 'Exit', 'Fallback', 'Ends', 'PrimaryMetric', 'Language', 'Examples',
-           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Policy', 'Document', 'report_schema']
+           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Policy', 'Part', 'Document', 'part_keys',
+           'report_schema']
 
-# %% ../../nbs/report/78_sections.ipynb #c002
+# %% ../../nbs/report/78_sections.ipynb #c021
+import re
+from collections.abc import Iterable
 from typing import Any, Literal
 
 import msgspec
 
-# %% ../../nbs/report/78_sections.ipynb #c004
+# %% ../../nbs/report/78_sections.ipynb #c022
 SCHEMA = "invar_nb/report/1"
 
 
@@ -21,7 +24,7 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 Direction = Literal["lower", "higher"]
 Scale = Literal["log", "linear"]
-Kind = Literal["losses", "answers", "runs", "translations", "scores"]
+Kind = Literal["losses", "answers", "runs", "translations", "scores", "joint"]
 
 # %% ../../nbs/report/78_sections.ipynb #c006
 class Exit(Section):
@@ -157,16 +160,11 @@ class Policy(Section):
     contracts: dict[str, bool]
     gate: Gate | None
 
-# %% ../../nbs/report/78_sections.ipynb #c016
-class Document(Section):
-    "report.json."
-
-    schema: Literal["invar_nb/report/1"]
-    version: str
+# %% ../../nbs/report/78_sections.ipynb #c023
+class Part(Section):
+    "What was found on one kind of evidence."
     kind: Kind
     headline: str
-    verdict: dict[str, Any] | None  # twelve fields of the source, then ours; null for one arm
-    exit: Exit
     facts: Facts | None
     primary_metric: PrimaryMetric | None
     comparison: list[dict[str, Any]]
@@ -179,12 +177,33 @@ class Document(Section):
     warnings: list[str]
     conventions: list[str]
     settings: dict[str, Any]
-    evidence: dict[str, dict[str, Any]]
     signature: str
+
+
+class Document(Part):
+    "report.json."
+    schema: Literal["invar_nb/report/1"]
+    version: str
+    verdict: dict[str, Any] | None  # twelve fields of the source, then ours; null for one arm
+    exit: Exit
+    evidence: dict[str, dict[str, Any]]
     digest: str
     environment: dict[str, Any]
+    parts: dict[str, Part] | None = None  # of a report on several tasks, or text and examples
 
+# %% ../../nbs/report/78_sections.ipynb #c025
+def part_keys(
+    names: Iterable[str],  # of parts, as users call them
+) -> dict[str, str]:
+    "Name -> what the files of the part begin with: letters, digits, _ and -, each once."
+    keys = {}
+    for name in sorted(names):
+        key = start = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:60] or "part"
+        while key in keys.values(): key = f"{start}-{len(keys)}"
+        keys[name] = key
+    return keys
 
+# %% ../../nbs/report/78_sections.ipynb #c027
 def report_schema() -> dict:
     "The JSON Schema (2020-12) of report.json, generated from the types above."
     schema = msgspec.json.schema(Document)
