@@ -37,7 +37,7 @@ KINDS = {
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {**dict.fromkeys(("losses", "joint", "divergence"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 

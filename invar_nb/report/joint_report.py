@@ -51,7 +51,7 @@ def _part(comparison, leading, claims, margins, by, options):
     part = find_sections(comparison, first, claims, settings)
     return {**part, "headline": _said(leading)}
 
-# %% ../../nbs/report/86_joint_report.ipynb #c007
+# %% ../../nbs/report/86_joint_report.ipynb #c004
 def build_joint(
     joint: JointComparison,
     *,
@@ -66,6 +66,9 @@ def build_joint(
 ) -> Report:
     "The report of several parts; raises ContractError, UsageError."
     margins, by = _as_margins(joint, margin), [by] if isinstance(by, str) else by
+    if gate is not None and all(c.pair.kind != "losses" for c in joint.values()):
+        refuse("report", "a gate needs a part with losses", repr(gate),
+               "It limits the perplexity ratio: leave it out", error=UsageError)
     verdict = judge_parts(joint, margins=margins, by=by)
     options = {"tier": tier, "profile": profile, "gate": gate,
                "fail_inconclusive": fail_inconclusive}

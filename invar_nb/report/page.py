@@ -10,8 +10,9 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-# %% ../../nbs/report/80_page.ipynb #c003
+# %% ../../nbs/report/80_page.ipynb #c002
 from ..comparison.verdict import judge
+from .sections import part_keys
 from .figures import (Picture, environment, interval_figure,
                                      reliability_figure, windows_figure)
 
@@ -58,7 +59,12 @@ def show_p(value: float | None) -> str:
     "A p-value to three digits."
     return "-" if value is None else "< 1e-12" if value < 1e-12 else f"{value:.3g}"
 
-# %% ../../nbs/report/80_page.ipynb #c009
+# %% ../../nbs/report/80_page.ipynb #c003
+def _label(row):
+    return row["words"]["change"] if "part" not in row else (
+        f"{row['part']}: {row['words']['change']}")
+
+
 def _first_figure(d):
     "The primary metric's interval against the margin and, where one was asked for, the gate."
     row, gate = d["comparison"][0], d["policy"] and d["policy"]["gate"]
@@ -67,11 +73,13 @@ def _first_figure(d):
     words, (shown, axis) = row["words"], axis_of(row)
     band = tuple(map(shown, (-row["margin"], row["margin"]))) if row["margin"] else None
     limit = None if gate is None else 100 * (gate["limit"] - 1)
-    bar = (words["change"], shown(row["delta"]), *map(shown, row["ci"]))
+    bars = [(_label(r), shown(r["delta"]), *map(shown, r["ci"]), r["claim"])
+            for r in d["comparison"][:20 if d.get("parts") else 1]
+            if (r["metric"], r["margin"]) == (row["metric"], row["margin"])]
     caption = f"Candidate minus baseline with its {100 * row['level']:g} % confidence interval"
     if band is not None: caption += f"; shaded: the margin of {words['margin']}"
     if limit is not None: caption += f"; dashed: the gate's limit, {limit:+.4g} %"
-    figure = interval_figure([(*bar, row["claim"])], margin=band, limit=limit, axis=axis)
+    figure = interval_figure(bars, margin=band, limit=limit, axis=axis)
     return {"first_figure": figure, "first_caption": f"{caption}."}
 
 # %% ../../nbs/report/80_page.ipynb #c011
@@ -100,43 +108,50 @@ def _bootstrap(boot):
     drawn = f"{draws} draws, seed {boot['seed']}" if draws else "exact"
     return f"{low} to {high} ({boot['method']}, {drawn}, windows as if independent)"
 
-# %% ../../nbs/report/80_page.ipynb #c019
+# %% ../../nbs/report/80_page.ipynb #c021
 def _tight(text): return re.sub(r"\n\s*\n", "\n", text).strip()
 
 
-def _render(name, d, escape, series, bins):
+def _inner(name, d, escape, figures):
+    "(name, text) of each part, rendered like a report by itself."
+    found = []
+    for part, key in part_keys(d["parts"]).items():
+        own = d["parts"][part]
+        evidence = {arm: d["evidence"][f"{key}.{arm}"] for arm in ("baseline", "candidate")}
+        whole = {**d, **own, "parts": None, "evidence": evidence,
+                 "verdict": {"claim": own["comparison"][0]["claim"]}}
+        found.append((part, _render(name.replace("report", "part"), whole, escape,
+                                    **figures.get(part, {}))))
+    return found
+
+
+def _render(name, d, escape, series=None, bins=None, parts=None):
     page = environment(escape)
     page.filters.update(show=show, p_value=show_p, bootstrap=_bootstrap, tight=_tight)
     names = {"first_figure": "", "first_caption": "", **_evidence_cells(d)}
     if d["verdict"] is not None and d["comparison"]:
         names |= _first_figure(d)
-    models = [d["evidence"][arm]["model"] or arm for arm in d["evidence"]]
+    models = [e["model"] or arm for arm, e in list(d["evidence"].items())[:2]]
+    inner = _inner(name, d, escape, parts or {}) if d.get("parts") else []
     title = " against ".join(reversed(models))
     if len(models) > len({*models}): title = f"{models[0]}: candidate against baseline"
     return page.get_template(name).render(
-        d=d, arms=list(d["evidence"]), title=title,
+        d=d, arms=list(d["evidence"]), title=title, inner=inner,
         tone="measured" if d["verdict"] is None else d["verdict"]["claim"] or "failed",
         saved=all(arm["file"] for arm in d["evidence"].values()), alone_cells=_alone_cells(d),
         windows_figure=windows_figure(**series) if series else "",
         reliability_figure=reliability_figure(bins) if bins else "", **names)
 
-# %% ../../nbs/report/80_page.ipynb #c013
+# %% ../../nbs/report/80_page.ipynb #c022
 def render_html(
-    document: Mapping,                # content of report.json
-    *,
-    series: Mapping | None = None,    # arguments of windows_figure
-    bins: list[tuple] | None = None,  # of reliability_figure
+    document: Mapping,  # content of report.json
+    **figures,  # series: of windows_figure; bins: of reliability_figure; parts: both, by part
 ) -> str:
     "report.html: one self-contained page, no script, no network."
-    return _tight(_render("report.html.j2", document, True, series, bins)) + "\n"
+    return _tight(_render("report.html.j2", document, True, **figures)) + "\n"
 
 
-def render_markdown(
-    document: Mapping,
-    *,
-    series: Mapping | None = None,
-    bins: list[tuple] | None = None,
-) -> str:
+def render_markdown(document: Mapping, **figures) -> str:
     "report.md: the same layout for a pull request."
-    text = _render("report.md.j2", document, False, series, bins)
+    text = _render("report.md.j2", document, False, **figures)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"

@@ -172,7 +172,8 @@ def find_exit(
         return made(1, "primary_regressed", f"{verdict['metric']} regressed.")
     worse = next((row for row in rows if row["claim"] == "regressed"), None)
     if worse is not None:
-        where = f" on {worse['slice']}" if worse["slice"] else ""
+        where = ", ".join(filter(None, (worse.get("part"), worse["slice"])))
+        where = f" on {where}" if where else ""
         return made(1, "secondary_regressed", f"{worse['title']} regressed{where}: "
                     f"{worse['words']['change']}, adjusted p = {worse['adjusted_p']:.2g}.")
     if gate is not None and not gate["passed"]:

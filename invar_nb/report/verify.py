@@ -10,9 +10,10 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-# %% ../../nbs/report/89_verify.ipynb #c003
+# %% ../../nbs/report/89_verify.ipynb #c010
 import invar_nb
 from ..comparison.compare import compare
+from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
 from ..experiments.improvement import MetricSpec
@@ -20,17 +21,21 @@ from ..foundations.document import as_file, first_difference, read_canonical
 from ..foundations.numbers import ContractError, UsageError, refuse
 from .build import build_report, evaluate
 from .evidence import read_evidence
+from .joint_report import build_joint
 from .report import Report, render
 from .runs_report import build_runs_report
+from .sections import part_keys
 
 # %% ../../nbs/report/89_verify.ipynb #c020
 _COMPARE = ("method", "units", "level", "replicates", "seed", "resample", "primary")
 _BUILD = ("by", "tier", "profile", "gate", "fail_inconclusive")
+_ARMS = ("baseline", "candidate")
 
 
 def _installed(d):
     "(metrics of the document that are known here, those that are not)."
     names = d["settings"].get("metrics", [])
+    for part in (d.get("parts") or {}).values(): names = names + _installed(part)[1]
     return [n for n in names if n in METRICS], [n for n in names if n not in METRICS]
 
 
@@ -47,9 +52,14 @@ def _compared(d, arms):
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
     return made if usual else replace(made, missing=s["missing"])
 
-# %% ../../nbs/report/89_verify.ipynb #c006
+# %% ../../nbs/report/89_verify.ipynb #c022
 def _rebuilt(d, arms, about):
     s = d["settings"]
+    if d["kind"] == "joint":
+        parts = {name: _compared(d["parts"][name], {arm: arms[f"{key}.{arm}"] for arm in _ARMS})
+                 for name, key in part_keys(d["parts"]).items()}
+        joint = JointComparison(parts=parts, primary=s["primary"])
+        return build_joint(joint, margin=s["margin"], **{k: s[k] for k in _BUILD}, **about)
     if d["kind"] == "runs":
         specs = [MetricSpec(**spec) for spec in s["specs"]]
         more = {k: s[k] for k in ("multiplicity", "intersect", "fail_inconclusive")}
@@ -62,18 +72,20 @@ def _rebuilt(d, arms, about):
     margin = {m: v for m, v in s["margin"].items() if m in made}
     return build_report(made, margin=margin, **{k: s[k] for k in _BUILD}, **about)
 
-# %% ../../nbs/report/89_verify.ipynb #c008
+# %% ../../nbs/report/89_verify.ipynb #c023
 def _comparable(d, lost):
     d = {name: part for name, part in d.items() if name != "environment"}
     if not lost: return d
     kept = lambda rows: [row for row in rows if row["metric"] not in lost]
     alone = lambda row: {k: v for k, v in row.items() if k not in ("adjusted_p", "claim")}
-    for name in ("exit", "digest", "conventions"): del d[name]
+    for name in ("exit", "digest", "conventions"): d.pop(name, None)
+    if d.get("parts"):
+        d["parts"] = {name: _comparable(part, lost) for name, part in d["parts"].items()}
     d["comparison"] = [alone(row) for row in kept(d["comparison"])]
     d["slices"] = [alone(row) for row in kept(d["slices"])]
     d["evaluation"] = {arm: kept(rows) for arm, rows in d["evaluation"].items()}
     margin = {m: v for m, v in d["settings"]["margin"].items() if m not in lost}
-    names = [m for m in d["settings"]["metrics"] if m not in lost]
+    names = [m for m in d["settings"].get("metrics", ()) if m not in lost]
     d["settings"] = d["settings"] | {"margin": margin, "metrics": names}
     return d
 
@@ -128,8 +140,15 @@ def _check_pages(folder, report):
         files.append(name)
     return tuple(files)
 
-# %% ../../nbs/report/89_verify.ipynb #c013
+# %% ../../nbs/report/89_verify.ipynb #c024
 _UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
+
+
+def _kinds(d):
+    "Evidence -> the kind of arm that its file holds."
+    if d["kind"] != "joint": return dict.fromkeys(d["evidence"], d["kind"])
+    return {f"{key}.{arm}": d["parts"][name]["kind"]
+            for name, key in part_keys(d["parts"]).items() for arm in _ARMS}
 
 
 def _again(folder, d):
@@ -137,7 +156,7 @@ def _again(folder, d):
     try:
         files = {name: (e["file"], e["sha256"]) for name, e in d["evidence"].items()}
         about = {"environment": d["environment"], "version": d["version"], "files": files}
-        arms = read_evidence(folder, d["kind"], d["evidence"])
+        arms = read_evidence(folder, _kinds(d), d["evidence"])
         return _rebuilt(d, arms, about), _installed(d)[1]
     except _UNLIKE as error:  # what no version writes is evidence refused, not misuse
         misuse = isinstance(error, UsageError)
