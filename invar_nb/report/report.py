@@ -200,7 +200,8 @@ def _ours(folder: Path) -> set[str]:
     evidence = old.get("evidence") if isinstance(old, dict) else None
     arms = evidence.values() if isinstance(evidence, dict) else ()
     found = {str(arm.get("file")) for arm in arms if isinstance(arm, dict)}
-    return names | {name for name in found if re.fullmatch(r"([\w-]+\.)?(baseline|candidate)\.\w+", name)}
+    ours = re.compile(r"([\w-]+\.)?(baseline|candidate)\.\w+")
+    return names | {name for name in found if ours.fullmatch(name)}
 
 # %% ../../nbs/report/84_report.ipynb #c003
 def units_text(units: Mapping) -> str:

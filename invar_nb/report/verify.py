@@ -56,7 +56,8 @@ def _compared(d, arms):
 def _rebuilt(d, arms, about):
     s = d["settings"]
     if d["kind"] == "joint":
-        parts = {name: _compared(d["parts"][name], {arm: arms[f"{key}.{arm}"] for arm in _ARMS})
+        two = lambda key: {arm: arms[f"{key}.{arm}"] for arm in _ARMS}
+        parts = {name: _compared(d["parts"][name], two(key))
                  for name, key in part_keys(d["parts"]).items()}
         joint = JointComparison(parts=parts, primary=s["primary"])
         return build_joint(joint, margin=s["margin"], **{k: s[k] for k in _BUILD}, **about)
