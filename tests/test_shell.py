@@ -147,6 +147,7 @@ def compared(text, out):
 
 def test_too_few_windows_are_refused_before_scoring(text, tmp_path):
     "Finding 17."
+    pytest.importorskip("torch")
     code, _, err = shell(*compared(text, tmp_path / "r"), "--profile", "ci")
     assert code == 3 and "360 windows" in err and "scoring" not in err and not (tmp_path / "r").exists()
 
@@ -314,6 +315,7 @@ def test_one_of_a_thing_is_singular(files):
 
 def test_losses_of_another_text_and_another_tokenizer_are_refused_before_scoring(files, text, tmp_path):
     "A saved arm of other text was refused after the model was scored, another tokenizer after the baseline was."
+    pytest.importorskip("torch")
     code, _, err = shell("compare", MODELS + "/base", files / "a.jsonl", "--text", text, "--max-length", "64", "--device", "cpu", "--out", tmp_path / "r")
     assert code == 3 and "one text and one plan" in err and "scoring" not in err, err
     shutil.copytree(MODELS + "/tuned", tmp_path / "other")
