@@ -16,6 +16,7 @@ def test_the_models_are_shipped_and_an_old_folder_is_kept(tmp_path):
 
 
 def test_a_short_demo_saves_and_verifies_three_reports(tmp_path):
+    pytest.importorskip("torch")
     lines = []
     result = run_demo(tmp_path / "demo", documents=4, echo=lines.append)
     assert [row.edit for row in result.rows] == list(EDITS) and any("3 reports saved and verified" in line for line in lines)
@@ -25,6 +26,7 @@ def test_a_short_demo_saves_and_verifies_three_reports(tmp_path):
 
 @pytest.mark.slow
 def test_the_whole_demo_has_one_edit_of_each_kind(tmp_path):
+    pytest.importorskip("torch")
     code, out, _ = shell("demo", "--out", tmp_path / "demo", "--json")
     found = json.loads(out)
     assert code == 0 and [row["headline"].split()[0].strip(":") for row in found["rows"]] == ["Equivalent", "Regressed", "Improved"]
