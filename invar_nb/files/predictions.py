@@ -266,16 +266,14 @@ def predictions_from_columns(
         labels_from="probabilities" if p and labels is None else "given",
         provenance={name: note for name, note in notes.items() if note})
 
-# %% ../../nbs/files/52_predictions.ipynb #c020
+# %% ../../nbs/files/52_predictions.ipynb #c031
 def read_predictions(
     path: str | os.PathLike,  # .jsonl, .json, .csv, .tsv, .parquet, or a file that we wrote
     *,
-    labels: Sequence[str] | None = None, slices: Sequence[str] | None = None,
-    cluster: str | None = None, model: str = "", checkpoint: str = "", tokenizer: str = "",
-    normalize: bool = False, ambiguous: str = "own_class", ambiguous_label: str = "ambiguous",
+    model: str = "",
+    **options,  # of predictions_from_columns: labels, slices, cluster, normalize, ...
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
-    options = {name: value for name, value in locals().items() if name != "path"}
     where = f"read_predictions: {path}"
     if Path(path).suffix.lower() == ".jsonl":
         data = as_file(path, "read_predictions").read_bytes()
@@ -284,18 +282,20 @@ def read_predictions(
             return arm.changed(model=model) if model else arm
         table = parse_table(data, name=str(path))
     else: table = read_table(path)
-    return predictions_from_columns(table.columns, places=table.places, where=where, **options)
+    return predictions_from_columns(table.columns, places=table.places, where=where,
+                                    model=model, **options)
 
-# %% ../../nbs/files/52_predictions.ipynb #c022
+# %% ../../nbs/files/52_predictions.ipynb #c032
 SCHEMA = "invar_nb/predictions/2"
+_FIELDS = {"id": "ids", "label": "label", "prediction": "prediction",
+           "confidence": "confidence", "probabilities": "probabilities", "samples": "samples",
+           "correct_samples": "correct_samples", "prompt_digest": "prompt_digests",
+           "cluster": "clusters"}  # of a row, and of Predictions
 
 
 def predictions_bytes(arm: Predictions) -> bytes:
     "Kept answers: a header with the digest of all that follows, and one line an example."
-    fields = {"id": arm.ids, "label": arm.label, "prediction": arm.prediction,
-              "confidence": arm.confidence, "probabilities": arm.probabilities,
-              "samples": arm.samples, "correct_samples": arm.correct_samples,
-              "prompt_digest": arm.prompt_digests, "cluster": arm.clusters}
+    fields = {name: getattr(arm, field) for name, field in _FIELDS.items()}
     fields = {name: values.tolist() if isinstance(values, np.ndarray) else values
               for name, values in fields.items() if values is not None}
     rows = zip(*arm.slices.values(), strict=True)
@@ -321,7 +321,7 @@ def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
                "Rename it")
     write_bytes(path, predictions_bytes(arm))
 
-# %% ../../nbs/files/52_predictions.ipynb #c023
+# %% ../../nbs/files/52_predictions.ipynb #c020
 _KEPT = ("labels", "labels_from", "model", "data_id", "ambiguous", "ambiguous_label",
          "provenance")
 
@@ -338,12 +338,11 @@ def _from_kept(data: bytes, where: str) -> Predictions:
                code="digest")
     rows = [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)]
     column = lambda name: [row[name] for row in rows] if name in rows[0] else None
-    p, slices = column("probabilities"), column("slices") or [{}]
+    fields = {field: column(name) for name, field in _FIELDS.items()}
+    slices = column("slices") or [{}]
+    if fields["probabilities"]: fields["confidence"] = None  # follows from them
     return Predictions(
-        ids=column("id"), label=column("label"), prediction=column("prediction"),
-        confidence=None if p else column("confidence"), probabilities=p, where=where,
-        samples=column("samples"), correct_samples=column("correct_samples"),
-        prompt_digests=column("prompt_digest"), clusters=column("cluster"),
+        **fields, where=where,
         slices={name: [row[name] for row in slices] for name in slices[0]},
         places=tuple(f"line {i}" for i in range(2, len(rows) + 2)),
         **{name: header[name] for name in _KEPT})
