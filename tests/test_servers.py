@@ -27,6 +27,7 @@ from invar_nb.models.score import score_plan
 from invar_nb.models.servers import KEY_VARIABLE, as_address, score_served
 from invar_nb.models.text import plan_text
 from invar_nb.report.build import build_report
+from invar_nb.report.cli import main
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
 SECRET = "sk-4711-never-shown"
@@ -394,7 +395,7 @@ def test_tries_wait_longer_each_time(monkeypatch):
     monkeypatch.setattr(servers, "random", type("half", (), {"uniform": staticmethod(lambda a, b: b)}))
     client = servers._Client(as_address("vllm:http://127.0.0.1:1"), timeout=1, retries=8, backoff=0.5)
     monkeypatch.setattr(client.ended, "wait", waited.append)
-    with pytest.raises(ConnectionError, match="after 9 tries"): servers._fetch(client, "/v1/models")
+    with pytest.raises(ConnectionError, match="after 9 tries"): servers._fetch(client, "/v1/completions", {"prompt": [1]})
     assert waited == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
@@ -415,3 +416,37 @@ def test_an_interrupt_ends_requests_that_are_under_way(truths, plan):
         began = time.monotonic()
         with pytest.raises(KeyboardInterrupt): ask(server, plan, progress=stop)
         assert time.monotonic() - began < 10
+
+
+# --- the shell ------------------------------------------------------------------------------------------------------------------------
+BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
+
+
+def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp_path, capsys, monkeypatch):
+    (text := tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    common = ["--text", str(text), "--max-length", "40", "--json"]
+    def run(*arguments, code):
+        capsys.readouterr()
+        assert main([*map(str, arguments), *common]) == code
+        out, err = capsys.readouterr()
+        assert SECRET not in out + err
+        return json.loads(out.splitlines()[-1]), err
+    monkeypatch.setenv(KEY_VARIABLE, SECRET)
+    with Server("vllm", truths["base"]) as server:
+        address = f"openai:{server.url}/v1"
+        scored, _ = run("score", address, "--tokenizer", BASE, "--concurrency", 2, "--out", tmp_path / "served.jsonl", code=0)
+        local, _ = run("score", BASE, "--dtype", "float32", "--out", tmp_path / "local.jsonl", code=0)
+        assert scored["perplexity"] == pytest.approx(local["perplexity"], rel=1e-6) and scored["data_id"] == local["data_id"]
+        assert SECRET not in (tmp_path / "served.jsonl").read_text() and not list(tmp_path.glob(".*journal*"))
+        report, _ = run("compare", address, BASE, "--dtype", "float32", "--out", tmp_path / "report", code=0)  # the checkpoint's tokenizer
+        assert any("different engines (vllm 0.11.0 and transformers)" in line for line in report["warnings"])
+        assert main(["verify", str(tmp_path / "report")]) == 0 and SECRET not in "".join(p.read_text() for p in (tmp_path / "report").iterdir() if p.suffix != ".parquet")
+        for argument, code, said in ((address, 2, "--tokenizer"), (f"vllm:http://me:{SECRET}@localhost", 2, KEY_VARIABLE), (f"http://me:{SECRET}@localhost", 2, "openai:URL"),
+                                     (f"vllm:http://localhost/?key={SECRET}", 2, KEY_VARIABLE), (f"vllm:{SECRET}@localhost", 2, "openai:URL")):
+            _, err = run("score", argument, *(["--tokenizer", str(BASE)] if argument != address else []), "--out", tmp_path / "x.jsonl", code=code)
+            assert said in err
+        server.fault = always((400, f"no prompt_logprobs for {SECRET}"))
+        _, err = run("score", address, "--tokenizer", BASE, "--out", tmp_path / "x.jsonl", code=3)
+        assert "no prompt_logprobs for [key]" in err
+    _, err = run("score", address, "--tokenizer", BASE, "--out", tmp_path / "x.jsonl", code=5)
+    assert "Run again to resume" in err and "defect" not in err and not (tmp_path / "x.jsonl").exists()

@@ -146,11 +146,12 @@ def _parsed(status: int, data: bytes, path: str) -> object:
     refuse(_WHERE, f"the server must answer {path} with JSON", _said(data),
            "Is this the server itself, or a page in front of it?", code="not_json")
 
-# %% ../../nbs/models/69_servers.ipynb #c015
+# %% ../../nbs/models/69_servers.ipynb #c012
 def _fetch(client: _Client, path: str, body: object = None) -> object:
     "The JSON that a path answers with; ConnectionError when it fails too often."
     failed = ""
-    for attempt in range(client.retries + 1):
+    tries = 1 + (min(2, client.retries) if body is None else client.retries)
+    for attempt in range(tries):
         if client.ended.is_set(): break
         asked = None
         try:
@@ -161,7 +162,7 @@ def _fetch(client: _Client, path: str, body: object = None) -> object:
             failed = f"{type(error).__name__} {error}".strip()
         if asked is not None and asked > _LONGEST_ASKED: break
         pause = min(_LONGEST_WAIT, client.backoff * 2**attempt) * random.uniform(0.5, 1)
-        if attempt < client.retries: client.ended.wait(pause if asked is None else asked)
+        if attempt < tries - 1: client.ended.wait(pause if asked is None else asked)
     raise ConnectionError(f"{_WHERE}: {client.address.url}{path} must answer; got {failed} "
                           f"after {attempt + 1} tries. Run again to resume.")
 

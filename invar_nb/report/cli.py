@@ -93,8 +93,10 @@ def _deliver(report, out, *, force, output):
            f"{report}\n  report: {page}\n  check: invar-nb verify {out}", output)
     raise typer.Exit(code)
 
-# %% ../../nbs/report/96_cli.ipynb #c028
-_ARM = "Model folder, hub id, or file of losses or answers, recognised by content."
+# %% ../../nbs/report/96_cli.ipynb #c010
+_MODEL = ("Model folder, hub id, or server: openai:URL, vllm:URL, sglang:URL, llamacpp:URL "
+          "(its key in INVAR_NB_API_KEY)")
+_ARM = f"{_MODEL}; or file of losses or answers, recognised by content."
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
 
@@ -118,7 +120,7 @@ def compare(
         if (out / "report.json").exists():  # what the journals hold is in it
             for path in journals.values(): path.unlink(missing_ok=True)
 
-# %% ../../nbs/report/96_cli.ipynb #c019
+# %% ../../nbs/report/96_cli.ipynb #c009
 _Losses = Annotated[Optional[Path], typer.Option(
     "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl.")]
 
@@ -126,7 +128,7 @@ _Losses = Annotated[Optional[Path], typer.Option(
 @app.command()
 @o.grouped
 def score(
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder or hub id.")],
+    model: Annotated[str, typer.Argument(metavar="MODEL", help=f"{_MODEL}.")],
     scoring: o.Scoring, output: o.Output, force: o.Force = False, out: _Losses = None,
 ):
     "Score one model and save its losses; run again to resume."

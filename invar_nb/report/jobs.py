@@ -12,7 +12,7 @@ import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 
-# %% ../../nbs/report/94_jobs.ipynb #c005
+# %% ../../nbs/report/94_jobs.ipynb #c011
 from ..comparison.compare import PRIMARY
 from ..comparison.compare import compare as compare_pair
 from ..comparison.difference import Settings
@@ -27,7 +27,7 @@ from ..files.predictions import read_predictions
 from ..foundations.document import file_digest
 from ..foundations.numbers import ContractError, UsageError
 from . import options as o
-from .arms import arm_kind, load_arms, score_model
+from .arms import SCORED, arm_kind, load_arms, score_model
 from .build import build_report, evaluate
 from .evidence import RunsArm
 from .policy import as_tier, check_enough
@@ -94,10 +94,10 @@ def _settings(asked, intervals, kind):
         with options_only(): compare_pair(toy, metrics=plain or None, **once)
     return settings
 
-# %% ../../nbs/report/94_jobs.ipynb #c009
+# %% ../../nbs/report/94_jobs.ipynb #c013
 def save_scored(model, scoring, out, quiet) -> tuple[dict, str]:
     "Score one model and write its losses; (what was found, the same in words)."
-    if arm_kind(model) not in ("model", "hub"):
+    if arm_kind(model) not in SCORED:
         o.usage("score needs a model", repr(model), "A file of losses is scored already")
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")

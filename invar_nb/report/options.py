@@ -143,7 +143,7 @@ def grouped(command):
     call.__annotations__ = {p.name: p.annotation for p in shown}
     return call
 
-# %% ../../nbs/report/91_options.ipynb #c004
+# %% ../../nbs/report/91_options.ipynb #c002
 _scoring, _many = _panel("Scoring"), Optional[list[str]]
 
 
@@ -171,8 +171,9 @@ class Scoring:
                            "before a text. Default: BOS, or else EOS.", metavar="ID") = None
     documents: _scoring(Optional[str], "Where windows end inside a document: blank-lines, "
                         "headings or a regular expression.", metavar="WHERE") = None
-    tokenizer: _scoring(Optional[str], "Folder of the tokenizer. Default: each model's own.",
-                        metavar="DIR") = None
+    tokenizer: _scoring(Optional[str], "Folder of the tokenizer; a server needs it. Default: "
+                        "each model's own.", metavar="DIR") = None
+    concurrency: _scoring(int, "Requests to a server at a time. Default: 8.", min=1) = 8
     revision: _scoring(Optional[str], "Branch, tag or commit of a hub id.") = None
     trust_remote_code: _scoring(bool, "Run Python files that come with a model.",
                                 "--trust-remote-code") = False
@@ -181,8 +182,7 @@ class Scoring:
 
     def __post_init__(self):
         if self.max_length and self.stride and self.stride > self.max_length:
-            usage("--stride must not exceed --max-length",
-                  f"{self.stride} > {self.max_length}",
+            usage("--stride must not pass --max-length", f"{self.stride} > {self.max_length}",
                   "Tokens between windows would not be scored")
         lost = next((file for file in self.text or () if not Path(file).is_file()), None)
         if lost is not None: usage("--text must be a file", repr(lost), "Check the path")

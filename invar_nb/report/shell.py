@@ -24,9 +24,14 @@ from .options import UsageProblem
 OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
+_SECRET = (r"(://|\b(?:openai|vllm|sglang|llamacpp):)[^\s/@]*@"  # user and password
+           r"|(://[^\s?]*)\?\S*")                                # a query of an address
+
+
 def one_line(text: object) -> str:
     "Text on one line, control characters as escapes."
     flat = " ".join(str(text).split())
+    flat = re.sub(_SECRET, r"\1\2", flat)
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in flat)
 
 
@@ -43,6 +48,8 @@ def describe_error(error: BaseException) -> tuple[int, str]:
         return INTERRUPTED, "interrupted; run again to resume."
     if isinstance(error, (BrokenPipeError, SystemExit)):  # help leaves a closed pipe so
         return FAILED, "stdout was closed too early."
+    if isinstance(error, ConnectionError) and error.errno is None:  # our own sentence
+        return FAILED, _in_options(str(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return FAILED, f"out of memory; a smaller --batch-tokens may help. {error}"
     if isinstance(error, OSError):
