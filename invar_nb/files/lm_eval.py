@@ -104,8 +104,8 @@ class _Task:
         filters = list(dict.fromkeys(name for _, _, name in keys))
         name = self._one(filters, self.filter, "filter", filters == ["none"])
         metrics = [m for m, _, f in keys if f == name and not m.endswith("_stderr")]
-        usual = _USUAL.get(self.kind) if self.metric is None else None
-        wanted = usual if usual in metrics else self.metric
+        known = (self.metric, _USUAL.get(self.kind))  # asked for in another task, or usual here
+        wanted = next((metric for metric in known if metric in metrics), None)
         return self._one(metrics, wanted, "metric", len(metrics) == 1), name
 
     def _one(self, there: list[str], wanted: str | None, what: str, single: bool) -> str:

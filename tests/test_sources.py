@@ -1,0 +1,93 @@
+"Every format is recognised by its content, under any name, and two files are paired only where they belong together."
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.files.losses import write_losses
+from invar_nb.files.sources import FORMATS, Reading, find_format, read_arms, read_pairs
+from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+
+DATA = Path(__file__).parent / "data"
+ROWS = [dict(id=f"q{i}", score=i / 10, label="yn"[i % 2], prediction="yn"[i % 3 % 2], seed=i, loss=1 + i / 10, tokens=5) for i in range(12)]
+
+
+def table(path, *columns, rows=ROWS):
+    rows = [{name: row[name] for name in columns} for row in rows]
+    if path.suffix == ".jsonl": path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    elif path.suffix == ".json": path.write_text(json.dumps(rows))
+    elif path.suffix == ".csv": path.write_text("\n".join([",".join(columns), *(",".join(map(str, row.values())) for row in rows)]) + "\n")
+    else:
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pa.Table.from_pylist(rows), path)
+    return path
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".json", ".csv", ".parquet"])
+def test_tables_are_told_apart_by_their_columns(tmp_path, ending):
+    kinds = {"answers": ("id", "label", "prediction"), "table": ("id", "score"), "runs": ("seed", "score")}
+    for kind, columns in kinds.items():
+        assert find_format(table(tmp_path / f"x{ending}", *columns)) == kind
+    both = table(tmp_path / f"both{ending}", "id", "label", "prediction", "score")
+    assert find_format(both) == "answers" and find_format(both, Reading(score="score")) == "table"
+    assert read_arms(both, Reading(score="score"))[""].kind == "scores" and read_arms(both)[""].kind == "answers"
+    assert read_arms(table(tmp_path / f"l{ending}", "id", "loss", "tokens"))[""].kind == "losses"
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+def test_our_own_losses_are_known_by_their_header(tmp_path, ending):
+    if ending == ".parquet": pytest.importorskip("pyarrow")
+    losses = WindowLosses.from_arrays(["a", "b"], [3, 4], [1.0, 2.0], model="m")
+    write_losses(losses, tmp_path / f"x{ending}")
+    assert find_format(tmp_path / f"x{ending}") == "losses" and read_arms(tmp_path / f"x{ending}")[""].model == "m"
+
+
+def test_folders_of_other_tools(tmp_path):
+    base, tuned = DATA / "lm_eval" / "base", DATA / "lm_eval" / "tuned"
+    assert find_format(base) == "lm-eval" and find_format(DATA / "inspect" / "base") == "inspect"
+    pairs = read_pairs(base, tuned, Reading(tasks=("invar_rolling", "invar_choices")))
+    assert {name: p.kind for name, p in pairs.items()} == {"invar_rolling": "losses", "invar_choices": "answers"}
+    assert find_format(next(base.glob("samples_*rolling*"))) == "lm-eval"
+    other = tmp_path / "fewer"
+    shutil.copytree(tuned, other)
+    for file in other.glob("samples_invar_choices*"): file.unlink()
+    with pytest.raises(PairingError, match="no 'invar_choices' in the candidate.*invar_rolling"): read_pairs(base, other, Reading(score="shared", filter="first-word"))
+    with pytest.raises(UsageError, match="nope"): read_arms(base, Reading(tasks=("nope",)))
+    with pytest.raises(UsageError, match="nope"): read_arms(DATA / "inspect" / "base" / "choices.json", Reading(tasks=("nope",), score="choice"))
+    assert set(read_arms(DATA / "inspect" / "base" / "choices.json", Reading(score="choice"))) == {"choices"}
+
+
+def test_a_difference_in_one_task_names_it(tmp_path):
+    source = DATA / "inspect" / "tuned" / "choices.json"
+    log = json.loads(source.read_text())
+    log["samples"] = log["samples"][:-1]
+    (tmp_path / "cut.json").write_text(json.dumps(log))
+    with pytest.raises(ContractError, match="choices|cut.json"): read_pairs(DATA / "inspect" / "base" / "choices.json", tmp_path / "cut.json", Reading(score="choice"))
+
+
+@pytest.mark.parametrize("content", [b"", b"hello\n", b"\x00\x01\x02" * 50, b"\xff\xfe\x00a", b"PK\x03\x04broken", b"[" * 5000, b'{"a": ' * 3000, b"_logits_", "ünï\n".encode("utf-16")])
+@pytest.mark.parametrize("name", ["x", "x.bin", "x.json", "x.jsonl", "x.csv", "x.eval", "samples_a_2026-01-01T00-00-00.1.jsonl"])
+def test_strange_bytes_are_refused_and_never_crash(tmp_path, content, name):
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(ContractError) as caught: read_arms(tmp_path / name)
+    assert "\n" not in str(caught.value)
+
+
+def test_what_is_refused_and_how(tmp_path):
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(ContractError, match="lm-evaluation-harness.*inspect.*nothing"): find_format(tmp_path / "folder")
+    with pytest.raises(ContractError, match="absent"): find_format(tmp_path / "absent.jsonl")
+    a, b = table(tmp_path / "a.csv", "id", "score"), table(tmp_path / "b.csv", "id", "label", "prediction")
+    with pytest.raises(PairingError, match="table and answers"): read_pairs(a, b)
+    with pytest.raises(UsageError, match="filter is an option of lm-eval"): read_arms(a, Reading(filter="x"))
+    with pytest.raises(UsageError, match="cluster is an option of table"): read_arms(b, Reading(cluster="seed"))
+    with pytest.raises(UsageError, match="command"): read_arms(table(tmp_path / "r.csv", "seed", "score"))
+    with pytest.raises(PairingError, match="ids must match"): read_pairs(a, table(tmp_path / "c.csv", "id", "score", rows=ROWS[:-1]))
+    assert read_pairs(a, a)[""].n == len(ROWS) and np.isclose(read_pairs(a, a)[""].baseline.values.sum(), 6.6)
+
+
+def test_every_format_has_words_for_people():
+    assert all(one.known_by and one.name for one in FORMATS.values()) and {"lm-eval", "inspect", "logits", "losses", "answers", "table"} <= {*FORMATS}
