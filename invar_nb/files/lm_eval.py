@@ -104,7 +104,7 @@ class _Task:
         filters = list(dict.fromkeys(name for _, _, name in keys))
         name = self._one(filters, self.filter, "filter", filters == ["none"])
         metrics = [m for m, _, f in keys if f == name and not m.endswith("_stderr")]
-        known = (self.metric, _USUAL.get(self.kind))  # asked for in another task, or usual here
+        known = (self.metric, _USUAL.get(self.kind))  # asked for, or usual in such a task
         wanted = next((metric for metric in known if metric in metrics), None)
         return self._one(metrics, wanted, "metric", len(metrics) == 1), name
 
