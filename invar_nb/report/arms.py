@@ -58,8 +58,8 @@ def _opening(path):
     with open(path, encoding="utf-8", errors="replace") as file:
         return dict.fromkeys(re.findall(r'"([^"]+)"\s*:', file.read(20_000)))
 
-# %% ../../nbs/report/93_arms.ipynb #c014
-_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+# %% ../../nbs/report/93_arms.ipynb #c000
+_ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
 SCORED = ("model", "hub", "served")  # kinds that are scored on --text
 
 
@@ -71,7 +71,7 @@ def arm_kind(
     try: folder, file = path.is_dir(), path.is_file()
     except OSError: folder = file = False  # no name that the system takes
     if folder and argument.strip(): return "model"
-    if file: return _file_kind(path)
+    if file: return "model" if _is_gguf(path) else _file_kind(path)
     if is_address(argument): return "served"
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
         usage("a server must be openai:URL, vllm:URL, sglang:URL or llamacpp:URL",
@@ -81,6 +81,11 @@ def arm_kind(
         usage("a model or a file must be there", repr(argument),
               "Check the path, or give a hub id such as org/name")
     return "hub"
+
+
+def _is_gguf(path):
+    from invar_nb.models.gguf_file import is_gguf
+    return Path(path).suffix == ".gguf" or is_gguf(path)
 
 
 def _file_kind(path):
@@ -94,13 +99,20 @@ def _file_kind(path):
           "Losses have window_id, tokens and log_loss, answers label and prediction, "
           "runs seed")
 
-# %% ../../nbs/report/93_arms.ipynb #c019
+# %% ../../nbs/report/93_arms.ipynb #c002
 def _load(argument, o):
     path = Path(argument).expanduser()
-    hub = not path.is_dir()
+    hub = not path.exists()
     return load_model(argument if hub else path, dtype=o.dtype, device=o.device,
                       trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle,
                       revision=o.revision if hub else None, tokenizer=o.tokenizer)
+
+
+def _with_tokenizer(o, models):
+    "A GGUF beside a folder is scored with the folder's tokenizer, if its vocabulary fits."
+    folders = [name for name in models if Path(name).expanduser().is_dir()]
+    if o.tokenizer or len(folders) != 1 or not any(map(_is_gguf, models)): return o
+    return replace(o, tokenizer=folders[0])
 
 
 def _release():
@@ -190,7 +202,7 @@ def _said(counts):
     kinds = ("windows", "tokens", "documents")
     return ", ".join(counted(counts[name], name) for name in kinds)
 
-# %% ../../nbs/report/93_arms.ipynb #c021
+# %% ../../nbs/report/93_arms.ipynb #c005
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
@@ -214,7 +226,7 @@ def load_arms(
         enough(plan.counts)
         for losses in arms.values(): _check_origin(plan, losses)
         for name in models[1:]: _check_tokenizer(arguments[name], words, o)
-    plan = None
+    o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
     for name in models:
         arms[name], plan = score_model(arguments[name], o, label=name, plan=plan, check=check,
                                        journal=journals[name], quiet=quiet)
