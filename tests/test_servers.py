@@ -448,5 +448,7 @@ def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp
         server.fault = always((400, f"no prompt_logprobs for {SECRET}"))
         _, err = run("score", address, "--tokenizer", BASE, "--out", tmp_path / "x.jsonl", code=3)
         assert "no prompt_logprobs for [key]" in err
+    _, err = run("compare", BASE, address, "--out", tmp_path / "none", code=5)
+    assert "scoring" not in err  # the server is asked before a checkpoint is scored
     _, err = run("score", address, "--tokenizer", BASE, "--out", tmp_path / "x.jsonl", code=5)
-    assert "Run again to resume" in err and "defect" not in err and not (tmp_path / "x.jsonl").exists()
+    assert "run again to resume" in err and "defect" not in err and not (tmp_path / "x.jsonl").exists()

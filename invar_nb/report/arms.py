@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-# %% ../../nbs/report/93_arms.ipynb #c009
+# %% ../../nbs/report/93_arms.ipynb #c008
 from ..comparison.units import counted
 from ..files.losses import read_losses
 from ..files.predictions import read_predictions
@@ -23,7 +23,7 @@ from ..foundations.numbers import PairingError, refuse
 from ..models.documents import read_documents
 from ..models.load import load_model, load_tokenizer
 from ..models.score import score_plan
-from ..models.servers import is_address, score_served
+from ..models.servers import ask_server, is_address, score_served
 from ..models.text import DEFAULT_LENGTH, check_same_tokenizer, plan_text
 from .options import Scoring, usage
 from .shell import Progress, say
@@ -202,7 +202,7 @@ def _said(counts):
     kinds = ("windows", "tokens", "documents")
     return ", ".join(counted(counts[name], name) for name in kinds)
 
-# %% ../../nbs/report/93_arms.ipynb #c005
+# %% ../../nbs/report/93_arms.ipynb #c012
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
@@ -216,6 +216,8 @@ def load_arms(
     models = [name for name, kind in kinds.items() if kind in SCORED]
     models.sort(key=lambda name: kinds[name] == "served")  # a tokenizer comes with the others
     _check_kinds(kinds, models, o)
+    for name in models:  # before the other one is scored: is it there, and may we ask?
+        if kinds[name] == "served": ask_server(arguments[name])
     arms = {name: _read(arguments[name], kind) for name, kind in kinds.items()
             if name not in models}
     for losses in arms.values() if models else (): o = _follow(losses, o)
