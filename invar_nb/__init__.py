@@ -18,7 +18,7 @@ _modules = {
     "comparison.windows": ("Window", "plan_windows", "perplexity", "bits_per_byte"),
     "comparison.window_losses": ("WindowLosses",),
     "comparison.predictions": ("Predictions",),
-    "comparison.scores": ("Scores", "Runs"),
+    "comparison.scores": ("Scores", "Runs", "Translations"),
     "comparison.pair": ("Pair", "pair", "pair_arrays"),
     "comparison.metric": ("Metric", "METRICS", "register_metric"),
     "comparison.difference": ("Difference",),

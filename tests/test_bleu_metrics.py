@@ -2,14 +2,17 @@
 import math
 import unicodedata
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from invar_nb.foundations.numbers import ContractError
-from invar_nb.metrics.bleu import SMOOTHINGS, TOKENIZERS, bleu, bleu_metric, bleu_statistics, bleu_without, corpus_bleu, tokenize_lines
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.pair import pair
+from invar_nb.comparison.scores import Translations
+from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.metrics.bleu import SMOOTHINGS, TOKENIZERS, bleu, bleu_statistics, bleu_without, corpus_bleu, matched_ngrams, tokenize_lines
+from invar_nb.report.build import evaluate
 from invar_nb.statistics.jackknife import jackknife_statistic
 
 sacrebleu = pytest.importorskip("sacrebleu")
@@ -144,12 +147,12 @@ def systems(seed, n, noise_a, noise_b):
 @pytest.mark.parametrize("settings_", [{}, {"smoothing": "exp", "tokenize": "13a", "max_n": 3}])
 def test_without_each_unit_and_the_interval(settings_):
     a, b, gold = systems(1, 90, 0.1, 0.14)
-    metric, codes = bleu_metric(**settings_), np.arange(90) % 30
-    value, without = metric.leave_one_out(SimpleNamespace(translations=a, references=gold), codes, 30)
+    codes, left_out = np.arange(90) % 30, lambda x, codes, n: bleu_without(bleu_statistics(x, gold, **settings_), codes, n, **settings_)
+    value, without = left_out(a, codes, 30)
     for u in range(30):
         kept = np.flatnonzero(codes != u)
         assert without[u] == pytest.approx(corpus_bleu([a[i] for i in kept], [gold[i] for i in kept], **settings_).score, rel=1e-12)
-    (A, A_u), (B, B_u) = (metric.leave_one_out(SimpleNamespace(translations=x, references=gold), np.arange(90), 90) for x in (a, b))
+    (A, A_u), (B, B_u) = (left_out(x, np.arange(90), 90) for x in (a, b))
     fit, rng = jackknife_statistic(B - A, B_u - A_u), np.random.default_rng(0)
     draws = [rng.integers(0, 90, 90) for _ in range(300)]
     star = [corpus_bleu([b[i] for i in d], [gold[i] for i in d], **settings_).score - corpus_bleu([a[i] for i in d], [gold[i] for i in d], **settings_).score for d in draws]
@@ -168,6 +171,69 @@ def test_the_interval_keeps_its_level():
         found = jackknife_statistic(B - A, B_u - A_u).interval()
         outside += not found.contains(0)
     assert abs(outside / 400 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 400)
+
+
+def translations(texts, gold, **more): return Translations(ids=range(len(texts)), hypotheses=texts, references=gold, **more)
+
+
+@pytest.mark.parametrize("tokenize", TOKENIZERS)
+@pytest.mark.parametrize("case", ["mixed", "lc"])
+def test_the_metric_is_sacrebleus_score(tokenize, case):
+    a, b, gold = systems(3, 60, .1, .2)
+    a = [x.replace("w1 ", "W1, ") for x in a]
+    found = compare(pair(*[translations(x, gold, tokenize=tokenize, case=case) for x in (a, b)]))
+    expected = [BLEU(tokenize=tokenize, lowercase=case == "lc").corpus_score(x, [gold]).score for x in (a, b)]
+    assert [100 * found.baseline, 100 * found.candidate] == pytest.approx(expected, rel=1e-12)
+    assert f"|nrefs:1|case:{case}|eff:no|tok:{tokenize}|smooth:exp|" in found.signature and found.units.name == "items"
+    assert f"tok:{tokenize}" in evaluate(translations(a, gold, tokenize=tokenize)).document()["signature"]
+
+
+@pytest.mark.parametrize("other, match", [({"tokenize": "char"}, "tokenize must match; got '13a' and 'char'"), ({"case": "lc"}, "case must match"), ({"references": ["x", ("y", "z")]}, "references must match.*at item 1"),
+                                          ({"ids": [0, 2]}, "ids must match")])
+def test_other_texts_and_recipes_do_not_pair(other, match):
+    arm = dict(ids=[0, 1], hypotheses=["a", "b"], references=["x", "y"])
+    with pytest.raises(PairingError, match=match): pair(Translations(**arm), Translations(**arm | other))
+
+
+@pytest.mark.parametrize("wrong, match", [({"hypotheses": ["a"]}, "hypotheses must have one entry for each of the 2 sentences; got 1"), ({"references": ["a", []]}, "must have a reference; got none at index 1"),
+                                          ({"hypotheses": ["a", None]}, "must be texts; got None at index 1"), ({"tokenize": "zh"}, "tokenize must be one of"), ({"references": ["a"]}, "references must have one entry")])
+def test_translations_are_checked(wrong, match):
+    with pytest.raises(ContractError, match=match): Translations(**dict(ids=[0, 1], hypotheses=["a", "b"], references=["x", "y"]) | wrong)
+
+
+def test_matched_ngrams_are_the_counts_behind_the_score():
+    rng = np.random.default_rng(9)
+    for _ in range(60):
+        golds = [text(rng) for _ in range(2)]
+        said = edited(rng, golds[0])
+        for tokenize in TOKENIZERS:
+            found = matched_ngrams(said, golds, tokenize=tokenize)
+            assert [sum(grams.values()) for grams in found] == bleu_statistics([said], [golds], tokenize=tokenize)[0, 2:6].tolist()
+    assert matched_ngrams("the the cat", ["the cat", "a the"])[:2] == ({"the": 1, "cat": 1}, {"the cat": 1})
+
+
+def covered(n, repeats, seed):
+    "How often the paired interval over n sentences holds the difference of the whole population."
+    a, b, gold = systems(seed, 3000, .12, .18)
+    rows, rng, hit = [bleu_statistics(x, gold) for x in (a, b)], np.random.default_rng(seed), 0
+    scores = [bleu_without(r, np.zeros(3000, int), 2)[0] for r in rows]
+    for _ in range(repeats):
+        pick = rng.integers(3000, size=n)
+        (A, A_u), (B, B_u) = (bleu_without(r[pick], np.arange(n), n) for r in rows)
+        hit += jackknife_statistic(B - A, B_u - A_u).interval().contains(scores[1] - scores[0])
+    return hit / repeats
+
+
+def test_the_interval_over_sentences_covers():
+    assert abs(covered(100, 400, 5) - .95) < 4 * math.sqrt(.95 * .05 / 400)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("n", [50, 100, 300])
+def test_coverage_over_sentences(n):
+    share = covered(n, 4000, n)
+    print(f"{n} sentences: {share:.4f}")
+    assert .93 <= share <= .97
 
 
 @pytest.mark.parametrize("call, words", [

@@ -11,7 +11,7 @@ from invar_nb.comparison.compare import compare
 from invar_nb.comparison.metric import Metric
 from invar_nb.comparison.pair import pair
 from invar_nb.comparison.predictions import Predictions
-from invar_nb.comparison.scores import Scores
+from invar_nb.comparison.scores import Scores, Translations
 from invar_nb.comparison.window_losses import WindowLosses
 from invar_nb.experiments.improvement import LOWER, MetricSpec
 from invar_nb.experiments.runs import ExperimentResult
@@ -56,6 +56,14 @@ def marks(n=60, shift=.05, binary=False, **more):
     made = lambda x, name: Scores(ids=[f"q{i:03d}" for i in range(n)], values=x if not binary else x.clip(0, 1), model=name, score="f1",
                                   data_id="squad@2", prompt_digests=[f"sha256:{i}" for i in range(n)], **more)
     return pair(made(values[0], "old"), made(values[1], "new"))
+
+
+def said(n=40, **more):
+    "A pair of translations; the candidate loses the last word of every other sentence."
+    gold = [" ".join(f"w{(7 * i + k * k) % 11}" for k in range(5 + i % 7)) for i in range(n)]
+    made = lambda texts, name: Translations(ids=range(n), hypotheses=texts, references=gold, model=name, **more)
+    old = [g.replace("w3", "w4") for g in gold]
+    return pair(made(old, "old"), made([x.rsplit(" ", 1 + i % 2)[0] + " w1" for i, x in enumerate(old)], "new"))
 
 
 def runs(shift=-.05, n=5, end="ok"):

@@ -19,7 +19,7 @@ from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.joint_report import build_joint
 from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.verify import verify
-from test_report import answers, losses, marks, runs
+from test_report import answers, losses, marks, runs, said
 
 KINDS = {
     "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
@@ -28,6 +28,7 @@ KINDS = {
     "scores": lambda: build_report(compare(marks(better="lower", clusters=np.repeat(range(20), 3).tolist())), margin=.1),
     "shares": lambda: build_report(compare(marks(binary=True, slices={"language": ["en", "es"] * 30}))),
     "one arm's scores": lambda: evaluate(marks().candidate),
+    "translations": lambda: build_report(compare(said())),
     "runs": lambda: build_runs_report([MetricSpec("loss", direction=LOWER)], **runs()),
     "two metrics": lambda: build_runs_report([MetricSpec("loss", direction=LOWER), MetricSpec("hours", direction=LOWER)], **runs()),
     "one arm": lambda: evaluate(losses(n=40).baseline),
@@ -37,7 +38,7 @@ KINDS = {
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 

@@ -19,8 +19,9 @@ from .slices import SliceDifference, slice_differences
 from .units import Units, choose_units
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
 
-# %% ../../nbs/comparison/39_compare.ipynb #c013
-PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score"}
+# %% ../../nbs/comparison/39_compare.ipynb #c009
+PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score",
+           "translations": "bleu"}
 
 
 def choose_metrics(
@@ -141,13 +142,14 @@ class Comparison(_ByMetric):
         "The report of this comparison; options as for `invar_nb.build_report`."
         return invar_nb.build_report(self, **options)
 
-# %% ../../nbs/comparison/39_compare.ipynb #c011
+# %% ../../nbs/comparison/39_compare.ipynb #c019
 def _signature(c):
     s, data = c.settings, re.sub(r"[|\s]+", "_", c.pair.baseline.data_id)
     kind, _, digest = data.partition(":")
     named = (f"{kind}:{digest[:12]}" if digest else kind) or "unnamed"
     draws = f":{s.replicates}@{s.seed}" if s.replicates else ""
-    return (f"invar_nb:{invar_nb.__version__}|metric:{c.primary_metric}"
+    recipe = getattr(c.pair.baseline, "recipe", "")
+    return (f"invar_nb:{invar_nb.__version__}|metric:{c.primary_metric}{recipe}"
             f"|method:{c.primary.method}{draws}|units:{c.units.name}"
             f"|level:{s.level:g}|n:{c.pair.n}|data:{named}")
 

@@ -185,7 +185,7 @@ def in_unit(
     refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
            "No loss in nats is this large; check the unit")
 
-# %% ../../nbs/comparison/35_metric.ipynb #c013
+# %% ../../nbs/comparison/35_metric.ipynb #c014
 _BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "perplexity": ("losses", "perplexity"),
     "kl_divergence": ("losses", "divergence"),
@@ -196,6 +196,7 @@ _BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "smooth_calibration": ("answers", "smooth_calibration"),
     "macro_f1": ("answers", "confusion"),
     "score": ("scores", "score"),
+    "bleu": ("translations", "bleu"),
 }
 
 

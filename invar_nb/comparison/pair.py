@@ -59,7 +59,7 @@ class Pair:
         "The pair of some of the items."
         return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
-# %% ../../nbs/comparison/34_pair.ipynb #c026
+# %% ../../nbs/comparison/34_pair.ipynb #c018
 _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradiction
     "losses": (("weight_unit", "Convert one file: tokens, bytes and words cannot be mixed"),
                ("tokens", "Score both models with one tokenizer and one plan"),
@@ -76,7 +76,10 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
                ("repeats", "Measure both models equally often, or allow unequal repeats"),
                ("clusters", "Correct the column: clusters belong to the examples")),
     "runs": (("metric", "Compare one metric with itself"),),
-    "translations": (("references", "Translate the same sentences"),),
+    "translations": (("references", "Translate the same sentences"),
+                     ("tokenize", "Say one tokenizer for both"),
+                     ("case", "Keep the case in both, or in neither"),
+                     ("clusters", "Correct the column: clusters belong to the sentences")),
 }
 
 # %% ../../nbs/comparison/34_pair.ipynb #c021
@@ -134,7 +137,7 @@ def _match_ids(a, b):
               "Measure both models on the same items" if lacks else
               "The ids are the same in another order: write both in one order")
 
-# %% ../../nbs/comparison/34_pair.ipynb #c019
+# %% ../../nbs/comparison/34_pair.ipynb #c021
 def _match(baseline, candidate, name, cure):
     a, b = getattr(baseline, name, None), getattr(candidate, name, None)
     if a is None or b is None: return
@@ -145,8 +148,8 @@ def _match(baseline, candidate, name, cure):
 
 
 def _match_values(a, b, ids, name, cure):
-    if np.array_equal(np.asarray(a), np.asarray(b)): return
-    a, b = np.asarray(a).tolist(), np.asarray(b).tolist()
+    a, b = (x.tolist() if isinstance(x, np.ndarray) else list(x) for x in (a, b))
+    if a == b: return
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
 

@@ -181,7 +181,7 @@ def _headline(arm, row, level):
         said += " (%.4g to %.4g, %g %% CI)" % (*row["interval"], 100 * level)
     return f"{said} on {counted(len(arm), _NOUNS[arm.kind])}."
 
-# %% ../../nbs/report/85_build.ipynb #c005
+# %% ../../nbs/report/85_build.ipynb #c007
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -204,6 +204,7 @@ def evaluate(
               for name, value, at in find_slices(arm, by) for m in chosen]
     first = next(row for row in alone if row["value"] is not None)
     signed = f"invar_nb:{version or invar_nb.__version__}|evaluate|{arm.kind}|n:{len(arm)}"
+    signed += getattr(arm, "recipe", "")
     document = {
         "kind": arm.kind, "headline": _headline(arm, first, level), "verdict": None,
         "exit": {"code": 0, "rule": "measured", "because": "nothing was compared."},

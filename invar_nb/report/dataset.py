@@ -106,7 +106,7 @@ def _language(arms, documents, keep):
     return {"documents": len({*np.array(documents)[keep]}), "tokens": int(tokens.sum()),
             "windows": int(keep.sum()), "perplexity": values}
 
-# %% ../../nbs/report/81_dataset.ipynb #c033
+# %% ../../nbs/report/81_dataset.ipynb #c006
 def _tensors(*arms):
     "(tensors that differ, tensors), where both arms carry their digests."
     a, b = (arm.provenance.get("tensor_digests") for arm in arms)
@@ -121,6 +121,8 @@ def _same_items(baseline, candidate):
         return int((baseline.log_loss == candidate.log_loss).sum())
     if baseline.kind in ("scores", "runs"):
         return int((baseline.values == candidate.values).sum())
+    if baseline.kind == "translations":
+        return sum(map(str.__eq__, baseline.hypotheses, candidate.hypotheses))
     if baseline.kind != "answers": return None
     (a, p), (b, q) = ((arm.prediction, arm.confidence) for arm in (baseline, candidate))
     p, q = (np.zeros(len(a)) if x is None else np.asarray(x) for x in (p, q))

@@ -5,15 +5,15 @@
 # %% auto #0
 __all__ = ['RunsArm', 'evidence_files', 'read_evidence']
 
-# %% ../../nbs/report/83_evidence.ipynb #c002
+# %% ../../nbs/report/83_evidence.ipynb #c004
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-# %% ../../nbs/report/83_evidence.ipynb #c003
-from ..comparison.scores import Scores
+# %% ../../nbs/report/83_evidence.ipynb #c006
+from ..comparison.scores import Scores, Translations
 from ..experiments.runs import ExperimentResult
 from ..files.losses import losses_bytes, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
@@ -32,7 +32,7 @@ class RunsArm:
 
     def __len__(self) -> int: return len(self.runs)
 
-# %% ../../nbs/report/83_evidence.ipynb #c016
+# %% ../../nbs/report/83_evidence.ipynb #c007
 def _runs_bytes(arm):
     rows = ({**run.to_dict(), "arm": arm.model} for run in arm.runs)
     return "".join(canonical_json(row) + "\n" for row in rows).encode()
@@ -45,26 +45,31 @@ def _read_runs(path):
     return RunsArm(runs=tuple(map(ExperimentResult.from_row, rows)), model=label)
 
 
-_SCORES = ("ids", "values", "score", "better", "model", "data_id", "clusters",
-           "prompt_digests", "repeats", "slices", "provenance")
+def _fields_bytes(arm):
+    "All fields of an arm as one object."
+    return canonical_json({f.name: getattr(arm, f.name) for f in fields(arm)}).encode()
 
 
-def _scores_bytes(arm): return canonical_json({k: getattr(arm, k) for k in _SCORES}).encode()
+def _read_fields(kind):
+    names = {f.name for f in fields(kind)}
 
+    def read(path):
+        found = strict_json(path.read_bytes(), where=f"verify: {path.name}")
+        if not isinstance(found, dict) or found.keys() != names:
+            refuse("verify", f"{path.name} must hold {kind.kind}", "another object",
+                   "Ask for the file")
+        return kind(**found)
+    return read
 
-def _read_scores(path):
-    found = strict_json(path.read_bytes(), where=f"verify: {path.name}")
-    if not isinstance(found, dict) or found.keys() != {*_SCORES}:
-        refuse("verify", f"{path.name} must hold scores", "another object", "Ask for the file")
-    return Scores(**found)
-
-# %% ../../nbs/report/83_evidence.ipynb #c018
+# %% ../../nbs/report/83_evidence.ipynb #c010
 _PARQUET = find_spec("pyarrow") is not None
-_ENDING = {"losses": ".parquet" if _PARQUET else ".jsonl", "scores": ".json"}
+_ENDING = {"losses": ".parquet" if _PARQUET else ".jsonl", "scores": ".json",
+           "translations": ".json"}
 _BYTES = {"losses": lambda arm: losses_bytes(arm, _ENDING["losses"]), "runs": _runs_bytes,
-          "answers": predictions_bytes, "scores": _scores_bytes}
+          "answers": predictions_bytes, "scores": _fields_bytes,
+          "translations": _fields_bytes}
 _READ = {"losses": read_losses, "runs": _read_runs, "answers": read_predictions,
-         "scores": _read_scores}
+         "scores": _read_fields(Scores), "translations": _read_fields(Translations)}
 
 # %% ../../nbs/report/83_evidence.ipynb #c008
 def evidence_files(

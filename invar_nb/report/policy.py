@@ -194,6 +194,9 @@ _CONVENTIONS = {
     "scores": ("Differences are candidate minus baseline on the same examples, joined by id.",
                "A score is a mean over examples; scores of 0 and 1 without clusters have "
                "Tango's interval and the exact McNemar test."),
+    "translations": ("Differences are candidate minus baseline on the same sentences.",
+                     "BLEU is a number from 0 to 1; papers print 100 times it. The interval "
+                     "leaves out one sentence at a time."),
     "runs": ("Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
              "freedom.", "The word follows the evaluator's two thresholds."),
 }
