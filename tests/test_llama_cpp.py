@@ -2,8 +2,10 @@
 import json
 import math
 import random
+import re
 import struct
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -231,3 +233,30 @@ def test_cut_and_changed_logs_are_refused(tmp_path, edit, part):
     assert edit(text) != text
     with pytest.raises(ContractError) as caught: read_perplexity_pair(tmp_path / "a", tmp_path / "a")
     assert part in str(caught.value)
+
+
+# --- files of the tool itself, see data/make_llama_cpp.sh -----------------------------------------------------------------------------
+REAL = Path(__file__).parent / "data" / "llama_cpp"
+
+
+def test_files_of_the_tool_give_its_own_numbers():
+    "Every line of `--kl-divergence`: perplexity, its ratio, the divergence and equal first choices of the first k chunks."
+    both = read_logit_pair(REAL / "base.kld", REAL / "tuned.kld")
+    lines = re.findall(r"^ +(\d+) +([\d.]+) ± +[\d.]+ +(-?[\d.]+) ± +[\d.]+ +([\d.]+) ± .* ([\d.]+) ±", (REAL / "divergence.log").read_text(), re.M)
+    loss, kl, changed = (np.cumsum(x) for x in (both.candidate.totals[0], *[both.candidate.columns[name] for name in ("kl_divergence", "top1_changed")]))
+    tokens, old = np.cumsum(both.candidate.tokens), np.cumsum(both.baseline.totals[0])
+    for k, (n, ppl, ratio, divergence, same) in enumerate(lines):
+        assert int(n) == k + 1 and math.exp(loss[k] / tokens[k]) == pytest.approx(float(ppl), rel=1e-4)
+        assert (loss[k] - old[k]) / tokens[k] == pytest.approx(float(ratio), abs=1e-4) and 100 * (1 - changed[k] / tokens[k]) == pytest.approx(float(same), abs=1e-3)
+        assert kl[k] / tokens[k] == pytest.approx(float(divergence), abs=5e-4)       # the tool has the candidate's logits below the cut-off
+    assert len(lines) == 20 and both.baseline.provenance["source"]["tokens_at_cut_off"] == 0
+
+
+def test_logs_of_the_tool_give_the_losses_of_its_files():
+    both = read_logit_pair(REAL / "base.kld", REAL / "tuned.kld")
+    printed = read_perplexity_pair(REAL / "base.default.log", REAL / "tuned.default.log")
+    for arm, name in ((both.baseline, "base"), (both.candidate, "tuned")):
+        log = read_perplexity_log(REAL / f"{name}.type1.log")
+        np.testing.assert_allclose(log.log_loss, arm.log_loss, atol=2e-4)
+        assert log.ids == arm.ids and is_perplexity_log(REAL / f"{name}.default.log")
+    np.testing.assert_allclose(printed.candidate.log_loss, both.candidate.log_loss, atol=1e-3)

@@ -59,7 +59,7 @@ class Pair:
         "The pair of some of the items."
         return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
-# %% ../../nbs/comparison/34_pair.ipynb #c018
+# %% ../../nbs/comparison/34_pair.ipynb #c016
 _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradiction
     "losses": (("weight_unit", "Convert one file: tokens, bytes and words cannot be mixed"),
                ("tokens", "Score both models with one tokenizer and one plan"),
@@ -137,7 +137,7 @@ def _match_ids(a, b):
               "Measure both models on the same items" if lacks else
               "The ids are the same in another order: write both in one order")
 
-# %% ../../nbs/comparison/34_pair.ipynb #c021
+# %% ../../nbs/comparison/34_pair.ipynb #c017
 def _match(baseline, candidate, name, cure):
     a, b = getattr(baseline, name, None), getattr(candidate, name, None)
     if a is None or b is None: return
