@@ -105,7 +105,7 @@ class Server(ThreadingHTTPServer):
 
 
 class Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+    protocol_version, wbufsize = "HTTP/1.1", -1  # one packet a reply
 
     def log_message(self, *_): pass
 
@@ -154,6 +154,7 @@ class Handler(BaseHTTPRequestHandler):
         for byte in data if slowly else ():  # each in time, the whole never
             if self.server.ended.wait(0.1): return
             self.wfile.write(bytes([byte]))
+            self.wfile.flush()
         if not slowly: self.wfile.write(data[:len(data) // 2 if cut == "cut" else 0] if cut else data)
         if cut:
             self.wfile.flush()
