@@ -95,7 +95,49 @@ def inspect(folder, n):
     return out
 
 
-FORMATS = {"plain": plain, "lm_eval": lm_eval, "inspect": inspect}
+def every_eval(folder, n):
+    "Samples of Every Eval Ever."
+    from invar_nb.files.every_eval import read_every_eval
+    with open(folder / "x.jsonl", "w") as file:
+        for i in range(n):
+            file.write(json.dumps({"schema_version": "instance_level_eval_0.2.1", "evaluation_id": "e", "model_id": "m", "evaluation_name": "GSM8K", "sample_id": f"q{i}",
+                                   "sample_hash": f"{i:064x}", "interaction_type": "single_turn", "input": {"raw": f"What is {i} + 1?" * 5, "reference": [f"{i + 1}"]},
+                                   "output": {"raw": ["It is a number." * 9]}, "answer_attribution": [], "evaluation": {"score": i % 2, "is_correct": i % 2 == 1}}) + "\n")
+
+    def lines():
+        with open(folder / "x.jsonl") as file: rows = [json.loads(line) for line in file]
+        return [r["sample_id"] for r in rows], [r["sample_hash"] for r in rows], np.array([r["evaluation"]["score"] for r in rows], dtype=float)
+    return {"Every Eval Ever": (lambda: read_every_eval(folder / "x.jsonl"), lines)}
+
+
+def llama_cpp(folder, n):
+    "Two files of log-probabilities with a vocabulary of 32 000, n/100 rows each; the plain reader adds up what is stored."
+    from invar_nb.files.llama_cpp import read_logit_pair
+    rng, n_ctx, n_vocab = np.random.default_rng(0), 512, 32_000
+    n_chunk = max(1, n // 100 // 255)
+    rows = rng.integers(0, 65536, (255, n_vocab + 4), dtype=np.uint16)
+    rows[:, :4].view("<f4")[:] = 10 / 65535, -20.0
+    tokens = rng.integers(0, n_vocab, n_ctx * n_chunk).astype("<i4")
+    for name in "ab":
+        with open(folder / name, "wb") as file:
+            file.write(b"_logits_" + np.array([n_ctx, n_vocab, n_chunk], "<i4").tobytes() + tokens.tobytes())
+            for _ in range(n_chunk): rows.tofile(file)
+
+    def plain_sums():
+        total = 0
+        for name in "ab":
+            with open(folder / name, "rb") as file:
+                file.seek(20 + tokens.nbytes)
+                for _ in range(n_chunk):
+                    q = np.fromfile(file, "<u2", rows.size).reshape(rows.shape)
+                    p = q[:, 4:] * q[:, :4].copy().view("<f4")[:, :1] + q[:, :4].copy().view("<f4")[:, 1:]
+                    total += np.exp(p).sum()
+        return total
+    return {f"llama.cpp, two files of {n_chunk * rows.nbytes / 2**20:.0f} MiB (KL divergence too)": (
+        lambda: read_logit_pair(folder / "a", folder / "b"), plain_sums)}
+
+
+FORMATS = {"plain": plain, "lm_eval": lm_eval, "inspect": inspect, "every_eval": every_eval, "llama_cpp": llama_cpp}
 
 
 def main():
