@@ -143,7 +143,7 @@ def _fails(arm): raise KeyError("logits")
     (dict(leave_one_out=_fails), "leave_one_out must run"), (dict(prepare=lambda *arms: None), "prepare must return a Metric"), (dict(prepare=_fails), "prepare must run; got TypeError"),
     (dict(totals=MARK.totals, exact=lambda a, b, level: (1, 2)), "exact must return an Interval"), (dict(totals=MARK.totals, missing=_fails), "missing must run")])
 def test_functions_from_anybody_are_checked(parts, said):
-    "Issue: a metric whose function raises gave a bare error from inside compare. The original error stays attached."
+    "A metric whose function raises gave a bare error from inside compare. The original error stays attached."
     with pytest.raises(ContractError) as caught: compare(pair(scores([1.0, 2, 3]), scores([2.0, 2, 3])), metrics=Metric(name="odd", kind="scores", **parts))
     assert str(caught.value).startswith(f"metric 'odd': {said}")
     assert isinstance(caught.value.__context__, (KeyError, TypeError)) == ("must run" in said or "numbers" in said)

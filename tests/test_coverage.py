@@ -106,7 +106,7 @@ def write(path, rows):
 
 
 def broken(rows):
-    "Cells that break the rules of issue 14: coverage, one-sided misses (false words), width."
+    "Cells that break the rules: coverage, one-sided misses (false words), width."
     bad = []
     for r in rows:
         limit, both = (0.04, 0.06) if r["law"] in SYMMETRIC else (0.08, 0.085)

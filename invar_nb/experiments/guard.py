@@ -94,9 +94,9 @@ def _watch(plan: dict, leader: int, report: dict, orders: list, wake: int) -> No
             os.read(wake, 512)
     report["seconds"] = time.monotonic() - began
 
-# %% ../../nbs/experiments/73_guard.ipynb #c014
+# %% ../../nbs/experiments/73_guard.ipynb #c037
 def _sweep(leader: int, report: dict) -> None:
-    "End whatever the command left behind, and count it; helpers get a tenth of a second."
+    "End whatever the command left behind, and count it; children get a tenth of a second."
     began, found = time.monotonic(), set()
     while (left := _tree()) and time.monotonic() < began + 5:
         if time.monotonic() > began + 0.1:

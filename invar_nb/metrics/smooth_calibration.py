@@ -5,16 +5,14 @@
 # %% auto #0
 __all__ = ['smooth_calibration_metric', 'smooth_without', 'smooth_calibration_error']
 
-# %% ../../nbs/metrics/45_smooth_calibration.ipynb #c027
+# %% ../../nbs/metrics/45_smooth_calibration.ipynb #c002
 import numpy as np
 from scipy.fft import dct
 from scipy.optimize import brentq
 from scipy.sparse import csr_array
 
 from ..comparison.metric import Metric
-from ..foundations.numbers import refuse
 from .bins import as_confidences, as_outcomes
-from ..statistics.weighted import unit_codes
 
 # %% ../../nbs/metrics/45_smooth_calibration.ipynb #c011
 _CELLS = 512
