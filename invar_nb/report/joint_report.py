@@ -7,6 +7,7 @@ __all__ = ['build_joint']
 
 # %% ../../nbs/report/86_joint_report.ipynb #c002
 from collections.abc import Mapping
+from dataclasses import asdict
 
 import invar_nb
 from ..comparison.joint import JointComparison, judge_parts
@@ -14,7 +15,7 @@ from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, canonical_json, digest, refuse
 from .build import _row, _settings, find_sections
 from .dataset import check_origin
-from .policy import find_exit
+from .policy import as_tier, find_exit
 from .report import Report, seal
 from .sections import part_keys
 
@@ -77,7 +78,8 @@ def build_joint(
                          by, options) for name in order}
     arms = {f"{key}.{arm}": getattr(joint[name].pair, arm)
             for name, key in part_keys(joint).items() for arm in ("baseline", "candidate")}
-    settings = {"primary": joint.primary, "by": by, "margin": margins, **options}
+    settings = {"primary": joint.primary, "by": by, "margin": margins, **options,
+                "tier": asdict(as_tier(tier))}
     document = _top(joint.primary, verdict, parts, settings)
     names = f"invar_nb:{version or invar_nb.__version__}|joint|parts:{len(parts)}"
     document["signature"] = f"{names}|primary:{joint.primary or 'none'}"
