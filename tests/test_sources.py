@@ -78,7 +78,7 @@ def test_strange_bytes_are_refused_and_never_crash(tmp_path, content, name):
 
 def test_what_is_refused_and_how(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ContractError, match="lm-evaluation-harness.*inspect.*nothing"): find_format(tmp_path / "folder")
+    with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"): find_format(tmp_path / "folder")
     with pytest.raises(ContractError, match="absent"): find_format(tmp_path / "absent.jsonl")
     a, b = table(tmp_path / "a.csv", "id", "score"), table(tmp_path / "b.csv", "id", "label", "prediction")
     with pytest.raises(PairingError, match="table and answers"): read_pairs(a, b)
@@ -91,3 +91,24 @@ def test_what_is_refused_and_how(tmp_path):
 
 def test_every_format_has_words_for_people():
     assert all(one.known_by and one.name for one in FORMATS.values()) and {"lm-eval", "inspect", "logits", "losses", "answers", "table"} <= {*FORMATS}
+
+
+def test_translations_are_texts_with_references(tmp_path):
+    for name, lines in {"a": ["the cat sat on the mat", "a dog"], "b": ["the cat sat on a mat", "the dog"], "ref": ["the cat sat on the mat", "the dog"], "short": ["one"]}.items():
+        (tmp_path / name).write_text("\r\n".join(lines) + "\r\n")
+    reading = Reading(references=(str(tmp_path / "ref"), str(tmp_path / "a")), tokenize="none")
+    found = read_pairs(tmp_path / "a", tmp_path / "b", reading)[""]
+    assert found.kind == "translations" and found.n == 2 and found.baseline.references[0] == ("the cat sat on the mat",) * 2 and found.baseline.tokenize == "none"
+    with pytest.raises(ContractError, match="as many lines.*1 lines"): read_arms(tmp_path / "a", Reading(references=(str(tmp_path / "short"),)))
+    (tmp_path / "b").write_bytes(b"caf\xe9")
+    with pytest.raises(ContractError, match="UTF-8.*0xe9 at offset 3"): read_arms(tmp_path / "b", Reading(references=(str(tmp_path / "ref"),)))
+    with pytest.raises(UsageError, match="tokenize is an option of translations"): read_arms(table(tmp_path / "t.csv", "id", "score"), Reading(tokenize="char"))
+
+
+def test_files_that_llama_cpp_wrote():
+    folder = DATA / "llama_cpp"
+    assert {path.name: find_format(path) for path in sorted(folder.glob("base.*"))} == {"base.default.log": "perplexity log", "base.kld": "logits", "base.type1.log": "perplexity log"}
+    assert read_pairs(folder / "base.kld", folder / "tuned.kld")[""].candidate.columns.keys() >= {"kl_divergence", "top1_changed"}
+    assert read_pairs(folder / "base.type1.log", folder / "tuned.type1.log")[""].kind == "losses"
+    with pytest.raises(PairingError, match="logits and perplexity log"): read_pairs(folder / "base.kld", folder / "tuned.type1.log")
+    with pytest.raises(UsageError, match="score is an option"): read_pairs(folder / "base.kld", folder / "tuned.kld", Reading(score="x"))

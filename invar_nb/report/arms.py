@@ -5,8 +5,7 @@
 # %% auto #0
 __all__ = ['SCORED', 'arm_kind', 'score_model', 'load_arms']
 
-# %% ../../nbs/report/93_arms.ipynb #c018
-import csv
+# %% ../../nbs/report/93_arms.ipynb #c008
 import gc
 import json
 import re
@@ -15,11 +14,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-# %% ../../nbs/report/93_arms.ipynb #c008
+# %% ../../nbs/report/93_arms.ipynb #f40e1cfb
 from ..comparison.units import counted
 from ..files.losses import read_losses
-from ..files.predictions import read_predictions
-from ..foundations.numbers import PairingError, refuse
+from ..files.sources import find_format
+from ..foundations.numbers import ContractError, PairingError, UsageError, refuse
 from ..models.documents import read_documents
 from ..models.load import load_model, load_tokenizer
 from ..models.score import score_plan
@@ -28,50 +27,22 @@ from ..models.text import DEFAULT_LENGTH, check_same_tokenizer, plan_text
 from .options import Scoring, usage
 from .shell import Progress, say
 
-# %% ../../nbs/report/93_arms.ipynb #c010
-def _first_record(path):
-    "Names of the columns, or the first JSON object with what its header says."
-    if path.suffix == ".parquet": return _parquet_names(path)
-    with open(path, "rb") as file:
-        line = file.readline(1_000_000).decode("utf-8", "replace").strip()
-    if line.startswith(("{", "[")):
-        try: found = json.loads(line)
-        except (ValueError, RecursionError): found = _opening(path)
-        found = found[0] if isinstance(found, list) and found else found
-        if not isinstance(found, dict): return set()
-        return {*found, str(found.get("schema", "")), str(found.get("format", ""))}
-    try: return set(next(csv.reader([line], delimiter="\t" if "\t" in line else ","), []))
-    except csv.Error: return set()
-
-
-def _parquet_names(path):
-    from pyarrow import ArrowInvalid, parquet
-    try: return set(parquet.read_schema(path).names)
-    except ArrowInvalid as error:
-        said = str(error).partition(". ")[0]
-        refuse(f"read_table: {path}", "the file must be Parquet", said,
-               "It is cut off, damaged, or something else: write it again")
-
-
-def _opening(path):
-    "Keys that occur early in JSON that spans lines."
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return dict.fromkeys(re.findall(r'"([^"]+)"\s*:', file.read(20_000)))
-
-# %% ../../nbs/report/93_arms.ipynb #c000
+# %% ../../nbs/report/93_arms.ipynb #c013
 _ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
 SCORED = ("model", "hub", "served")  # kinds that are scored on --text
 
 
 def arm_kind(
     argument: str,  # as typed
+    reading=None,   # what was said of files of other tools
 ) -> str:
-    "model, hub, served, losses, answers or runs; anything else is a UsageError."
+    "model, hub, served, or the format of a file; anything else is refused."
     path = Path(argument).expanduser()
     try: folder, file = path.is_dir(), path.is_file()
     except OSError: folder = file = False  # no name that the system takes
-    if folder and argument.strip(): return "model"
-    if file: return "model" if _is_gguf(path) else _file_kind(path)
+    if file and _is_gguf(path) or folder and argument.strip() and _is_model(path):
+        return "model"
+    if file or folder and argument.strip(): return _known(path, reading)
     if is_address(argument): return "served"
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
         usage("a server must be openai:URL, vllm:URL, sglang:URL or llamacpp:URL",
@@ -88,16 +59,19 @@ def _is_gguf(path):
     return Path(path).suffix == ".gguf" or is_gguf(path)
 
 
-def _file_kind(path):
-    names = _first_record(path)
-    said = " ".join(names)
-    if "log_loss" in names or "losses" in said: return "losses"
-    if {"label", "prediction"} & names or "predictions" in said: return "answers"
-    if "seed" in names or "metrics" in names: return "runs"
-    columns = ", ".join(sorted(filter(None, names))[:6]) or "none"
-    usage("a file must hold losses, answers or runs", f"{str(path)!r} with columns {columns}",
-          "Losses have window_id, tokens and log_loss, answers label and prediction, "
-          "runs seed")
+def _is_model(folder):
+    "Whether a folder holds a checkpoint, or part of one."
+    marks = ("config.json", "adapter_config.json", "tokenizer.json", "generation_config.json")
+    return any((folder / name).exists() for name in marks) or any(
+        file.suffix in (".safetensors", ".bin", ".pt") for file in folder.iterdir())
+
+
+def _known(path, reading):
+    try: return find_format(path, reading)
+    except ContractError as error:
+        if not path.is_dir(): raise
+        raise UsageError(f"{error} A model folder has config.json.", culprit=error.culprit,
+                         cure=error.cure) from None
 
 # %% ../../nbs/report/93_arms.ipynb #c002
 def _load(argument, o):
@@ -119,6 +93,13 @@ def _release():
     gc.collect()
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available(): torch.cuda.empty_cache()
+
+
+def _same_limit(o, models):
+    "Windows that both models can see, where their limits differ and none was asked for."
+    limits = {limit for name in models if (limit := _config_limit(name))}
+    if o.max_length is not None or len(limits) < 2: return o
+    return replace(o, max_length=min(1024, *limits))
 
 
 def _config_limit(argument):
@@ -159,7 +140,7 @@ def _check_origin(plan, losses):
                "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/report/93_arms.ipynb #c020
+# %% ../../nbs/report/93_arms.ipynb #c000
 def score_model(
     argument: str,        # folder, hub id or address of a server
     o: Scoring,
@@ -168,6 +149,7 @@ def score_model(
     journal: Path,
     plan=None,            # of the other arm; None: made here
     check=None,           # called with the plan and its tokenizer before anything is scored
+    also=None,            # called with the label and the model when it has been scored
     quiet: bool = False,
 ):
     "(losses, (plan, tokenizer)) of one model; finished batches are found in the journal."
@@ -186,29 +168,26 @@ def score_model(
     else:
         plan, words = plan
         if not served: check_same_tokenizer(words, loaded.tokenizer)
-    say(f"{label}: scoring {_said(plan.counts)}", quiet)
+    say(f"{label}: scoring {_amount(plan.counts)}", quiet)
     more = {"journal": journal, "progress": Progress(label, quiet=quiet)}
     if served:
         more |= {"tokenizer": words, "concurrency": o.concurrency}
         losses = score_served(argument, plan, **more)
     else: losses = score_plan(loaded, plan, batch_tokens=o.batch_tokens, **more)
     say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
+    if also is not None: also(label, loaded)
     del loaded
     _release()
     return losses, (plan, words)
 
-
-def _said(counts):
-    kinds = ("windows", "tokens", "documents")
-    return ", ".join(counted(counts[name], name) for name in kinds)
-
-# %% ../../nbs/report/93_arms.ipynb #c012
+# %% ../../nbs/report/93_arms.ipynb #c005
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
     *,
     journals: Mapping[str, Path],
     enough=lambda counts: None,  # refuses too few windows, before anything is scored
+    also=None,                   # called with each name and model that was scored
     quiet: bool = False,
 ) -> dict:
     "Both arms: files are read, models scored on one plan."
@@ -218,11 +197,10 @@ def load_arms(
     _check_kinds(kinds, models, o)
     for name in models:  # before the other one is scored: is it there, and may we ask?
         if kinds[name] == "served": ask_server(arguments[name])
-    arms = {name: _read(arguments[name], kind) for name, kind in kinds.items()
-            if name not in models}
+    arms = {name: read_losses(Path(argument).expanduser())
+            for name, argument in arguments.items() if name not in models}
     for losses in arms.values() if models else (): o = _follow(losses, o)
-    limits = {limit for name in models if (limit := _config_limit(arguments[name]))}
-    if o.max_length is None and len(limits) > 1: o = replace(o, max_length=min(1024, *limits))
+    o = _same_limit(o, [arguments[name] for name in models])
 
     def check(plan, words):
         enough(plan.counts)
@@ -231,19 +209,22 @@ def load_arms(
     o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
     for name in models:
         arms[name], plan = score_model(arguments[name], o, label=name, plan=plan, check=check,
-                                       journal=journals[name], quiet=quiet)
+                                       journal=journals[name], also=also, quiet=quiet)
     return {name: arms[name] for name in arguments}
 
-# %% ../../nbs/report/93_arms.ipynb #c022
+# %% ../../nbs/report/93_arms.ipynb #c010
+def _amount(counts):
+    kinds = ("windows", "tokens", "documents")
+    return ", ".join(counted(counts[name], name) for name in kinds)
+
+
 def _check_kinds(kinds, models, o):
-    others = {kind for kind in kinds.values() if kind not in SCORED}
-    if len(others) > 1 or (models and others - {"losses"}):
+    if {kind for kind in kinds.values() if kind not in SCORED} - {"losses"}:
         usage("both arms must be of one kind", " and ".join(kinds.values()),
-              "Compare losses or models, answers, or runs with their like")
+              "Compare a model with a model or with losses, files with files of their kind")
     if models and not o.text:
-        usage("a model needs text to be scored on", "none", "Give --text FILE")
-    if not models and o.text:
-        usage("--text is for models", "two files", "Leave it out")
+        usage("a model needs text to be scored on, or questions", "none",
+              "Give --text FILE, or --examples FILE")
 
 
 def _check_tokenizer(argument, words, o):
@@ -252,12 +233,3 @@ def _check_tokenizer(argument, words, o):
     if o.tokenizer or not folder.is_dir(): return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
     check_same_tokenizer(words, other)
-
-# %% ../../nbs/report/93_arms.ipynb #c024
-def _read(argument, kind):
-    path = Path(argument).expanduser()
-    if kind == "losses":
-        return read_losses(path)
-    if kind == "answers":
-        return read_predictions(path)
-    usage("runs are compared by the command runs", argument, "invar-nb runs A B --metric NAME")

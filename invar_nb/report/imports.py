@@ -31,7 +31,7 @@ from .joint_report import build_joint
 from .policy import check_enough
 from .shell import OK, Progress, say
 
-# %% ../../nbs/report/96_imports.ipynb #c015
+# %% ../../nbs/report/96_imports.ipynb #c002
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     scoring: o.Scoring, asked: o.Asked, intervals: o.Intervals, policy: o.Policy,
@@ -66,8 +66,10 @@ def _reading(columns):
     odd = next(("".join(p) for p in pairs if not p[0] or not p[2]), None)
     if odd is not None: o.usage("--map must be OLD=NEW", repr(odd), "Name both columns")
     same = {name: getattr(columns, name) for name in (
-        "score", "better", "filter", "id", "loss", "tokens", "cluster", "repeats", "sums")}
+        "score", "better", "filter", "id", "loss", "tokens", "cluster", "repeats", "sums",
+        "tokenize")}
     return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
+                   references=tuple(columns.references or ()),
                    rename={old: new for old, _, new in pairs}, **same)
 
 # %% ../../nbs/report/96_imports.ipynb #c006

@@ -187,7 +187,7 @@ class Scoring:
         lost = next((file for file in self.text or () if not Path(file).is_file()), None)
         if lost is not None: usage("--text must be a file", repr(lost), "Check the path")
 
-# %% ../../nbs/report/91_options.ipynb #c011
+# %% ../../nbs/report/91_options.ipynb #c004
 _files = _panel("Files of other tools")
 
 
@@ -210,6 +210,10 @@ class Columns:
     repeats: _files(Literal["refuse", "mean", "unequal"], "Repeated ids: refuse them, average "
                     "them, or average unequal counts too. Default: refuse.") = "refuse"
     sums: _files(bool, "The losses are sums, not means.", "--sums") = False
+    references: _files(_many, "BASELINE and CANDIDATE are translations, one sentence a line; "
+                       "this is the right one. Repeatable.", metavar="FILE") = None
+    tokenize: _files(Literal["13a", "none", "char", "intl"], "What a word of a translation "
+                     "is. Default: 13a.") = "13a"
 
     def check_unused(self):
         "Refuse options of files where there are models."

@@ -1,0 +1,120 @@
+"Files of other tools, folders of tasks and questions through the command, as a user types it."
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from invar_nb.report.cli import main
+from invar_nb.report.verify import verify
+
+DATA = Path(__file__).parent / "data"
+LM = [str(DATA / "lm_eval" / name) for name in ("base", "tuned")]
+
+
+@pytest.fixture
+def shell(tmp_path, capsys, monkeypatch):
+    def run(*arguments, out="r"):
+        monkeypatch.chdir(tmp_path)
+        code = main([*map(str, arguments), *(["--out", out] if out else [])])
+        said = capsys.readouterr()
+        return code, said.out, said.err
+    return run
+
+
+def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tmp_path):
+    code, out, _ = shell("compare", *LM, "--score", "shared", "--filter", "first-word")
+    d = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert code == d["exit"]["code"] and len(d["parts"]) == 4 and d["headline"] in out and "4 tasks" in out
+    assert {row["part"] for row in d["comparison"]} == {*d["parts"]} and all(row["adjusted_p"] is not None for row in d["comparison"])
+    assert len(verify(tmp_path / "r").files) == 3 and len(list((tmp_path / "r").glob("*.baseline.*"))) == 4
+    page = (tmp_path / "r" / "report.html").read_text()
+    assert all(name in page for name in d["parts"]) and "The tasks are one family" in page
+    code, out, _ = shell("card", "r", out=None)
+    assert code == 0 and out.startswith("model-index:") and out.count("- task:") == 4
+    code, out, _ = shell("compare", *LM, "--task", "invar_rolling", "--json", out="one")
+    assert json.loads(out)["primary_metric"]["metric"] == "perplexity" and "parts" not in json.loads(out)
+
+
+def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
+    code, _, err = shell("compare", *LM)
+    assert code == 3 and "Say --score" in err and not (tmp_path / "r").exists()
+    code, _, err = shell("compare", *LM, "--score", "shared")
+    assert code == 3 and "Say --filter first-word" in err
+    code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--cluster", "x")
+    assert code == 2 and "cluster" in err
+    (tmp_path / "empty").mkdir()
+    code, _, err = shell("compare", "empty", LM[0])
+    assert code == 2 and all(word in err for word in ("lm-eval", "inspect", "config.json")) and not (tmp_path / "r").exists()
+    code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "--filter", "first-word")
+    assert code == 2 and "--margin must name its metric" in err
+    code, out, _ = shell("compare", *LM, "--margin", "perplexity=9%", "--margin", "accuracy=0.3", "--score", "shared", "--filter", "first-word", "--json", out="m")
+    margins = {row["part"]: row["margin"] for row in json.loads(out)["comparison"]}
+    assert margins["invar_rolling"] == 0.09 and margins["invar_choices"] == 0.3
+    assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "--filter", "first-word", out="n")[0] == 2
+
+
+def test_logit_files_tables_and_translations(shell, tmp_path):
+    code, out, _ = shell("compare", DATA / "llama_cpp" / "base.kld", DATA / "llama_cpp" / "tuned.kld", "--json")
+    d = json.loads(out)
+    assert {"perplexity", "kl_divergence", "top1_changed"} <= {row["metric"] for row in d["comparison"]} and verify(tmp_path / "r")
+    for name, step in (("a", 0), ("b", 1)):
+        (tmp_path / f"{name}.csv").write_text("doc,f1,subject\n" + "".join(f"{i},{(i * 7) % 10 - step * (i % 3)},s{i % 12}\n" for i in range(48)))
+    code, out, _ = shell("compare", "a.csv", "b.csv", "--score", "f1", "--id", "doc", "--cluster", "subject", "--better", "higher", out="t")
+    assert code == 1 and "Regressed" in out and "clusters" in out and verify(tmp_path / "t")
+    assert shell("compare", "a.csv", "b.csv", "--score", "f2", "--id", "doc", out="u")[0] == 3
+    for name, text in (("x", "the cat sat on the mat today\n"), ("y", "the cat sat on a mat\n"), ("ref", "the cat sat on the mat\n")): (tmp_path / name).write_text(text * 3 + "a dog came in from the rain\n" * 12)
+    code, out, _ = shell("compare", "x", "y", "--references", "ref", "--tokenize", "none", "--json", out="v")
+    d = json.loads(out)
+    assert d["kind"] == "translations" and "tok:none" in d["signature"] and verify(tmp_path / "v")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    pytest.importorskip("torch")
+    from small_models import gpt2, save
+    root = tmp_path_factory.mktemp("models")
+    for name, seed in (("base", 1), ("tuned", 7)): save(gpt2(257, seed=seed), root / name)
+    return root
+
+
+def questions(path, n=24):
+    rows = [dict(id=i, prompt=f"{i} is", candidates=[" odd", " even"], label=" odd" if i % 2 else " even", size="big" if i > 11 else "small") for i in range(n)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def test_one_report_on_text_and_questions(shell, tmp_path, models):
+    examples, text, info = questions(tmp_path / "e.jsonl"), tmp_path / "t.txt", tmp_path / "info.json"
+    text.write_text("One is odd and two is even. " * 40)
+    info.write_text('{"step": 1200, "parent": "base"}')
+    (tmp_path / "book.txt").write_text("they say that 3  IS\nodd, and 4 is odd too")
+    asked = ("compare", models / "base", models / "tuned", "--examples", examples, "--leak-text", tmp_path / "book.txt", "--checkpoint-info", info)
+    code, out, err = shell(*asked, "--text", text)
+    d = json.loads((tmp_path / "r" / "report.json").read_text())
+    assert code == d["exit"]["code"] and set(d["parts"]) == {"text", "examples"} and d["primary_metric"]["metric"] == "perplexity" and d["dataset"]["windows"]
+    assert d["comparison"][0]["part"] == "text" and {"accuracy", "brier"} <= {row["metric"] for row in d["parts"]["examples"]["comparison"]}
+    assert {row["slice"] for row in d["parts"]["examples"]["slices"]} >= {"size big", "size small", "leaked yes", "leaked no"} and "1 of 24 examples stand in the training text" in err
+    assert d["evidence"]["examples.candidate"]["provenance"]["checkpoint"] == {"step": 1200, "parent": "base"} and verify(tmp_path / "r")
+    assert not list(tmp_path.glob(".*journal*"))
+    code, out, _ = shell(*asked, "--json", out="only")
+    assert json.loads(out)["kind"] == "answers" and verify(tmp_path / "only")
+    for name in ("base", "tuned"): assert shell("answer", models / name, examples, out=f"{name}.jsonl")[0] == 0
+    code, out, _ = shell("compare", "base.jsonl", "tuned.jsonl", "--json", out="files")
+    without = [row for row in json.loads(out)["comparison"]]
+    assert [row["delta"] for row in without] == [row["delta"] for row in json.loads((tmp_path / "only" / "report.json").read_text())["comparison"]]
+
+
+def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models):
+    bad = questions(tmp_path / "e.jsonl")
+    bad.write_text(bad.read_text() + '{"id": 99, "prompt": "x", "candidates": ["a", ""], "label": "a"}\n')
+    both = (models / "base", models / "tuned")
+    for arguments, code, words in (
+            (("compare", *both, "--examples", bad), 3, "line 25"), (("answer", both[0], bad), 2, "--out FILE, .jsonl"),
+            (("compare", *LM, "--examples", bad), 2, "two models"), (("compare", *both, "--text", bad, "--normalize", "bytes"), 2, "--normalize needs --examples"),
+            (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score is for files"), (("compare", *both), 2, "--text FILE, or --examples FILE"),
+            (("compare", *both, "--examples", questions(tmp_path / "ok.jsonl"), "--checkpoint-info", bad), 2, "JSON object")):
+        found, _, err = shell(*arguments)
+        assert found == code and words in err and "loading" not in err, err
+    assert not (tmp_path / "r").exists()
+    shutil.rmtree(tmp_path / "r", ignore_errors=True)
