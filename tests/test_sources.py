@@ -81,7 +81,7 @@ def test_what_is_refused_and_how(tmp_path):
     with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"): find_format(tmp_path / "folder")
     with pytest.raises(ContractError, match="absent"): find_format(tmp_path / "absent.jsonl")
     a, b = table(tmp_path / "a.csv", "id", "score"), table(tmp_path / "b.csv", "id", "label", "prediction")
-    with pytest.raises(PairingError, match="table and answers"): read_pairs(a, b)
+    with pytest.raises(UsageError, match="table and answers"): read_pairs(a, b)
     with pytest.raises(UsageError, match="filter is an option of lm-eval"): read_arms(a, Reading(filter="x"))
     with pytest.raises(UsageError, match="cluster is an option of table"): read_arms(b, Reading(cluster="seed"))
     with pytest.raises(UsageError, match="command"): read_arms(table(tmp_path / "r.csv", "seed", "score"))
@@ -110,5 +110,5 @@ def test_files_that_llama_cpp_wrote():
     assert {path.name: find_format(path) for path in sorted(folder.glob("base.*"))} == {"base.default.log": "perplexity log", "base.kld": "logits", "base.type1.log": "perplexity log"}
     assert read_pairs(folder / "base.kld", folder / "tuned.kld")[""].candidate.columns.keys() >= {"kl_divergence", "top1_changed"}
     assert read_pairs(folder / "base.type1.log", folder / "tuned.type1.log")[""].kind == "losses"
-    with pytest.raises(PairingError, match="logits and perplexity log"): read_pairs(folder / "base.kld", folder / "tuned.type1.log")
+    with pytest.raises(UsageError, match="logits and perplexity log"): read_pairs(folder / "base.kld", folder / "tuned.type1.log")
     with pytest.raises(UsageError, match="score is an option"): read_pairs(folder / "base.kld", folder / "tuned.kld", Reading(score="x"))

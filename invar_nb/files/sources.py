@@ -226,7 +226,7 @@ def read_pairs(
     names = [find_format(path, reading) for path in paths]
     if names[0] != names[1]:
         refuse("read_pairs", "both must be of one format", " and ".join(names),
-               "Compare the files of one tool with each other", error=PairingError)
+               "Compare the files of one tool with each other", error=UsageError)
     together = {"logits": read_logit_pair, "perplexity log": read_perplexity_pair}
     if names[0] in together:
         _check_options(names[0], reading)
