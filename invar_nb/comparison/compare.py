@@ -51,6 +51,8 @@ def choose_metrics(
 def _lacking(metric, pair):
     arms = (("baseline", pair.baseline), ("candidate", pair.candidate))[metric.of_pair:]
     found = [f"{name}: {why}" for name, arm in arms if (why := lacking(metric, arm))]
+    if len({line.split(": ", 1)[1] for line in found}) < len(found):
+        return found[0].split(": ", 1)[1] + " (both arms)"
     return "; ".join(found) or None
 
 # %% ../../nbs/comparison/39_compare.ipynb #c008

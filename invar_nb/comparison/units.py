@@ -85,7 +85,7 @@ def choose_units(
     return _grouped("clusters", pair.clusters, np.ones(pair.n),
                     "Examples of one cluster depend on each other ({n} clusters).")
 
-# %% ../../nbs/comparison/36_units.ipynb #c002
+# %% ../../nbs/comparison/36_units.ipynb #c007
 def _units_of_losses(pair, asked):
     tokens, documents = pair.baseline.tokens.astype(float), pair.clusters
     if asked == "serial": return _rows(asked, tokens, "Chosen by the caller.")
@@ -97,7 +97,7 @@ def _units_of_losses(pair, asked):
         return _rows("serial", tokens, "No documents are given, so windows are taken in text "
                      "order; the interval speaks of other passages of this text.")
     found = _grouped("documents", documents, tokens, "Chosen by the caller." if asked != "auto"
-                     else "Every window has a document; {effective:.3g} effective documents.")
+                     else "Every window has a document.")
     if asked == "documents" or found.effective >= FEWEST: return found
     return _rows("serial", tokens, f"Too few documents to speak about other documents "
                  f"({found.effective:.3g} effective), so windows are taken in text order; "

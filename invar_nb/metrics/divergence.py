@@ -9,7 +9,7 @@ __all__ = ['kl_divergence_metric', 'top1_changed_metric']
 from ..comparison.metric import Metric
 from ..foundations.numbers import refuse
 
-# %% ../../nbs/metrics/49_divergence.ipynb #c011
+# %% ../../nbs/metrics/49_divergence.ipynb #c010
 def _missing(column):
     def missing(arm):
         if column in arm.columns: return None

@@ -13,7 +13,7 @@ from .accuracy import share_fields
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.weighted import unit_codes, unit_totals
 
-# %% ../../nbs/metrics/50_score.ipynb #c013
+# %% ../../nbs/metrics/50_score.ipynb #c002
 def _mean(arm): return arm.values, np.ones(len(arm))
 
 

@@ -137,7 +137,7 @@ def _engine_warnings(pair, delta):
     if max(floors) < abs(delta) / 2: return []
     return [f"The difference is as small as the noise of the server: {moved}."]
 
-# %% ../../nbs/report/82_policy.ipynb #c013
+# %% ../../nbs/report/82_policy.ipynb #c011
 _SAME = ("dtype", "device", "batch_tokens", "windowing", "first_window", "bos", "max_length",
          "stride")
 
@@ -154,7 +154,7 @@ def find_warnings(comparison) -> list[str]:
         if a != b and None not in (a, b):
             said.append(f"The models were scored with different settings: {name} {a} and {b}.")
     said += _engine_warnings(pair, d.delta)
-    return said + [f"{name} is missing: {why}." for name, why in comparison.missing.items()]
+    return said + [f"{name} is not computed: {why}." for name, why in comparison.missing.items()]
 
 # %% ../../nbs/report/82_policy.ipynb #c006
 def find_exit(
