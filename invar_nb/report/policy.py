@@ -154,7 +154,7 @@ def find_warnings(comparison) -> list[str]:
         if a != b and None not in (a, b):
             said.append(f"The models were scored with different settings: {name} {a} and {b}.")
     said += _engine_warnings(pair, d.delta)
-    return said + [f"{name} is not computed: {why}." for name, why in comparison.missing.items()]
+    return said + [f"{name} not computed: {why}." for name, why in comparison.missing.items()]
 
 # %% ../../nbs/report/82_policy.ipynb #c006
 def find_exit(
