@@ -30,6 +30,7 @@ def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tm
     assert len(verify(tmp_path / "r").files) == 3 and len(list((tmp_path / "r").glob("*.baseline.*"))) == 4
     page = (tmp_path / "r" / "report.html").read_text()
     assert all(name in page for name in d["parts"]) and "The tasks are one family" in page
+    assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force")[0] == code and verify(tmp_path / "r")
     code, out, _ = shell("card", "r", out=None)
     assert code == 0 and out.startswith("model-index:") and out.count("- task:") == 4
     code, out, _ = shell("compare", *LM, "--task", "invar_rolling", "--json", out="one")

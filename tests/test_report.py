@@ -20,6 +20,7 @@ from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.policy import as_tier
 from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.sections import Document, report_schema
+from invar_nb.report.verify import verify
 
 
 def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
@@ -282,3 +283,20 @@ def test_few_effective_units_are_told():
     d = build_report(compare(losses(n=24))).document()
     assert any("Only 24 effective documents" in line for line in d["warnings"])
     assert d["units"]["effective"] == pytest.approx(24) and d["units"]["speaks_of"].startswith("other documents")
+
+
+def test_slices_are_a_table_and_reliability_a_picture(tmp_path):
+    import csv
+    folder = build_report(compare(answers(n=90))).save(tmp_path / "r")
+    assert (folder / "reliability.svg").read_text().startswith("<svg")
+    sliced = build_report(compare(marks(binary=True, slices={"language": ["en", "es"] * 30}))).save(tmp_path / "s")
+    rows = list(csv.DictReader((sliced / "slices.csv").open()))
+    d = json.loads((sliced / "report.json").read_text())
+    assert len(rows) == len(d["slices"]) and [float(row["delta"]) for row in rows] == [row["delta"] for row in d["slices"]]
+    assert [float(row["low"]) for row in rows] == [row["ci"][0] for row in d["slices"]] and rows[0]["slice"] == "language en" and rows[0]["claim"]
+    (sliced / "slices.csv").write_text((sliced / "slices.csv").read_text().replace("en", "de"))
+    with pytest.raises(ContractError, match="slices.csv"): verify(sliced)
+    verify(folder)
+    build_report(compare(answers(n=80))).save(folder, force=True)
+    alone = evaluate(marks(binary=True, slices={"language": ["en", "es"] * 30}).candidate).save(tmp_path / "one")
+    assert "value" in (alone / "slices.csv").read_text().partition("\n")[0] and verify(alone)

@@ -75,7 +75,8 @@ def _check_old(out, names, force):
         new = "a new file" if names is None else "a new or an empty folder"
         o.usage(f"--out must be {new}", repr(str(out)),
                 "Choose another one, or give --force to replace an older one")
-    ours = r"report\.(json|md|html)|(baseline|candidate)\.\w+|\.incoming"
+    ours = (r"report\.(json|md|html)|slices\.csv|\.incoming|"
+            r"([\w-]+\.)?((baseline|candidate)\.\w+|reliability\.svg)")
     if odd := [name for name in names or () if not re.fullmatch(ours, name)]:
         o.usage("--force replaces files of an older report only", repr(str(out / min(odd))),
                 "Move it away, or name another folder")

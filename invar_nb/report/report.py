@@ -5,7 +5,9 @@
 # %% auto #0
 __all__ = ['REPORT_FILES', 'describe_environment', 'Report', 'render', 'seal', 'save_report', 'units_text', 'summary']
 
-# %% ../../nbs/report/84_report.ipynb #c002
+# %% ../../nbs/report/84_report.ipynb #c009
+import csv
+import io
 import json
 import os
 import platform
@@ -19,13 +21,14 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-# %% ../../nbs/report/84_report.ipynb #c015
+# %% ../../nbs/report/84_report.ipynb #c013
 import invar_nb
 from ..comparison.units import counted, noun_of
 from ..foundations.document import canonical_text, content_digest, write_folder
 from ..foundations.numbers import canonical_json, refuse
 from .dataset import find_splits
 from .evidence import evidence_files
+from .figures import reliability_figure
 from .page import render_html, render_markdown
 from .sections import SCHEMA, Document, part_keys
 
@@ -141,12 +144,35 @@ def _shown(report):
     page = escape(render_html(report.document(), **_figures(report)))
     return f'<iframe srcdoc="{page}" style="width:100%;height:30rem;border:0"></iframe>'
 
-# %% ../../nbs/report/84_report.ipynb #c010
+# %% ../../nbs/report/84_report.ipynb #c020
 def render(report: Report) -> dict[str, str]:
-    "The report's files but for the evidence: report.json, report.md, report.html."
+    "The report's files but for the evidence: pages, slices as a table, reliability pictures."
     d, figures = report.document(), _figures(report)
-    return {"report.json": report.text, "report.md": render_markdown(d, **figures),
-            "report.html": render_html(d, **figures)}
+    found = {"report.json": report.text, "report.md": render_markdown(d, **figures),
+             "report.html": render_html(d, **figures)}
+    keys = part_keys(d.get("parts") or ())
+    drawn = {f"{key}.": figures["parts"][name] for name, key in keys.items()} or {"": figures}
+    found |= {f"{key}reliability.svg": str(reliability_figure(own["bins"]))
+              for key, own in drawn.items() if "bins" in own}
+    slices = _slice_table(d)
+    return found | ({"slices.csv": slices} if slices else {})
+
+
+_SLICE = ("part", "slice", "metric", "n", "baseline", "candidate", "value", "delta", "low",
+          "high", "p_value", "adjusted_p", "claim")
+
+
+def _slice_table(d):
+    "Every slice of every part as CSV; empty where there is none."
+    parts = d.get("parts") or {None: d}
+    rows = [{**row, "part": name} for name, part in parts.items() for row in part["slices"]]
+    for row in rows: row["low"], row["high"] = row.get("ci") or row["interval"] or (None, None)
+    names = [name for name in _SLICE if any(row.get(name) is not None for row in rows)]
+    out = io.StringIO()
+    table = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
+    table.writeheader()
+    table.writerows(rows)
+    return out.getvalue() if rows else ""
 
 # %% ../../nbs/report/84_report.ipynb #c011
 _HIDDEN = ("languages", "document_languages", "tensor_digests")  # shown elsewhere or long
@@ -175,9 +201,9 @@ def seal(
     whole["environment"] = dict(environment or describe_environment())
     return Report(text=canonical_text(whole), arms=arms)
 
-# %% ../../nbs/report/84_report.ipynb #c022
+# %% ../../nbs/report/84_report.ipynb #c023
 _SEALED = ("schema", "version", "evidence", "digest", "environment")
-REPORT_FILES = ("report.json", "report.md", "report.html")
+REPORT_FILES = ("report.json", "report.md", "report.html", "slices.csv", "reliability.svg")
 
 
 def save_report(report: Report, folder: str | os.PathLike, *, force: bool = False) -> Path:
@@ -193,7 +219,7 @@ def save_report(report: Report, folder: str | os.PathLike, *, force: bool = Fals
 
 
 def _ours(folder: Path) -> set[str]:
-    "Files of an older report: its three pages and the evidence that it names."
+    "Files of an older report: its pages and tables, and the evidence that it names."
     names = {*REPORT_FILES}
     try: old = json.loads((folder / "report.json").read_bytes())
     except (OSError, ValueError, RecursionError): return names
@@ -201,7 +227,8 @@ def _ours(folder: Path) -> set[str]:
     arms = evidence.values() if isinstance(evidence, dict) else ()
     found = {str(arm.get("file")) for arm in arms if isinstance(arm, dict)}
     ours = re.compile(r"([\w-]+\.)?(baseline|candidate)\.\w+")
-    return names | {name for name in found if ours.fullmatch(name)}
+    pictures = {f"{key}.reliability.svg" for key in part_keys(old.get("parts") or ()).values()}
+    return names | pictures | {name for name in found if ours.fullmatch(name)}
 
 # %% ../../nbs/report/84_report.ipynb #c003
 def units_text(units: Mapping) -> str:
