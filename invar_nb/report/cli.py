@@ -44,7 +44,7 @@ _VERSION = typer.Option("--version", callback=_version, is_eager=True,
 def _root(output: o.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
-# %% ../../nbs/report/99_cli.ipynb #c003
+# %% ../../nbs/report/99_cli.ipynb #c025
 def _out(default):
     text = f"Folder for report and evidence. Default: {default}."
     return Annotated[Path, typer.Option("--out", metavar="DIR", help=text, show_default=False,
@@ -68,7 +68,7 @@ def _check_out(out, force, kind="folder"):
                 "Name another place, or change its permissions")
     if there == whole: _check_old(out, set(os.listdir(out)) if out.is_dir() else None, force)
 
-
+# %% ../../nbs/report/99_cli.ipynb #c027
 def _check_old(out, names, force):
     if names == set(): return
     if not force:
