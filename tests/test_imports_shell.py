@@ -119,3 +119,18 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
         assert found == code and words in err and "loading" not in err, err
     assert not (tmp_path / "r").exists()
     shutil.rmtree(tmp_path / "r", ignore_errors=True)
+
+
+def test_the_critical_mistake_is_a_metric_of_the_command(shell, tmp_path):
+    for name, bad in (("a", 1), ("b", 9)):
+        rows = [dict(id=i, label="no" if i < 30 else "yes", prediction="yes" if i < bad or i >= 30 else "no") for i in range(60)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    code, out, _ = shell("compare", "a.jsonl", "b.jsonl", "--mistake", "no:yes", "--margin", "mistake:no:yes=0.05", "--json")
+    d = json.loads(out)
+    row = next(row for row in d["comparison"] if row["metric"] == "mistake:no:yes")
+    assert (row["baseline"], row["candidate"], row["margin"]) == (1 / 30, 9 / 30, 0.05) and row["title"] == "no called yes" and d["primary_metric"]["metric"] == "accuracy"
+    assert verify(tmp_path / "r")
+    assert shell("predictions", "b.jsonl", "--mistake", "no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
+    for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", "--mistake", wrong, out="w")[0] in (2, 3)
+    code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--mistake", "a:b", out="v")
+    assert code == 2 and "--mistake is for answers" in err

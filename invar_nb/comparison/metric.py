@@ -221,7 +221,7 @@ class Registry(Mapping):
             self._found[name] = getattr(page, f"{name}_metric")
         if name not in self._found and name in self._announced():
             self._found[name] = _loaded(name, self._announced()[name])
-        return self._found[name]
+        return self._found.get(name) or _made(name)
 
     def __iter__(self) -> Iterator[str]:
         yield from dict.fromkeys([*_BUILT_IN, *self._announced(), *self._found])
@@ -250,6 +250,18 @@ class Registry(Mapping):
         return [m for m in found if not m.of_pair or arms[1:] and not lacking(m, arms[1])]
 
 # %% ../../nbs/comparison/35_metric.ipynb #c006
+_MADE = {"mistake": ("confusion", "critical_mistake")}  # for two labels: mistake:yes:no
+
+
+def _made(name):
+    "A metric whose name says for which labels it is; a KeyError where it is no such name."
+    head, *labels = str(name).split(":")
+    if head not in _MADE or len(labels) != 2 or not all(labels): raise KeyError(name)
+    page, function = _MADE[head]
+    make = getattr(import_module(f"invar_nb.metrics.{page}"), function)
+    return make(*labels, name=name)
+
+
 def _loaded(name, point):
     "The metric of another package, announced under its own name."
     metric = point.load()
@@ -291,4 +303,5 @@ def as_metric(
 ) -> Metric:
     "The metric itself, or a refusal that lists the names."
     if isinstance(metric, Metric): return metric
+    if isinstance(metric, str) and metric in METRICS: return METRICS[metric]
     return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]

@@ -26,7 +26,8 @@ from ..models.examples import find_leaks, read_examples
 from . import options as o
 from .arms import SCORED, _load, _release, arm_kind, load_arms
 from .build import build_report
-from .jobs import compare_arms, find_margins, find_settings, find_tier
+from .jobs import (compare_arms, find_margins, find_metrics, find_settings,
+                                  find_tier)
 from .joint_report import build_joint
 from .policy import check_enough
 from .shell import OK, Progress, say
@@ -78,7 +79,7 @@ def _report(pairs, primary, asked, intervals, policy):
     kinds = list(dict.fromkeys(p.kind for p in pairs.values()))
     margins = find_margins(asked.margin, kinds, asked.metric, bare=primary or len(kinds) == 1)
     settings = find_settings(asked, intervals, "files")
-    parts = {name: compare_pair(p, metrics=_metrics(asked.metric, p.kind, kinds), **settings)
+    parts = {name: compare_pair(p, metrics=_metrics(asked, p, kinds), **settings)
              for name, p in pairs.items()}
     more = {"by": asked.by or None, "tier": find_tier(policy), "gate": policy.gate,
             "profile": policy.profile, "fail_inconclusive": policy.fail_inconclusive}
@@ -86,13 +87,17 @@ def _report(pairs, primary, asked, intervals, policy):
     return build_joint(JointComparison(parts=parts, primary=primary), margin=margins, **more)
 
 
-def _metrics(asked, kind, kinds):
+def _metrics(asked, pair, kinds):
     "The metrics of one part, of those that were asked for."
-    mine = [name for name in asked or () if name not in METRICS or METRICS[name].kind == kind]
-    if asked and not mine and len(kinds) > 1:
+    kind, metrics = pair.kind, asked.metric
+    if asked.mistake and (kind == "answers" or "answers" not in kinds):
+        metrics = find_metrics(asked, (pair.baseline, pair.candidate))
+    mine = [name for name in metrics or ()
+            if name not in METRICS or METRICS[name].kind == kind]
+    if metrics and not mine and len(kinds) > 1:
         o.usage("--metric must name one for each kind of part", f"none for {kind}",
                 f"Add one of {', '.join(m.name for m in METRICS.of_kind(kind))}")
-    return (mine or asked) or None
+    return (mine or metrics) or None
 
 # %% ../../nbs/report/96_imports.ipynb #c016
 _OPTIONS = {"metric": "score", "scorer": "score", "tasks": "task", "n_bytes": "bytes",

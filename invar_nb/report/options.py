@@ -261,6 +261,8 @@ class Asked:
         "Default: 2%.", metavar="[METRIC=]V") = None
     metric: _statistics(_many, "Metric to compare, the primary one first. Repeatable. "
                         "Default: all there are.", metavar="NAME") = None
+    mistake: _statistics(_many, "Critical mistake: examples with label TRUE that are called "
+                         "SAID. Repeatable.", metavar="TRUE:SAID") = None
     by: _statistics(_many, "Column to slice by. Repeatable. Default: all of them.",
                     metavar="COLUMN") = None
     level: LevelOption = 0.95
