@@ -156,7 +156,7 @@ _Answers = Annotated[Optional[Path], typer.Option(
 def answer_questions(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder or hub id.")],
     examples: Annotated[Path, typer.Argument(metavar="EXAMPLES", help=_QUESTIONS)],
-    scoring: o.Scoring, questions: o.Questions, output: o.Output, force: o.Force = False,
+    loading: o.Loading, questions: o.Questions, output: o.Output, force: o.Force = False,
     out: _Answers = None,
 ):
     "Ask one model questions with candidate answers and save what it answers."
@@ -168,7 +168,7 @@ def answer_questions(
     from invar_nb.report.jobs import check_files
     check_files([examples])
     from invar_nb.report.imports import save_answers
-    _print(*save_answers(model, examples, questions, scoring, out, output.quiet), output)
+    _print(*save_answers(model, examples, questions, loading, out, output.quiet), output)
 
 # %% ../../nbs/report/99_cli.ipynb #c024
 _ROWS = ("One row an example: id, label, and probabilities (in a CSV a column p:LABEL "

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TierName', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'usage', 'MarginText',
-           'parse_margin', 'split_margins', 'resolve_margin', 'read_tier_config', 'grouped', 'Scoring', 'Columns',
-           'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Policy', 'Output']
+           'parse_margin', 'split_margins', 'resolve_margin', 'read_tier_config', 'grouped', 'Loading', 'Scoring',
+           'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Policy', 'Output']
 
 # %% ../../nbs/report/91_options.ipynb #c010
 import functools
@@ -112,7 +112,7 @@ def read_tier_config(
               "or limit")
     return msgspec.to_builtins(found.tiers)
 
-# %% ../../nbs/report/91_options.ipynb #c027
+# %% ../../nbs/report/91_options.ipynb #c008
 def _panel(name):
     "The options of one panel of the help."
     def option(kind, text, *names, **more):
@@ -125,7 +125,9 @@ def _flat(p):
     "The parameter of a command, or one for each field of its dataclass."
     made = lambda f: inspect.Parameter(f.name, p.KEYWORD_ONLY, default=f.default,
                                        annotation=f.type)
-    if is_dataclass(p.annotation): return map(made, fields(p.annotation))
+    kind = p.annotation
+    if is_dataclass(kind):  # its own fields, then those that it inherits
+        return map(made, sorted(fields(kind), key=lambda f: f.name not in vars(kind)))
     return [p.replace(kind=p.KEYWORD_ONLY)]
 
 
@@ -143,12 +145,33 @@ def grouped(command):
     call.__annotations__ = {p.name: p.annotation for p in shown}
     return call
 
-# %% ../../nbs/report/91_options.ipynb #c002
-_scoring, _many = _panel("Scoring"), Optional[list[str]]
+# %% ../../nbs/report/91_options.ipynb #c009
+_models, _many = _panel("Models"), Optional[list[str]]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Scoring:
+class Loading:
+    "How models are loaded and run."
+    device: _models(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.") = "auto"
+    dtype: _models(Literal["auto", "float32", "bfloat16", "float16"],
+                   "Precision while scoring. Default: auto.") = "auto"
+    bos: _models(Literal["auto", "add", "none"],
+                 "BOS token before each document. Default: auto.") = "auto"
+    batch_tokens: _models(int, "Tokens of one forward pass. Default: 4096.", min=1) = 4096
+    tokenizer: _models(Optional[str], "Folder of the tokenizer; a server needs it. Default: "
+                       "each model's own.", metavar="DIR") = None
+    revision: _models(Optional[str], "Branch, tag or commit of a hub id.") = None
+    trust_remote_code: _models(bool, "Run Python files that come with a model.",
+                               "--trust-remote-code") = False
+    allow_pickle: _models(bool, "Read pickled weights where there are no safetensors.",
+                          "--allow-pickle") = False
+
+# %% ../../nbs/report/91_options.ipynb #c011
+_scoring = _panel("Scoring")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scoring(Loading):
     "How models are scored; what makes no sense is refused before anything is loaded."
     text: _scoring(_many, "Text to score, UTF-8. A .jsonl file is one document a line, in "
                    "field text. Repeatable.", metavar="FILE") = None
@@ -157,12 +180,6 @@ class Scoring:
     stride: _scoring(Optional[int], "New tokens in each window. Default: half of "
                      "--max-length.", min=1) = None
     windows: _scoring(Optional[int], "Windows to score at most. Default: all.", min=1) = None
-    batch_tokens: _scoring(int, "Tokens of one forward pass. Default: 4096.", min=1) = 4096
-    device: _scoring(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.") = "auto"
-    dtype: _scoring(Literal["auto", "float32", "bfloat16", "float16"],
-                    "Precision while scoring. Default: auto.") = "auto"
-    bos: _scoring(Literal["auto", "add", "none"],
-                  "BOS token before each document. Default: auto.") = "auto"
     first_window: _scoring(Literal["all", "context-only"], "Whether the first window's "
                            "context is scored too. Default: all.") = "all"
     windowing: _scoring(Literal["invar", "hf", "llama.cpp", "gptq", "lm-eval"],
@@ -171,14 +188,7 @@ class Scoring:
                            "before a text. Default: BOS, or else EOS.", metavar="ID") = None
     documents: _scoring(Optional[str], "Where windows end inside a document: blank-lines, "
                         "headings or a regular expression.", metavar="WHERE") = None
-    tokenizer: _scoring(Optional[str], "Folder of the tokenizer; a server needs it. Default: "
-                        "each model's own.", metavar="DIR") = None
     concurrency: _scoring(int, "Requests to a server at a time. Default: 8.", min=1) = 8
-    revision: _scoring(Optional[str], "Branch, tag or commit of a hub id.") = None
-    trust_remote_code: _scoring(bool, "Run Python files that come with a model.",
-                                "--trust-remote-code") = False
-    allow_pickle: _scoring(bool, "Read pickled weights where there are no safetensors.",
-                           "--allow-pickle") = False
 
     def __post_init__(self):
         if self.max_length and self.stride and self.stride > self.max_length:
