@@ -202,7 +202,8 @@ def read_arms(
     _check_options(name, reading)
     if name == "runs":
         refuse("read_arms", "runs are compared by their own command", str(path),
-               "invar-nb runs A B --metric NAME", error=UsageError)
+               "invar-nb runs A B --metric NAME --direction lower (or higher)",
+               error=UsageError)
     return FORMATS[name].read(Path(path), reading.given(FORMATS[name].options))
 
 
