@@ -1,0 +1,95 @@
+"Every command on the page 'I have ... files' is run as it stands there, on files of the kind that its row names."
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from test_every_eval import row, write
+
+import invar_nb
+from invar_nb.files.sources import FORMATS, Reading, find_format
+from invar_nb.report.cli import main
+
+ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
+BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
+TASKS = {"wikitext": "invar_rolling", "arc_easy": "invar_choices", "gsm8k": "invar_words", "strict-match": "first-word"}  # on the page, in the fixtures
+ELSEWHERE = {"openai:": "test_servers.py"}  # needs a server: run there
+
+
+def commands():
+    cells = json.loads((ROOT / "nbs" / "i-have-files.ipynb").read_text())["cells"]
+    return re.findall(r"`(invar-nb [^`]+)`", "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown"))
+
+
+def rows(path, make, n=36):
+    "Rows 0 to n of one model as JSON Lines, CSV or Parquet."
+    found = [make(i) for i in range(n)]
+    if path.suffix == ".parquet":
+        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        parquet.write_table(pa.Table.from_pylist(found), path)
+    elif path.suffix == ".csv": path.write_text("\n".join([",".join(found[0]), *(",".join(map(str, one.values())) for one in found)]) + "\n")
+    else: path.write_text("".join(json.dumps(one) + "\n" for one in found))
+
+
+@pytest.fixture
+def evidence(tmp_path, monkeypatch):
+    "One folder with every file that the page names."
+    monkeypatch.chdir(tmp_path)
+    for k, name in enumerate(("base", "tuned")):
+        for folder, tasks in (("results", ("rolling", "choices")), ("generation", ("words",))):
+            for file in (DATA / "lm_eval" / name).iterdir():
+                if file.name.startswith("results") or any(task in file.name for task in tasks):
+                    (Path(folder) / name).mkdir(parents=True, exist_ok=True)
+                    shutil.copy(file, Path(folder) / name)
+        Path("logs", name).mkdir(parents=True)
+        shutil.copy(DATA / "inspect" / name / "choices.json", Path("logs", name))
+        shutil.copy(DATA / "llama_cpp" / f"{name}.kld", f"{name}.kld")
+        shutil.copy(DATA / "llama_cpp" / f"{name}.type1.log", f"{name}.log")
+        write(Path(f"{name}_samples.jsonl"), [row(i, float((i * 7 + k) % 3 > 0), f"org/{name}") for i in range(36)])
+        rows(Path(f"{name}-losses.csv"), lambda i: {"doc": i, "nll": 3 + i % 7 / 10 + k * (i % 3) / 100, "n_tokens": 50 + i})  # noqa: B023
+        rows(Path(f"{name}-f1.jsonl"), lambda i: {"doc_id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "subject": f"s{i % 12}"})  # noqa: B023
+        rows(Path(f"{name}-seconds.parquet"), lambda i: {"id": f"q{i}", "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
+        rows(Path(f"{name}-answers.jsonl"), lambda i: {"id": i, "label": "yn"[i % 2], "probabilities": {"y": (i % 9 + 1 + k) / 12, "n": 1 - (i % 9 + 1 + k) / 12}})  # noqa: B023
+        rows(Path(f"{name}-runs.csv"), lambda i: {"seed": i, "terminal": "ok", "loss": 2 + i % 4 / 10 + k * (i % 3) / 10}, 12)  # noqa: B023
+        Path(f"{name}.txt").write_text(("the cat sat on a mat\n" if k else "the cat sat on the mat today\n") * 4 + "a dog came in from the rain\n" * 12)
+    Path("references.txt").write_text("the cat sat on the mat\n" * 4 + "a dog came in from the rain\n" * 12)
+    rows(Path("docs.jsonl"), lambda i: {"text": f"Line {i} of the file is read before line {i + 1}. " * (1 + i % 3)}, 12)
+    rows(Path("questions.jsonl"), lambda i: {"id": i, "prompt": f"{i} is", "candidates": [" odd", " even"], "label": " odd" if i % 2 else " even"}, 12)
+    return tmp_path
+
+
+LISTED = [c for c in commands() if not any(word in c for word in ELSEWHERE)]
+CHECK = "invar-nb verify REPORT"
+
+
+@pytest.mark.parametrize("command", [c for c in LISTED if c != CHECK])
+def test_the_command_of_a_row_answers(command, evidence, capsys):
+    if "models/" in command:
+        pytest.importorskip("torch")
+        for model in (BASE, TUNED): shutil.copytree(model, Path("models", model.name))
+    if ".gguf" in command:
+        pytest.importorskip("gguf")
+        from small_models import write_gguf
+        write_gguf(BASE, Path("base-Q4_0.gguf"), "Q4_0")
+    code = main([TASKS.get(word, word) for word in shlex.split(command)[1:]])
+    said = capsys.readouterr()
+    assert code in (0, 1), said.err
+    if "--out" in command: return
+    assert re.match("Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|No regression", said.out), said.out
+    report = next(evidence.glob("invar-nb-*"))
+    assert CHECK in LISTED and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]]) == 0
+
+
+def test_a_server_row_is_run_where_a_server_is():
+    served = [c for c in commands() if c not in LISTED]
+    assert len(served) == 1 and 'run("compare", address, BASE' in (ROOT / "tests" / ELSEWHERE["openai:"]).read_text()
+
+
+def test_every_format_has_a_row(evidence):
+    "A format that the package learns to read is missed here until the page shows it."
+    named = {word for c in LISTED for word in shlex.split(c) if Path(word).exists() and not word.startswith("models/")}
+    texts = {"base.txt", "tuned.txt", "references.txt"}
+    found = {find_format(path, Reading(references=("x",) if path in texts else ())) for path in named - {"docs.jsonl", "questions.jsonl"}}
+    assert found | {"losses"} == {*FORMATS}  # our own losses are made by `score`
