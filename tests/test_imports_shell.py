@@ -53,6 +53,25 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     margins = {row["part"]: row["margin"] for row in json.loads(out)["comparison"]}
     assert margins["invar_rolling"] == 0.09 and margins["invar_choices"] == 0.3
     assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "--filter", "first-word", out="n")[0] == 2
+    assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force", out="m")[0] == code
+    for more, words in ((("--by", "x"), "columns to slice by; got none"), (("--stride", "5"), "--stride is for models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("--sums",), "--sums is an option of table")):
+        code, _, err = shell("compare", *LM, *more, *(() if "--score" in more else ("--score", "shared", "--filter", "first-word")), out="o")
+        assert code == 2 and words in err and not (tmp_path / "o").exists(), err
+
+
+@pytest.mark.parametrize("task, kind, change", [
+    *[("invar_choices", "results", lambda d, key=key, value=value: d[key].__setitem__("invar_choices", value)) for key in ("results", "configs", "n-samples") for value in (None, [], "x")],
+    ("invar_choices", "results", lambda d: d["n-samples"]["invar_choices"].pop("effective")),
+    *[("invar_choices", "samples", lambda d, key=key, value=value: d.__setitem__(key, value)) for key, value in (("target", None), ("acc", 10**400), ("filtered_resps", []), ("filtered_resps", [["nan", "x"]]), ("arguments", None), ("arguments", {}))],
+    ("invar_rolling", "samples", lambda d: d.__setitem__("byte_perplexity", [10**400, 5]))])
+def test_damaged_folders_are_refused_in_one_line(shell, tmp_path, task, kind, change):
+    shutil.copytree(LM[1], tmp_path / "b")
+    file = next((tmp_path / "b").glob("results_*" if kind == "results" else f"samples_{task}_*"))
+    first, *rest = [file.read_text()] if kind == "results" else file.read_text().splitlines()
+    change(d := json.loads(first))
+    file.write_text("".join(line + "\n" for line in (json.dumps(d), *rest)))
+    code, _, err = shell("compare", LM[0], "b", "--task", task, "--quiet")
+    assert code == 3 and len(err.splitlines()) == 1 and f"samples_{task}" in err and "=" not in err and not (tmp_path / "r").exists(), err
 
 
 def test_logit_files_tables_and_translations(shell, tmp_path):
@@ -114,6 +133,7 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
             (("compare", *both, "--examples", bad), 3, "line 25"), (("answer", both[0], bad), 2, "--out FILE, .jsonl"),
             (("compare", *LM, "--examples", bad), 2, "two models"), (("compare", *both, "--text", bad, "--normalize", "bytes"), 2, "--normalize needs --examples"),
             (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score is for files"), (("compare", *both), 2, "--text FILE, or --examples FILE"),
+            (("compare", *both, "--examples", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride is for models that score a text"),
             (("compare", *both, "--examples", questions(tmp_path / "ok.jsonl"), "--checkpoint-info", bad), 2, "JSON object")):
         found, _, err = shell(*arguments)
         assert found == code and words in err and "loading" not in err, err

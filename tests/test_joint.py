@@ -9,6 +9,7 @@ from invar_nb.comparison.predictions import Predictions
 from invar_nb.comparison.scores import Scores
 from invar_nb.comparison.verdict import judge, judge_family
 from invar_nb.foundations.numbers import UsageError
+from invar_nb.report.joint_report import build_joint
 
 
 def marks(shift=0.0, seed=0, n=80, **more):
@@ -67,3 +68,10 @@ def test_margins_go_by_metric_and_slices_only_where_they_are():
     with pytest.raises(UsageError, match="at least one"): compare_parts({})
     with pytest.raises(UsageError, match="primary"): compare_parts({"a": marks()}, primary="b")
     assert "text: perplexity" in repr(joint) and "<b>examples</b>" in joint._repr_html_() and list(joint) == ["text", "examples"]
+
+
+def test_every_part_with_losses_has_the_gate():
+    parts = {"a": text(-0.02), "b": text(0.004, 20)}
+    for names in (["a", "b"], ["b", "a"]):
+        found = build_joint(compare_parts({n: parts[n] for n in names}), margin=0.2, gate=1.002).exit
+        assert found["code"] == 1 and found["rule"] == "gate_failed" and build_joint(compare_parts({n: parts[n] for n in names}), margin=0.2, gate=1.05).exit["code"] == 0

@@ -58,6 +58,9 @@ def test_folders_of_other_tools(tmp_path):
     with pytest.raises(UsageError, match="nope"): read_arms(base, Reading(tasks=("nope",)))
     with pytest.raises(UsageError, match="nope"): read_arms(DATA / "inspect" / "base" / "choices.json", Reading(tasks=("nope",), score="choice"))
     assert set(read_arms(DATA / "inspect" / "base" / "choices.json", Reading(score="choice"))) == {"choices"}
+    (tmp_path / "logs").mkdir()
+    for name in ("choices.json", "texts.json"): shutil.copy(DATA / "inspect" / "base" / name, tmp_path / "logs")
+    assert set(read_arms(tmp_path / "logs", Reading(tasks=("texts",), score="perplexity"))) == {"texts"}  # the other task has no such scorer
 
 
 def test_a_difference_in_one_task_names_it(tmp_path):

@@ -109,6 +109,9 @@ def _check_names(joint, margins, by):
     for what, asked, known in (
             ("margins", margins, {m.name for c in joint.values() for m in c.metrics}),
             ("by", by, {name for c in joint.values() for name in c.pair.slices})):
+        if asked and not known:
+            refuse("judge_parts", "the evidence must have columns to slice by", "none",
+                   "Add the column to the files", error=UsageError)
         for name in asked or ():
             as_choice(name, sorted(known), where="judge_parts", name=what, error=UsageError)
 

@@ -133,7 +133,7 @@ def _number(value, place: str) -> float:
     "A value as inspect counts it; what inspect would count as 0 with a warning is refused."
     if isinstance(value, str): value = _LETTERS.get(value, _LETTERS.get(value.lower(), value))
     try: number = float(value)
-    except (TypeError, ValueError): number = math.nan
+    except (TypeError, ValueError, OverflowError): number = math.nan
     if math.isfinite(number): return number
     refuse(place, "a score must be C, I, P, N or a finite number", repr(value),
            "Choose a part of it as scorer='name/key'" if isinstance(value, dict) else
@@ -260,9 +260,10 @@ def read_inspect_log(
     *,
     scorer: str | None = None,  # where a log has several; a part of a mapping as "name/key"
     better: str = "higher",  # or "lower": inspect does not say it
+    tasks: Iterable[str] = (),  # (): all
 ) -> dict:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
-    path, found = Path(path), {}
+    path, found, there = Path(path), {}, []
     files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
         file for file in _in_folder(path) if is_inspect_log(file)]
     if not files:
@@ -272,7 +273,9 @@ def read_inspect_log(
         where = f"read_inspect_log: {file.name}"
         samples = _objects(file, where)
         _check_header(log := next(samples), where)
-        if (task := str(log["eval"].get("task"))) in found:
+        there.append(task := str(log["eval"].get("task")))
+        if tasks and task not in tasks: continue
+        if task in found:
             refuse(where, "a folder must hold one log for each task", f"a second of {task!r}",
                    "Name the log itself")
         chosen = _scorer(log, scorer, where)
@@ -280,4 +283,6 @@ def read_inspect_log(
         found[task] = (_losses(log, samples, file, chosen, where)
                        if "perplexity_per_token" in entry["metrics"] else
                        _scores(log, samples, file, chosen, better, where))
+    for task in tasks:
+        as_choice(task, there, where="read_inspect_log", name="a task", error=UsageError)
     return found

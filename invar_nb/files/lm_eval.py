@@ -75,6 +75,7 @@ def _results(file: Path, where: str) -> dict:
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c014
 _USUAL = {"loglikelihood_rolling": "byte_perplexity", "multiple_choice": "acc"}
+_OBJECTS = ("results", "configs", "n-samples", "higher_is_better")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +93,8 @@ class _Task:
     def said(self, field: str):
         "What the results file says about this task."
         found = self.run.get(field)
-        if not isinstance(found, dict) or self.name not in found:
+        known = isinstance(found, dict) and self.name in found
+        if not known or field in _OBJECTS and not isinstance(found[self.name], dict):
             refuse(self.where, f"the results file must say {field} of {self.name}", "nothing",
                    "It is of another run, or older than lm-eval 0.4.5: run lm_eval again")
         return found[self.name]
@@ -144,7 +146,7 @@ def _rows(task: _Task, value: Callable) -> list[tuple]:
             hashed.update("".join(hashes).encode())
             mine = row["filter"] == name
             if mine: found.append((int(row["doc_id"]), *hashes, value(row)))
-        except (KeyError, TypeError, ValueError, IndexError) as error:
+        except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             lost = [key for key in ("doc_id", "filter", *_HASHES) if key not in row]
             refuse(place, f"a row must have {lost[0] if lost else f'the numbers of {metric}'}",
                    "none" if lost else f"{row.get(metric)!r} ({type(error).__name__})",
@@ -155,7 +157,7 @@ def _rows(task: _Task, value: Callable) -> list[tuple]:
 
 
 def _check_rows(task: _Task, n: int, hashed: str) -> None:
-    effective = task.said("n-samples")["effective"]
+    effective = task.said("n-samples").get("effective")
     if n != effective:
         refuse(task.where, f"{effective} rows of filter {task.chosen[1]!r} must be there, as "
                "the results file says", str(n), f"Rows were lost or added. {_AGAIN}")
@@ -171,7 +173,7 @@ def _shared(task: _Task, rows: list[tuple]) -> dict:
         "format": "lm-eval", "tool_version": run.get("lm_eval_version"), "task": task.name,
         "task_version": version, "task_hash": task.said("task_hashes"), "metric": metric,
         "filter": name, "kind": task.kind, "file": task.file.name, "older_files": task.older,
-        "examples": len(rows), "examples_of_task": task.said("n-samples")["original"],
+        "examples": len(rows), "examples_of_task": task.said("n-samples").get("original"),
         "shots": task.said("n-shot"), "max_length": run.get("max_length"),
         "chat_template": run.get("chat_template_sha")}
     return dict(model=str(run.get("model_name") or ""), provenance={"source": source},
@@ -259,6 +261,7 @@ def _answers(task: _Task) -> Predictions | Scores:
 
     def value(row):
         lls, texts = _choices(row, delimiter)
+        if len(lls) != len(texts): raise ValueError("not a likelihood for each choice")
         asked = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
         places = _place(row["target"], texts)
         return lls, list(map(size, texts)), float(row[metric]), *places, asked

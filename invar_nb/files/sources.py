@@ -57,13 +57,7 @@ def _lm_eval(path, given):
 
 
 def _inspect(path, given):
-    tasks, scorer = given.pop("tasks", ()), given.pop("score", None)
-    found = read_inspect_log(path, scorer=scorer, **given)
-    lost = next((name for name in tasks if name not in found), None)
-    if lost is not None:
-        refuse("read_inspect_log", f"a task must be one of {listed(found)}", repr(lost),
-               "Correct the name", error=UsageError)
-    return {name: arm for name, arm in found.items() if not tasks or name in tasks}
+    return read_inspect_log(path, scorer=given.pop("score", None), **given)
 
 
 def _lines(path):

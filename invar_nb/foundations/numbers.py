@@ -58,7 +58,7 @@ def refuse(
     "Raise `error` with the one line `<where>: <must>; got <got>. <cure>.`"
     shown = _one_line(got if isinstance(got, str) else repr(_plain(got)))
     cure = _one_line(cure) + ("" if cure.endswith(("?", "!", ".")) else ".")
-    raise error(f"{_one_line(where)}: {_one_line(must)}; got {shown}. {cure}",
+    raise error(f"{_one_line(where)}: {_one_line(must, 400)}; got {shown}. {cure}",
                 code=code, culprit=shown, cure=cure)
 
 # %% ../../nbs/foundations/00_numbers.ipynb #c027

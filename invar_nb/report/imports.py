@@ -7,7 +7,7 @@ __all__ = ['compare_any', 'save_answers']
 
 # %% ../../nbs/report/96_imports.ipynb #c013
 import re
-from dataclasses import replace
+from dataclasses import fields, replace
 
 # %% ../../nbs/report/96_imports.ipynb #c014
 from ..comparison.compare import PRIMARY
@@ -56,7 +56,7 @@ def compare_any(
     if any(models):
         columns.check_unused()
         return compare_arms(arguments, scoring, asked, intervals, policy, out=out, quiet=quiet)
-    if scoring.text: o.usage("--text is for models", "two files", "Leave it out")
+    scoring.check_unused()
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
     return _report(pairs, None, asked, intervals, policy), {}
 
@@ -112,8 +112,9 @@ class _options_named:
     def __exit__(self, kind, error, trace):
         if not isinstance(error, ContractError): return
         named = "|".join([*_OPTIONS, *Reading.__dataclass_fields__])
-        option = lambda m: f"--{_OPTIONS.get(m[1], m[1])} {m[2]}"
-        said = re.sub(rf"\b({named})='([^']*)'", option, str(error))
+        option = lambda m: f"--{_OPTIONS.get(m[1], m[1])} {m[2] or ''}".rstrip()
+        said = re.sub(rf"\b({named})=(?:'([^']*)')?", option, str(error))
+        said = re.sub(rf"(?<=: )({named})(?= must be one | is an option )()", option, said)
         raise type(error)(said, code=error.code, culprit=error.culprit,
                           cure=error.cure) from None
 
@@ -122,6 +123,7 @@ def _with_questions(arguments, scoring, asked, intervals, policy, questions, exa
                     out, quiet):
     "(report, journals) of models that answer questions, and score a text where one is given."
     examples, info = _examples(examples, questions, quiet), _info(questions.checkpoint_info)
+    if not scoring.text: scoring.check_unused(fields(o.Loading), "--examples alone")
     tier, kinds = find_tier(policy), ["losses", "answers"] if scoring.text else ["answers"]
     find_margins(asked.margin, kinds, asked.metric)
     find_settings(asked, intervals, kinds[0])

@@ -93,8 +93,8 @@ def _top(primary, verdict, parts, settings):
             for row in (*part["comparison"][1:], *part["slices"])]
     said = verdict.verdict.to_dict() if verdict.verdict else {
         "verdict": "noise", "claim": verdict.claim, "rationale": verdict.headline}
-    gates = [part["policy"]["gate"] for part in parts.values() if part["policy"]]
-    gate = next((g for g in gates if g), None)
+    gates = [g for part in parts.values() if part["policy"] and (g := part["policy"]["gate"])]
+    gate = min(gates, key=lambda g: g["passed"], default=None)  # one that failed, if any
     found = find_exit(said, [*(row for row in rows if row["part"] != primary), *rest], gate,
                       fail_inconclusive=settings["fail_inconclusive"])
     above = parts[primary] if primary is not None else {

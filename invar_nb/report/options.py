@@ -190,6 +190,15 @@ class Scoring(Loading):
                         "headings or a regular expression.", metavar="WHERE") = None
     concurrency: _scoring(int, "Requests to a server at a time. Default: 8.", min=1) = 8
 
+    def check_unused(self, but=(), what: str = "two files"):
+        "Refuse options of scoring where no text is scored, but for those of these fields."
+        allowed = {f.name for f in but}
+        odd = next((f.name for f in fields(self) if f.name not in allowed
+                    and getattr(self, f.name) != f.default), None)
+        if odd is not None:
+            usage(f"--{odd.replace('_', '-')} is for models that score a text", what,
+                  "Leave it out")
+
     def __post_init__(self):
         if self.max_length and self.stride and self.stride > self.max_length:
             usage("--stride must not pass --max-length", f"{self.stride} > {self.max_length}",
@@ -284,7 +293,8 @@ class Intervals:
     method: _statistics(Literal["jackknife", "bca", "percentile"], "How intervals are "
                         "computed. Default: jackknife; the others are bootstraps."
                         ) = "jackknife"
-    units: _statistics(Literal["auto", "documents", "serial", "windows", "items"],
+    units: _statistics(Literal["auto", "documents", "clusters", "serial", "windows",
+                                   "items"],
                        "What counts as independent. Default: auto; the report says which "
                        "and why.") = "auto"
     replicates: _statistics(Optional[int], "Draws of a bootstrap; needs --seed. Default: "

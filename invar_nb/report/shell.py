@@ -72,7 +72,8 @@ def _in_options(text):
     text = re.sub(r"^[A-Za-z_][\w.-]*: ", "", text)
     said = lambda m: (f"no {_option(m[1])}" if m[2] == "None" else
                       f"{_option(m[1])} {m[2].lower() or '...'}")
-    text = re.sub(rf"\b({_NAMES})=['\"]?(\w*(?:[.-]\w+)*)['\"]?(?:\[\.\.\.\])?", said, text)
+    value = r"['\"]?(\w*(?:[.-]\w+)*)['\"]?(?:\[\.\.\.\])?"
+    text = re.sub(rf"(?<![\w:])({_NAMES})={value}", said, text)
     subject = rf"^(?:(?:{_NAMES})(?:, | and |(?= must| needs? | belong)))+"
     return re.sub(subject, lambda m: re.sub(_NAMES, lambda n: _option(n[0]), m[0]), text)
 
