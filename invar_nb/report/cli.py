@@ -95,14 +95,14 @@ def _deliver(report, out, *, force, output):
     raise typer.Exit(code)
 
 # %% ../../nbs/report/99_cli.ipynb #c002
-_MODEL = ("Model folder, hub id, or server: openai:URL, vllm:URL, sglang:URL, llamacpp:URL "
-          "(its key in INVAR_NB_API_KEY)")
-_ARM = (f"{_MODEL}; losses, answers or scores: a file of ours or a table, a folder of lm-eval "
-        "or inspect, a logit file of llama.cpp. Recognised by content.")
+_MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL, "
+          "llamacpp:URL (its key in INVAR_NB_API_KEY)")
+_ARM = (f"{_MODEL}. Or losses, answers, scores: a table, a folder of lm-eval or inspect, a "
+        "file of llama.cpp or Every Eval Ever, recognised by its content.")
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
 
-# %% ../../nbs/report/99_cli.ipynb #c012
+# %% ../../nbs/report/99_cli.ipynb #c028
 @app.command()
 @o.grouped
 def compare(
@@ -111,7 +111,7 @@ def compare(
     output: o.Output, force: o.Force = False, examples: o.ExamplesOption = None,
     out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
-    "Did CANDIDATE change against BASELINE? Scores models, compares, writes a report."
+    "Did CANDIDATE change against BASELINE? Takes models or files, writes a report."
     say(f"invar-nb compare: {baseline} and {candidate}", output.quiet)
     _check_out(out, force)
     from invar_nb.report.imports import compare_any

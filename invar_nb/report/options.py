@@ -216,23 +216,24 @@ class Columns:
     task: _files(_many, "Task of a folder. Repeatable. Default: all.", metavar="NAME") = None
     score: _files(Optional[str], "Score to compare: a column of a table, a metric of lm-eval, "
                   "a scorer of inspect.", metavar="NAME") = None
-    better: _files(Optional[Literal["higher", "lower"]], "Which score is better.") = None
-    filter: _files(Optional[str], "Filter of lm-eval, where a task has several.") = None
-    id: _files(Optional[str], "Column of a table that names the examples.",
+    better: _files(Optional[Literal["higher", "lower"]], "Whether higher or lower scores are "
+                   "better.") = None
+    filter: _files(Optional[str], "Filter of an lm-eval task that has several.") = None
+    id: _files(Optional[str], "Column that names the examples.",
                metavar="COLUMN") = None
     loss: _files(Optional[str], "Column of losses.", metavar="COLUMN") = None
     tokens: _files(Optional[str], "Column of token counts.", metavar="COLUMN") = None
     bytes: _files(Optional[str], "Column of byte counts.", metavar="COLUMN") = None
-    cluster: _files(Optional[str], "Column that says what examples belong to.",
+    cluster: _files(Optional[str], "Column of clusters: what examples have in common.",
                     metavar="COLUMN") = None
     map: _files(_many, "Rename a column. Repeatable.", metavar="OLD=NEW") = None
     repeats: _files(Literal["refuse", "mean", "unequal"], "Repeated ids: refuse them, average "
                     "them, or average unequal counts too. Default: refuse.") = "refuse"
     sums: _files(bool, "The losses are sums, not means.", "--sums") = False
-    references: _files(_many, "BASELINE and CANDIDATE are translations, one sentence a line; "
-                       "this is the right one. Repeatable.", metavar="FILE") = None
-    tokenize: _files(Literal["13a", "none", "char", "intl"], "What a word of a translation "
-                     "is. Default: 13a.") = "13a"
+    references: _files(_many, "Right translations, one sentence a line, where BASELINE and "
+                       "CANDIDATE are translations. Repeatable.", metavar="FILE") = None
+    tokenize: _files(Literal["13a", "none", "char", "intl"], "How BLEU splits sentences "
+                     "into words. Default: 13a.") = "13a"
 
     def check_unused(self):
         "Refuse options of files where there are models."
@@ -240,11 +241,11 @@ class Columns:
         if odd is not None:
             usage(f"--{odd} is for files of other tools", "a model", "Leave it out")
 
-# %% ../../nbs/report/91_options.ipynb #c012
+# %% ../../nbs/report/91_options.ipynb #c013
 _questions = _panel("Questions")
 ExamplesOption = _questions(
     Optional[Path], "Questions for both models: .jsonl with id, prompt, candidates and label. "
-    "One report says perplexity and answers.", "--examples", metavar="FILE")
+    "With --text, one report has perplexity and accuracy.", "--examples", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -256,8 +257,8 @@ class Questions:
                           metavar="TEXT") = ""
     leak_text: _questions(_many, "Training text: questions found in it with their answer "
                           "become a slice, leaked. Repeatable.", metavar="FILE") = None
-    checkpoint_info: _questions(Optional[Path], "JSON on the candidate that the report "
-                                "carries: step, parent.", metavar="FILE") = None
+    checkpoint_info: _questions(Optional[Path], "JSON that the report keeps about the "
+                                "candidate: step, parent.", metavar="FILE") = None
 
     def check_unused(self):
         "Refuse what belongs to questions where none are asked."
