@@ -197,6 +197,9 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
     ("texts", "match", score({"a": 1}), "Choose a part of it as scorer='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"]["metadata"].update(sum_log_probs=-1.0), "perplexity_per_token of the log must be that of its samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got KeyError 'metadata'"),
+    *[("texts", "match", change, "config, and name, scorer and metrics of each score") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
+    ("texts", "match", lambda log: [metric.update(value="x") for entry in log["results"]["scores"] for metric in entry["metrics"].values()], "of the log must be that of its samples; got 'x'"),
+    ("texts", "match", sample(3, epoch="1"), "every sample must have id, epoch"), ("texts", "match", score(10**400), "a finite number; got 1000"),
     ("texts", None, lambda log: None, "one scorer must be chosen; got 'perplexity', 'match'. Say scorer='perplexity'"), ("texts", "acuracy", lambda log: None, "scorer must be one of 'perplexity', 'match'; got 'acuracy'"),
     ("choices", "choice", sample(1, epoch=5), "every sample must have the epochs 1 to 2; got "), ("choices", "choice", sample(1, id="q99"), "got [2] for 'q01'"), ("choices", "choice", sample(1, input="?"), "all epochs of a sample must ask the same"),
 ])

@@ -19,8 +19,11 @@ from ..foundations.numbers import as_choice, as_counts, as_names, as_vector, ref
 def _checked(arm, where, what) -> dict:
     "The fields that scores and runs share."
     ids = _each_once(as_names(arm.ids, where=where, name=what), where, what)
-    return dict(ids=ids, values=as_vector(arm.values, where=where, name="values",
-                                          length=len(ids)),
+    values = as_vector(arm.values, where=where, name="values", length=len(ids))
+    if np.abs(values).max(initial=0) > 1e150:
+        refuse(where, "values must be at most 1e150 in size", f"{np.abs(values).max():g}",
+               "The squares of larger ones do not fit float64: change the unit")
+    return dict(ids=ids, values=values,
                 model=_text(arm.model, where, "model"), data_id=_text(
                     arm.data_id, where, "data_id"),
                 provenance=_plain_json(arm.provenance, where))

@@ -7,6 +7,7 @@ __all__ = ['is_inspect_log', 'read_inspect_log']
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c007
 import hashlib, json, math, os, re, struct, zipfile, zlib
+from operator import index
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -104,9 +105,18 @@ def _check_header(log: Mapping, where: str) -> None:
     if log.get("status") != "success" or not isinstance(log.get("results"), dict):
         refuse(where, "the status of the log must be success", repr(log.get("status")),
                "Finish it with inspect eval-retry: what failed would be missing in one arm")
+    entries = log["results"].get("scores") or []
+    if not isinstance(log["eval"].get("config", {}), dict) or not all(map(_is_entry, entries)):
+        refuse(where, "the header must say config, and name, scorer and metrics of each score",
+               "something else", _AGAIN)
     if log.get("invalidated"):
         refuse(where, "the log must not be invalidated", "invalidated true",
                "Somebody marked samples as unfit: run them again")
+
+
+def _is_entry(entry: object) -> bool:
+    return isinstance(entry, dict) and {"name", "scorer"} <= entry.keys() and isinstance(
+        entry.get("metrics"), dict)
 
 
 def _label(entry: Mapping) -> str:
@@ -163,7 +173,7 @@ def _rows(samples: Iterable, value: Callable, where: str) -> dict[str, list]:
                     refuse(place, f"a sample must have no {flaw}",
                            str(got.get("message") or got.get("reason") or got),
                            "Run it again with inspect eval-retry: leaving it out is a choice")
-            row = _asked(sample), sample["epoch"], value(sample["scores"], place)
+            row = _asked(sample), index(sample["epoch"]), value(sample["scores"], place)
         except (KeyError, TypeError, AttributeError) as error:
             refuse(where, "every sample must have id, epoch, input, target and the score",
                    f"{type(error).__name__} {error}", "Score the log again with inspect score")
@@ -209,10 +219,11 @@ def _check_number(log: Mapping, scorer: str, ours: float, names: tuple, where: s
         if _label(entry) != scorer or entry.get("reducer") not in (None, "mean"): continue
         for name in names:
             metric = entry["metrics"].get(name, {"params": "no such metric"})
-            same = lambda: math.isclose(metric["value"], ours, rel_tol=1e-9)
-            if metric.get("params") or same(): continue
+            said = metric.get("value")
+            same = isinstance(said, (int, float)) and math.isclose(said, ours, rel_tol=1e-9)
+            if metric.get("params") or same: continue
             refuse(where, f"{name} of the log must be that of its samples",
-                   f"{metric['value']!r}, and {ours!r} from the samples",
+                   f"{said!r}, and {ours!r} from the samples",
                    "The log was edited, or samples are missing: score it again")
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c019
