@@ -10,6 +10,7 @@ from invar_nb.comparison.scores import Scores
 from invar_nb.comparison.verdict import judge, judge_family
 from invar_nb.foundations.numbers import UsageError
 from invar_nb.report.joint_report import build_joint
+from invar_nb.report.sections import part_keys
 
 
 def marks(shift=0.0, seed=0, n=80, **more):
@@ -75,3 +76,8 @@ def test_every_part_with_losses_has_the_gate():
     for names in (["a", "b"], ["b", "a"]):
         found = build_joint(compare_parts({n: parts[n] for n in names}), margin=0.2, gate=1.002).exit
         assert found["code"] == 1 and found["rule"] == "gate_failed" and build_joint(compare_parts({n: parts[n] for n in names}), margin=0.2, gate=1.05).exit["code"] == 0
+
+
+def test_files_of_parts_have_names_of_their_own_whatever_the_case():
+    names = ["A", "a", "a.", "a-1", "a-2", "a-3", "日本", "", "é"]
+    assert len({key.lower() for key in part_keys(names).values()}) == len(names) and part_keys(["a b", "c"]) == {"a b": "a_b", "c": "c"}

@@ -196,10 +196,11 @@ def part_keys(
     names: Iterable[str],  # of parts, as users call them
 ) -> dict[str, str]:
     "Name -> what the files of the part begin with: letters, digits, _ and -, each once."
-    keys = {}
-    for name in sorted(names):
+    keys, taken = {}, set()  # without case: some file systems do not tell it apart
+    for n, name in enumerate(sorted(names)):
         key = start = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_")[:60] or "part"
-        while key in keys.values(): key = f"{start}-{len(keys)}"
+        while key.lower() in taken: key, n = f"{start}-{n}", n + 1
+        taken.add(key.lower())
         keys[name] = key
     return keys
 
