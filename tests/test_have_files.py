@@ -23,6 +23,13 @@ def commands():
     return re.findall(r"`(invar-nb [^`]+)`", "\n".join("".join(c["source"]) for c in cells if c["cell_type"] == "markdown"))
 
 
+def units(command):
+    "What the interval is over, in the words of a report, from the row of a command."
+    page = (ROOT / "nbs" / "i-have-files.ipynb").read_text()
+    said = page.partition(f"`{command}` | ")[2].split()[0].strip(",;")
+    return {"chunks": "windows in text order", "rows": "windows in text order", "questions": "examples", "samples": "examples", "sentences": "examples"}.get(said, said)
+
+
 def rows(path, make, n=36):
     "Rows 0 to n of one model as JSON Lines, CSV or Parquet."
     found = [make(i) for i in range(n)]
@@ -44,7 +51,7 @@ def evidence(tmp_path, monkeypatch):
                     (Path(folder) / name).mkdir(parents=True, exist_ok=True)
                     shutil.copy(file, Path(folder) / name)
         Path("logs", name).mkdir(parents=True)
-        shutil.copy(DATA / "inspect" / name / "choices.json", Path("logs", name))
+        for task in ("choices", "texts"): shutil.copy(DATA / "inspect" / name / f"{task}.json", Path("logs", name))
         shutil.copy(DATA / "llama_cpp" / f"{name}.kld", f"{name}.kld")
         shutil.copy(DATA / "llama_cpp" / f"{name}.type1.log", f"{name}.log")
         write(Path(f"{name}_samples.jsonl"), [row(i, float((i * 7 + k) % 3 > 0), f"org/{name}") for i in range(36)])
@@ -78,6 +85,7 @@ def test_the_command_of_a_row_answers(command, evidence, capsys):
     assert code in (0, 1), said.err
     if "--out" in command: return
     assert re.match("Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|No regression", said.out), said.out
+    assert re.search(rf"interval over \d+ {units(command)}", said.out) or "tasks" in said.out, said.out
     report = next(evidence.glob("invar-nb-*"))
     assert CHECK in LISTED and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]]) == 0
 
