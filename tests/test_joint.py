@@ -81,3 +81,9 @@ def test_every_part_with_losses_has_the_gate():
 def test_files_of_parts_have_names_of_their_own_whatever_the_case():
     names = ["A", "a", "a.", "a-1", "a-2", "a-3", "日本", "", "é"]
     assert len({key.lower() for key in part_keys(names).values()}) == len(names) and part_keys(["a b", "c"]) == {"a b": "a_b", "c": "c"}
+
+
+def test_the_exit_of_tasks_names_those_that_regressed():
+    worse = build_joint(compare_parts({"a": marks(-0.9, 1), "b": marks(0, 2), "c": marks(-0.9, 3)})).document()
+    assert worse["exit"] == {"code": 1, "rule": "primary_regressed", "because": "a, c regressed."} and worse["verdict"]["verdict"] == "regressed"
+    assert build_joint(compare_parts({"a": marks(0.9, 1), "b": marks(0, 2)})).exit_code == 0

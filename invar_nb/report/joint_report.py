@@ -92,7 +92,10 @@ def _top(primary, verdict, parts, settings):
     rest = [{**row, "part": name} for name, part in parts.items()
             for row in (*part["comparison"][1:], *part["slices"])]
     said = verdict.verdict.to_dict() if verdict.verdict else {
-        "verdict": "noise", "claim": verdict.claim, "rationale": verdict.headline}
+        "verdict": "regressed" if verdict.claim == "regressed" else "noise",
+        "metric": ", ".join(name for name, c in verdict.leading.items()
+                            if c.claim == "regressed"),
+        "claim": verdict.claim, "rationale": verdict.headline}
     gates = [g for part in parts.values() if part["policy"] and (g := part["policy"]["gate"])]
     gate = min(gates, key=lambda g: g["passed"], default=None)  # one that failed, if any
     found = find_exit(said, [*(row for row in rows if row["part"] != primary), *rest], gate,
