@@ -33,7 +33,9 @@ def _of_all(values, n: int, where: str, name: str) -> tuple | None:
     if values is None: return None
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, (list, tuple)): listed = ()
-    gap = next((i for i, v in enumerate(listed) if v is None or v == "" or v != v), None)
+    whole = {*map(type, listed)} <= {str, int} and "" not in listed
+    gap = None if whole else next(
+        (i for i, v in enumerate(listed) if v is None or v == "" or v != v), None)
     if gap is not None:
         refuse(where, f"{name} must be given for every item or for none",
                f"{listed[gap]!r} at index {gap}", f"Fill it in, or leave {name} out")

@@ -96,8 +96,8 @@ def _cells(columns, name, place, where):
     "Cells of a column, none of them empty."
     column = columns[name]
     cells = arrow_cells(column, where, name) if hasattr(column, "null_count") else column
-    gap = next((i for i, v in enumerate(cells) if v is None or v == ""), None)
-    if gap is not None:
+    if None in cells or "" in cells:
+        gap = next(i for i, v in enumerate(cells) if v is None or v == "")
         refuse(f"{where}, {place(gap)}", f"every row must have {name!r}", "no value",
                "Fill it in, or leave the whole row out on purpose")
     return cells
