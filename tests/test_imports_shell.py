@@ -154,3 +154,28 @@ def test_the_critical_mistake_is_a_metric_of_the_command(shell, tmp_path):
     for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", "--mistake", wrong, out="w")[0] in (2, 3)
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--mistake", "a:b", out="v")
     assert code == 2 and "--mistake is for answers" in err
+
+
+def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
+    (tmp_path / "ref").write_text("the cat sat on the mat\na dog came in\n")
+    (tmp_path / "said").write_text("the cat sat on a mat\na dog came in\n")
+    for k, (arguments, metric) in enumerate({
+            (LM[0], "--task", "invar_rolling"): "perplexity", (LM[0], "--task", "invar_choices"): "accuracy", (DATA / "llama_cpp" / "base.kld",): "perplexity",
+            ("said", "--references", "ref", "--tokenize", "char"): "bleu"}.items()):
+        code, out, err = shell("evaluate", *arguments, "--json", out=f"e{k}")
+        assert code == 0, err
+        rows = {row["metric"]: row["value"] for row in json.loads(out)["evaluation"]["candidate"]}
+        assert rows[metric] > 0 and verify(tmp_path / f"e{k}")
+    for arguments, words in (((LM[0], "--score", "shared", "--filter", "first-word"), "Say --task invar_"), (("said", "--references", "ref", "--margin", "2%"), "two files"),
+                             (("org/name",), "needs a file")):
+        code, _, err = shell("evaluate", *arguments)
+        assert code == 2 and words in err and not (tmp_path / "r").exists()
+    assert shell("card", "nowhere", out=None)[0] == 2
+
+
+def test_an_older_run_in_the_folder_is_said(shell, tmp_path):
+    folder = tmp_path / "again"
+    shutil.copytree(LM[1], folder)
+    for file in list(folder.glob("*invar_rolling*")) + list(folder.glob("results*")): shutil.copy(file, folder / file.name.replace("2026-11-22", "2026-11-21"))
+    code, out, _ = shell("compare", LM[0], folder, "--task", "invar_rolling")
+    assert "The candidate's folder holds 2 runs; the newest is used." in out and "baseline's folder" not in out

@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from real_tools import python_with
 from invar_nb.comparison.compare import compare
 from invar_nb.comparison.pair import pair
 from invar_nb.files.inspect_logs import is_inspect_log, read_inspect_log
@@ -230,11 +231,7 @@ def test_pairs_of_different_things_are_refused(tmp_path, change, part):
 @pytest.mark.slow
 def test_the_real_tool_today(tmp_path):
     "Runs inspect on its mock model and reads both formats; INVAR_NB_INSPECT names a Python that has inspect_ai, torch and transformers, else they are installed."
-    python = os.environ.get("INVAR_NB_INSPECT")
-    if not python:
-        subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-        python = str(tmp_path / "venv" / "bin" / "python")
-        for packages in (["torch==2.13.0"], ["inspect_ai==0.3.285", "transformers>=5,<6"]): subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+    python = python_with("INVAR_NB_INSPECT", tmp_path / "venv", "inspect_ai==0.3.285", "transformers>=5,<6")
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
     subprocess.run([python, Path(__file__).parent / "data" / "make_inspect.py", MODELS, tmp_path / "out"], check=True, env=env, capture_output=True)
     read = "import sys, json; from invar_nb.files.inspect_logs import read_inspect_log as r; print(json.dumps(r(sys.argv[1], scorer='letters')['choices'].values.tolist()))"

@@ -6,12 +6,12 @@ import os
 import random
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from real_tools import python_with
 from invar_nb.comparison.compare import compare
 from invar_nb.comparison.pair import pair
 from invar_nb.files.lm_eval import is_lm_eval, read_lm_eval
@@ -274,11 +274,7 @@ def test_pairs_of_different_things_are_refused(tmp_path, task, change, part):
 @pytest.mark.slow
 def test_the_real_tool_today(tmp_path):
     "Runs the harness on the shipped models and reads what it wrote; INVAR_NB_LM_EVAL names a Python that has it, else it is installed."
-    python = os.environ.get("INVAR_NB_LM_EVAL")
-    if not python:
-        subprocess.run([sys.executable, "-m", "venv", tmp_path / "venv"], check=True)
-        python = str(tmp_path / "venv" / "bin" / "python")
-        for packages in (["torch==2.13.0"], ["lm-eval==0.4.13", "transformers>=5,<6", "accelerate"]): subprocess.run([python, "-m", "pip", "install", "-q", *packages], check=True)
+    python = python_with("INVAR_NB_LM_EVAL", tmp_path / "venv", "lm-eval==0.4.13", "transformers>=5,<6", "accelerate")
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     subprocess.run([python, Path(__file__).parent / "data" / "make_lm_eval.py", MODELS, tmp_path / "out"], check=True, env=env)
     for model in ("base", "tuned"):

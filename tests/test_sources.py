@@ -8,7 +8,7 @@ import pytest
 
 from invar_nb.comparison.window_losses import WindowLosses
 from invar_nb.files.losses import write_losses
-from invar_nb.files.sources import FORMATS, Reading, find_format, read_arms, read_pairs
+from invar_nb.files.sources import Reading, find_format, read_arms, read_pairs
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
 
 DATA = Path(__file__).parent / "data"
@@ -91,10 +91,6 @@ def test_what_is_refused_and_how(tmp_path):
     with pytest.raises(ContractError, match="at most 1e150 in size; got 1e.308"): read_arms(table(tmp_path / "huge.csv", "id", "score", rows=[row | {"score": 1e308} for row in ROWS]))
     with pytest.raises(PairingError, match="ids must match"): read_pairs(a, table(tmp_path / "c.csv", "id", "score", rows=ROWS[:-1]))
     assert read_pairs(a, a)[""].n == len(ROWS) and np.isclose(read_pairs(a, a)[""].baseline.values.sum(), 6.6)
-
-
-def test_every_format_has_words_for_people():
-    assert all(one.known_by and one.name for one in FORMATS.values()) and {"lm-eval", "inspect", "logits", "losses", "answers", "table"} <= {*FORMATS}
 
 
 def test_translations_are_texts_with_references(tmp_path):

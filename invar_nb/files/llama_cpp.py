@@ -9,7 +9,6 @@ __all__ = ['is_logit_file', 'read_logit_arm', 'read_logit_pair', 'is_perplexity_
 # %% ../../nbs/files/55_llama_cpp.ipynb #c002
 import math, os, re
 from collections.abc import Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path

@@ -192,7 +192,11 @@ def read_arms(
 ) -> dict:  # task -> arm; "" where a file has no tasks
     "What one model said, from a file or a folder of any known format."
     reading = reading or Reading()
-    name = find_format(path, reading)
+    return _read(find_format(path, reading), path, reading)
+
+
+def _read(name, path, reading):
+    "The arms of a file whose format is known."
     _check_options(name, reading)
     if name == "runs":
         refuse("read_arms", "runs are compared by their own command", str(path),
@@ -226,7 +230,7 @@ def read_pairs(
     if names[0] in together:
         _check_options(names[0], reading)
         return {"": together[names[0]](baseline, candidate)}
-    arms = [read_arms(path, reading) for path in paths]
+    arms = [_read(names[0], path, reading) for path in paths]
     for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1])):
         lost = next((task for task in other if task not in own), None)
         if lost is not None:

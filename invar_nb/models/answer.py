@@ -8,6 +8,7 @@ __all__ = ['NORMALIZE', 'CandidateScores', 'score_candidates', 'answer_examples'
 # %% ../../nbs/models/71_answer.ipynb #c002
 from collections.abc import Callable
 from dataclasses import dataclass
+from os.path import commonprefix  # of any sequences
 from pathlib import Path
 
 import numpy as np
@@ -32,12 +33,6 @@ class _Question:
     unwritable: tuple[int, ...]  # candidates that the tokenizer cannot write
 
 
-def _common(rows) -> int:
-    "Length of the longest beginning that all rows share."
-    n = min(map(len, rows))
-    same = [all(row[j] == rows[0][j] for row in rows) for j in range(n)]
-    return same.index(False) if False in same else n
-
 # %% ../../nbs/models/71_answer.ipynb #c011
 def _questions(tokenizer, examples, bos, separator):
     "Each question as token ids; @eq-answer-likelihood."
@@ -52,7 +47,7 @@ def _questions(tokenizer, examples, bos, separator):
                                           ids(examples.prompts), examples.candidates,
                                           strict=True):
         rows, taken = wholes[taken:taken + len(texts)], taken + len(texts)
-        seam = min(_common([bare, *rows]), min(map(len, rows)) - 1)
+        seam = min(len(commonprefix([bare, *rows])), min(map(len, rows)) - 1)
         if len(start) + seam < 1:
             refuse("answer", "a prompt must give the model a token to start from",
                    f"{prompt!r} at {place}", "Write a prompt, or use a BOS token")

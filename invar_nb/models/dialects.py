@@ -7,7 +7,7 @@ __all__ = ['ENGINES', 'DIALECTS', 'Served', 'identify', 'Dialect']
 
 # %% ../../nbs/models/68_dialects.ipynb #c002
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 import numpy as np

@@ -146,6 +146,14 @@ def grouped(command):
     return call
 
 # %% ../../nbs/report/91_options.ipynb #c009
+def _refuse_given(options, must, got, *, but=()):
+    "Refuse the first option that was given, but for those of these fields."
+    allowed = {f.name for f in but}
+    odd = next((f.name for f in fields(options) if f.name not in allowed
+                and getattr(options, f.name) != f.default), None)
+    if odd is not None: usage(f"--{odd.replace('_', '-')} {must}", got, "Leave it out")
+
+
 _models, _many = _panel("Models"), Optional[list[str]]
 
 
@@ -192,12 +200,7 @@ class Scoring(Loading):
 
     def check_unused(self, but=(), what: str = "two files"):
         "Refuse options of scoring where no text is scored, but for those of these fields."
-        allowed = {f.name for f in but}
-        odd = next((f.name for f in fields(self) if f.name not in allowed
-                    and getattr(self, f.name) != f.default), None)
-        if odd is not None:
-            usage(f"--{odd.replace('_', '-')} is for models that score a text", what,
-                  "Leave it out")
+        _refuse_given(self, "is for models that score a text", what, but=but)
 
     def __post_init__(self):
         if self.max_length and self.stride and self.stride > self.max_length:
@@ -237,9 +240,7 @@ class Columns:
 
     def check_unused(self):
         "Refuse options of files where there are models."
-        odd = next((f.name for f in fields(self) if getattr(self, f.name) != f.default), None)
-        if odd is not None:
-            usage(f"--{odd} is for files of other tools", "a model", "Leave it out")
+        _refuse_given(self, "is for files of other tools", "a model")
 
 # %% ../../nbs/report/91_options.ipynb #c013
 _questions = _panel("Questions")
@@ -262,9 +263,7 @@ class Questions:
 
     def check_unused(self):
         "Refuse what belongs to questions where none are asked."
-        odd = next((f.name for f in fields(self) if getattr(self, f.name) != f.default), None)
-        if odd is not None:
-            usage(f"--{odd.replace('_', '-')} needs --examples", "none", "Give --examples")
+        _refuse_given(self, "needs --examples", "none")
 
 # %% ../../nbs/report/91_options.ipynb #c029
 _statistics = _panel("Statistics")

@@ -153,6 +153,11 @@ def find_warnings(comparison) -> list[str]:
         a, b = (arm.provenance.get(name) for arm in (pair.baseline, pair.candidate))
         if a != b and None not in (a, b):
             said.append(f"The models were scored with different settings: {name} {a} and {b}.")
+    for name, arm in (("baseline", pair.baseline), ("candidate", pair.candidate)):
+        source = arm.provenance.get("source")
+        older = isinstance(source, Mapping) and source.get("older_files")
+        if older:
+            said.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
     said += _engine_warnings(pair, d.delta)
     return said + [f"{name} not computed: {why}." for name, why in comparison.missing.items()]
 

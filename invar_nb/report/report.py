@@ -122,9 +122,9 @@ def _bins(arm):
     return [(int(k.sum()), float(p[k].mean()), float(right[k].mean())) for k in parts]
 
 
-def _figures(report):
+def _figures(report, d):
     "What the figures need; of a report on several parts, by part."
-    parts, both = report.document().get("parts"), ("baseline", "candidate")
+    parts, both = d.get("parts"), ("baseline", "candidate")
     if not parts: return _figures_of(report.arms)
     return {"parts": {name: _figures_of({arm: report.arms[f"{key}.{arm}"] for arm in both})
                       for name, key in part_keys(parts).items()}}
@@ -141,13 +141,15 @@ def _figures_of(arms):
 
 def _shown(report):
     from html import escape
-    page = escape(render_html(report.document(), **_figures(report)))
+    d = report.document()
+    page = escape(render_html(d, **_figures(report, d)))
     return f'<iframe srcdoc="{page}" style="width:100%;height:30rem;border:0"></iframe>'
 
 # %% ../../nbs/report/84_report.ipynb #c020
 def render(report: Report) -> dict[str, str]:
     "The report's files but for the evidence: pages, slices as a table, reliability pictures."
-    d, figures = report.document(), _figures(report)
+    d = report.document()
+    figures = _figures(report, d)
     found = {"report.json": report.text, "report.md": render_markdown(d, **figures),
              "report.html": render_html(d, **figures)}
     keys = part_keys(d.get("parts") or ())
