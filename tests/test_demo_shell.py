@@ -3,7 +3,7 @@ import json
 
 import pytest
 
-from invar_nb.report.demo import EDITS, demo_model, run_demo
+from invar_nb.shell.demo import EDITS, demo_model, run_demo
 from invar_nb.report.verify import verify
 from test_shell import shell
 

@@ -10,7 +10,7 @@ from test_every_eval import row, write
 
 import invar_nb
 from invar_nb.files.sources import FORMATS, Reading, find_format
-from invar_nb.report.cli import main
+from invar_nb.shell.cli import main
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
 BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))

@@ -425,7 +425,7 @@ def loaded(statement):
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-@pytest.mark.parametrize("statement", ["import invar_nb", "import invar_nb; dir(invar_nb)", "import invar_nb.report.cli"])
+@pytest.mark.parametrize("statement", ["import invar_nb", "import invar_nb; dir(invar_nb)", "import invar_nb.shell.cli"])
 def test_import_is_light(statement):
     found = loaded(statement) & {"torch", "transformers", "scipy", "scipy.stats", "matplotlib", "pyarrow", "numpy", "IPython", "nbdev", "fastcore"}
     assert not found, f"{statement} loads {sorted(found)}"
@@ -480,7 +480,7 @@ def test_readme_is_rendered_from_index():
 @pytest.mark.slow
 def test_readme_shows_the_demo(tmp_path):
     "The change and the interval of each edit in the README are those of the reports that the demo saves."
-    run = subprocess.run([sys.executable, "-m", "invar_nb.report.cli", "demo", "--out", str(tmp_path / "demo")], cwd=tmp_path, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-m", "invar_nb.shell.cli", "demo", "--out", str(tmp_path / "demo")], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr[-2000:]
     readme, found = (ROOT / "README.md").read_text(), []
     for file in (tmp_path / "demo").glob("*/report.json"):

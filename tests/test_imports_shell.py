@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from invar_nb.report.cli import main
+from invar_nb.shell.cli import main
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"

@@ -27,7 +27,7 @@ from invar_nb.models.score import score_plan
 from invar_nb.models.servers import KEY_VARIABLE, as_address, score_served
 from invar_nb.models.text import plan_text
 from invar_nb.report.build import build_report
-from invar_nb.report.cli import main
+from invar_nb.shell.cli import main
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
 SECRET = "sk-4711-never-shown"

@@ -15,10 +15,10 @@ import pytest
 import invar_nb
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
-from invar_nb.report.arms import arm_kind
-from invar_nb.report.cli import main
-from invar_nb.report.options import parse_margin, resolve_margin, split_margins
-from invar_nb.report.shell import Progress, describe_error
+from invar_nb.shell.arms import arm_kind
+from invar_nb.shell.cli import main
+from invar_nb.shell.options import parse_margin, resolve_margin, split_margins
+from invar_nb.shell.terminal import Progress, describe_error
 from test_report import losses
 
 ROOT = os.path.dirname(os.path.dirname(invar_nb.__file__))
@@ -140,7 +140,7 @@ def text(tmp_path_factory):
 
 def command(*arguments, **more):
     env = dict(os.environ, PYTHONPATH=ROOT, HF_HUB_OFFLINE="1", SOURCE_DATE_EPOCH="1700000000", OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "invar_nb.report.cli", *map(str, arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *map(str, arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def compared(text, out):

@@ -1,1 +1,1 @@
-"""The report, its pages, the demo and the command line."""
+"""The report: its sections, pages, evidence and checker."""

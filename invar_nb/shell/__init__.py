@@ -1,0 +1,1 @@
+"""The command line, the demo, and what they read and write."""
