@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-# %% ../../nbs/shell/16_arms.ipynb #f40e1cfb
+# %% ../../nbs/shell/16_arms.ipynb #c009
 from ..comparison.units import counted
 from ..files.losses import read_losses
 from ..files.sources import find_format
@@ -24,7 +24,8 @@ from ..models.load import load_model, load_tokenizer
 from ..models.score import score_plan
 from ..models.servers import ask_server, is_address, score_served
 from ..models.text import DEFAULT_LENGTH, check_same_tokenizer, plan_text
-from .options import Scoring, usage
+from .groups import Scoring
+from .options import usage
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/16_arms.ipynb #c013

@@ -18,11 +18,12 @@ import typer
 
 import invar_nb
 
-# %% ../../nbs/shell/30_cli.ipynb #c014
+# %% ../../nbs/shell/30_cli.ipynb #c003
+from . import groups as g
 from . import options as o
 from .terminal import OK, REFUSED, Progress, answer, run_app, say
 
-# %% ../../nbs/shell/30_cli.ipynb #c026
+# %% ../../nbs/shell/30_cli.ipynb #c012
 app = typer.Typer(
     name="invar-nb", add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]},
@@ -42,7 +43,7 @@ _VERSION = typer.Option("--version", callback=_version, is_eager=True,
 
 @app.callback()
 @o.grouped
-def _root(output: o.Output, version: Annotated[bool, _VERSION] = False):
+def _root(output: g.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
 # %% ../../nbs/shell/30_cli.ipynb #c025
@@ -103,29 +104,25 @@ _ARM = (f"{_MODEL}. Or losses, answers, scores: a table, a folder of lm-eval or 
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
 
-# %% ../../nbs/shell/30_cli.ipynb #c028
+# %% ../../nbs/shell/30_cli.ipynb #c029
 @app.command()
 @o.grouped
 def compare(
-    baseline: _Baseline, candidate: _Candidate, scoring: o.Scoring, asked: o.Asked,
-    intervals: o.Intervals, policy: o.Policy, columns: o.Columns, questions: o.Questions,
-    output: o.Output, force: o.Force = False, examples: o.ExamplesOption = None,
+    baseline: _Baseline, candidate: _Candidate, job: g.Job, force: g.Force = False,
     out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
     "Did CANDIDATE change against BASELINE? Takes models or files, writes a report."
-    say(f"invar-nb compare: {baseline} and {candidate}", output.quiet)
+    say(f"invar-nb compare: {baseline} and {candidate}", job.output.quiet)
     _check_out(out, force)
     from invar_nb.shell.imports import compare_any
     arguments = {"baseline": baseline, "candidate": candidate}
-    report, journals = compare_any(arguments, scoring, asked, intervals, policy, columns,
-                                   questions, examples=examples, out=out,
-                                   quiet=output.quiet)
-    try: _deliver(report, out, force=force, output=output)
+    report, journals = compare_any(arguments, job, out=out)
+    try: _deliver(report, out, force=force, output=job.output)
     finally:
         if (out / "report.json").exists():  # what the journals hold is in it
             for path in journals.values(): path.unlink(missing_ok=True)
 
-# %% ../../nbs/shell/30_cli.ipynb #c009
+# %% ../../nbs/shell/30_cli.ipynb #c031
 _Losses = Annotated[Optional[Path], typer.Option(
     "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl.")]
 
@@ -134,7 +131,7 @@ _Losses = Annotated[Optional[Path], typer.Option(
 @o.grouped
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=f"{_MODEL}.")],
-    scoring: o.Scoring, output: o.Output, force: o.Force = False, out: _Losses = None,
+    scoring: g.Scoring, output: g.Output, force: g.Force = False, out: _Losses = None,
 ):
     "Score one model and save its losses; run again to resume."
     say(f"invar-nb score: {model}", output.quiet)
@@ -146,7 +143,7 @@ def score(
     from invar_nb.shell.jobs import save_scored
     _print(*save_scored(model, scoring, out, output.quiet), output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c010
+# %% ../../nbs/shell/30_cli.ipynb #c032
 _QUESTIONS = "Questions: .jsonl with id, prompt, candidates (a list) and label."
 _Answers = Annotated[Optional[Path], typer.Option(
     "--out", metavar="ANSWERS", help="File to write, .jsonl.")]
@@ -157,7 +154,7 @@ _Answers = Annotated[Optional[Path], typer.Option(
 def answer_questions(
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Model folder or hub id.")],
     examples: Annotated[Path, typer.Argument(metavar="EXAMPLES", help=_QUESTIONS)],
-    loading: o.Loading, questions: o.Questions, output: o.Output, force: o.Force = False,
+    loading: g.Loading, questions: g.Questions, output: g.Output, force: g.Force = False,
     out: _Answers = None,
 ):
     "Ask one model questions with candidate answers and save what it answers."
@@ -171,13 +168,13 @@ def answer_questions(
     from invar_nb.shell.imports import save_answers
     _print(*save_answers(model, examples, questions, loading, out, output.quiet), output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c090
+# %% ../../nbs/shell/30_cli.ipynb #c033
 @app.command()
 @o.grouped
 def evaluate(
     file: Annotated[str, typer.Argument(metavar="FILE", help="Losses, answers, scores or "
                                         "translations, from any tool.")],
-    asked: o.Asked, columns: o.Columns, output: o.Output, force: o.Force = False,
+    asked: g.Asked, columns: g.Columns, output: g.Output, force: g.Force = False,
     out: _out("invar-nb-evaluation") = Path("invar-nb-evaluation"),
 ):
     "The metrics of one model, from a file."
@@ -186,7 +183,7 @@ def evaluate(
     from invar_nb.shell.imports import evaluate_file
     _deliver(evaluate_file(file, asked, columns), out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c024
+# %% ../../nbs/shell/30_cli.ipynb #c034
 _ROWS = ("One row an example: id, label, and probabilities (in a CSV a column p:LABEL "
          "each) or prediction and confidence.")
 
@@ -195,12 +192,12 @@ _ROWS = ("One row an example: id, label, and probabilities (in a CSV a column p:
 @o.grouped
 def predictions(
     file: Annotated[str, typer.Argument(metavar="FILE", help=_ROWS)],
-    asked: o.Asked, output: o.Output, force: o.Force = False,
+    asked: g.Asked, output: g.Output, force: g.Force = False,
     baseline: Annotated[Optional[str], typer.Option(
         "--baseline", metavar="FILE", help="Another model's answers to the same.")] = None,
     labels: Annotated[Optional[str], typer.Option(
         "--labels", metavar="A,B,C", help="All classes. Default: those that occur.")] = None,
-    fail_inconclusive: o.FailInconclusive = False,
+    fail_inconclusive: g.FailInconclusive = False,
     out: _out("invar-nb-predictions") = Path("invar-nb-predictions"),
 ):
     "Accuracy, calibration and slices of answers, alone or against a baseline."
@@ -215,7 +212,7 @@ def predictions(
     report = report_answers(file, baseline, labels, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c007
+# %% ../../nbs/shell/30_cli.ipynb #c035
 _TABLE = "Table with one row a run: seed, terminal (ok, timeout, oom, crash), metrics."
 
 
@@ -224,8 +221,8 @@ _TABLE = "Table with one row a run: seed, terminal (ok, timeout, oom, crash), me
 def runs(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help=_TABLE)],
     candidate: Annotated[str, typer.Argument(metavar="CANDIDATE", help="The same seeds.")],
-    asked: o.AskedOfRuns, output: o.Output, force: o.Force = False,
-    fail_inconclusive: o.FailInconclusive = False,
+    asked: g.AskedOfRuns, output: g.Output, force: g.Force = False,
+    fail_inconclusive: g.FailInconclusive = False,
     out: _out("invar-nb-runs") = Path("invar-nb-runs"),
 ):
     "Is CANDIDATE better over seeds? A paired t test for each metric, and a report."
@@ -236,7 +233,7 @@ def runs(
     report = report_runs(baseline, candidate, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c018
+# %% ../../nbs/shell/30_cli.ipynb #c036
 _Report = Annotated[Path, typer.Argument(
     metavar="REPORT", help="report.json, or the folder that holds it.")]
 
@@ -250,7 +247,7 @@ def _report_file(report):
 @app.command()
 @o.grouped
 def verify(
-    report: _Report, output: o.Output,
+    report: _Report, output: g.Output,
 ):
     "Compute every number of a report again from its evidence. Exit 3 if one differs."
     from invar_nb.report.verify import verify as check
@@ -263,7 +260,7 @@ def verify(
 @app.command()
 @o.grouped
 def card(
-    report: _Report, output: o.Output,
+    report: _Report, output: g.Output,
     dataset: Annotated[str, typer.Option(
         "--dataset", metavar="NAME", help="Name of the data on the card.")] = "",
 ):
@@ -274,10 +271,10 @@ def card(
     block = model_card(d, dataset=dataset)
     _print({"block": block, "exit_code": OK}, block.rstrip(), output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c023
+# %% ../../nbs/shell/30_cli.ipynb #c037
 @app.command()
 @o.grouped
-def doctor(output: o.Output):
+def doctor(output: g.Output):
     "What is installed, what is missing, and which device scoring would use."
     from invar_nb.shell.doctor import examine
     found = examine()
@@ -287,10 +284,10 @@ def doctor(output: o.Output):
     _print(d, "\n".join(lines), output)
     raise typer.Exit(d["exit_code"])
 
-# %% ../../nbs/shell/30_cli.ipynb #c030
+# %% ../../nbs/shell/30_cli.ipynb #c038
 @app.command()
 @o.grouped
-def demo(output: o.Output, out: _out("invar-demo") = Path("invar-demo")):
+def demo(output: g.Output, out: _out("invar-demo") = Path("invar-demo")):
     "Three edits of a small shipped model, compared on real English; offline, a minute."
     say("invar-nb demo: two shipped models, three edits", output.quiet)
     _check_out(out, False)

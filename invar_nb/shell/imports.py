@@ -9,7 +9,7 @@ __all__ = ['compare_any', 'evaluate_file', 'save_answers']
 import re
 from dataclasses import fields, replace
 
-# %% ../../nbs/shell/22_imports.ipynb #c014
+# %% ../../nbs/shell/22_imports.ipynb #c003
 from ..comparison.compare import compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -22,6 +22,7 @@ from ..foundations.numbers import ContractError, strict_json
 from ..models.answer import answer_examples
 from ..models.documents import read_documents
 from ..models.examples import find_leaks, read_examples
+from . import groups as g
 from . import options as o
 from .arms import SCORED, _load, _release, arm_kind, load_arms
 from ..report.build import build_report, evaluate
@@ -31,33 +32,29 @@ from ..report.joint_report import build_joint
 from ..report.policy import check_enough
 from .terminal import OK, Progress, say
 
-# %% ../../nbs/shell/22_imports.ipynb #c002
+# %% ../../nbs/shell/22_imports.ipynb #c005
 def compare_any(
     arguments,  # baseline and candidate -> as typed
-    scoring: o.Scoring, asked: o.Asked, intervals: o.Intervals, policy: o.Policy,
-    columns: o.Columns, questions: o.Questions,
+    job: g.Job,
     *,
-    examples=None,  # a file of questions
     out,
-    quiet: bool = False,
 ):
     "(report, journals) of two models, of two models that also answer, or of files."
-    reading = _reading(columns)
+    reading = _reading(job.columns)
     kinds = [arm_kind(argument, reading) for argument in arguments.values()]
     models = [kind in SCORED for kind in kinds]
-    if examples is not None:
+    if job.examples is not None:
         if not all(models) or "served" in kinds:
             o.usage("--examples needs two models on this machine", " and ".join(kinds),
                     "Answer with each model where it is, then compare the files")
-        return _with_questions(arguments, scoring, asked, intervals, policy, questions,
-                               examples, out=out, quiet=quiet)
-    questions.check_unused()
+        return _with_questions(arguments, job, out=out)
+    job.questions.check_unused()
     if any(models):
-        columns.check_unused()
-        return compare_arms(arguments, scoring, asked, intervals, policy, out=out, quiet=quiet)
-    scoring.check_unused()
+        job.columns.check_unused()
+        return compare_arms(arguments, job, out=out)
+    job.scoring.check_unused()
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
-    return _report(pairs, None, asked, intervals, policy), {}
+    return _report(pairs, None, job), {}
 
 # %% ../../nbs/shell/22_imports.ipynb #c092
 def _reading(columns):
@@ -72,8 +69,8 @@ def _reading(columns):
                    references=tuple(columns.references or ()),
                    rename={old: new for old, _, new in pairs}, **same)
 
-# %% ../../nbs/shell/22_imports.ipynb #c091
-def evaluate_file(argument, asked: o.Asked, columns: o.Columns):
+# %% ../../nbs/shell/22_imports.ipynb #c008
+def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     "The report of one file of any known format."
     reading = _reading(columns)
     if arm_kind(argument, reading) in SCORED:
@@ -86,12 +83,13 @@ def evaluate_file(argument, asked: o.Asked, columns: o.Columns):
     return evaluate(arm, metrics=find_metrics(asked, [arm]), by=asked.by or None,
                     level=asked.level)
 
-# %% ../../nbs/shell/22_imports.ipynb #c006
-def _report(pairs, primary, asked, intervals, policy):
+# %% ../../nbs/shell/22_imports.ipynb #c010
+def _report(pairs, primary, job):
     "An ordinary report of one pair, a report on several parts of more."
+    asked, policy = job.asked, job.policy
     kinds = list(dict.fromkeys(p.kind for p in pairs.values()))
     margins = find_margins(asked.margin, kinds, asked.metric, bare=primary or len(kinds) == 1)
-    settings = find_settings(asked, intervals, "files")
+    settings = find_settings(asked, job.intervals, "files")
     parts = {name: compare_pair(p, metrics=_metrics(asked, p, kinds), **settings)
              for name, p in pairs.items()}
     more = {"by": asked.by or None, "tier": find_tier(policy), "gate": policy.gate,
@@ -131,15 +129,15 @@ class _options_named:
         raise type(error)(said, code=error.code, culprit=error.culprit,
                           cure=error.cure) from None
 
-# %% ../../nbs/shell/22_imports.ipynb #c017
-def _with_questions(arguments, scoring, asked, intervals, policy, questions, examples, *,
-                    out, quiet):
+# %% ../../nbs/shell/22_imports.ipynb #c012
+def _with_questions(arguments, job, *, out):
     "(report, journals) of models that answer questions, and score a text where one is given."
-    examples, info = _examples(examples, questions, quiet), _info(questions.checkpoint_info)
-    if not scoring.text: scoring.check_unused(fields(o.Loading), "--examples alone")
-    tier, kinds = find_tier(policy), ["losses", "answers"] if scoring.text else ["answers"]
+    scoring, asked, questions, quiet = job.scoring, job.asked, job.questions, job.output.quiet
+    examples, info = _examples(job.examples, questions, quiet), _info(questions.checkpoint_info)
+    if not scoring.text: scoring.check_unused(fields(g.Loading), "--examples alone")
+    tier, kinds = find_tier(job.policy), ["losses", "answers"] if scoring.text else ["answers"]
     find_margins(asked.margin, kinds, asked.metric)
-    find_settings(asked, intervals, kinds[0])
+    find_settings(asked, job.intervals, kinds[0])
     out.parent.mkdir(parents=True, exist_ok=True)
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in (
         *arguments, *(f"{name}.answers" for name in arguments))}
@@ -149,7 +147,7 @@ def _with_questions(arguments, scoring, asked, intervals, policy, questions, exa
         kept = journals[f"{name}.answers"]
         answers[name] = _answered(loaded, examples, questions, scoring, label=name,
                                   journal=kept, quiet=quiet)
-    enough = lambda counts: check_enough(counts, tier=tier, profile=policy.profile)
+    enough = lambda counts: check_enough(counts, tier=tier, profile=job.policy.profile)
     losses = load_arms(arguments, scoring, journals=journals, enough=enough, quiet=quiet,
                        also=ask) if scoring.text else {}
     for name, argument in arguments.items() if not losses else ():
@@ -161,7 +159,7 @@ def _with_questions(arguments, scoring, asked, intervals, policy, questions, exa
     pairs = {name: pair(part["baseline"], _informed(part["candidate"], info))
              for name, part in parts.items()}
     primary = "text" if losses else None
-    return _report(pairs, primary, asked, intervals, policy), journals
+    return _report(pairs, primary, job), journals
 
 # %% ../../nbs/shell/22_imports.ipynb #c018
 def _examples(path, questions, quiet):

@@ -12,7 +12,7 @@ import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/18_jobs.ipynb #c011
+# %% ../../nbs/shell/18_jobs.ipynb #c008
 from ..comparison.compare import PRIMARY
 from ..comparison.compare import compare as compare_pair
 from ..comparison.difference import Settings
@@ -26,6 +26,7 @@ from ..files.losses import write_losses
 from ..files.predictions import read_predictions
 from ..foundations.document import file_digest
 from ..foundations.numbers import ContractError, UsageError
+from . import groups as g
 from . import options as o
 from .arms import SCORED, arm_kind, load_arms, score_model
 from ..report.build import build_report, evaluate
@@ -70,24 +71,22 @@ def find_margins(texts, kinds, metrics, *, bare=True):
         found[name] = o.resolve_margin(text, scale=metric.scale, unit=metric.unit, name=name)
     return found or None
 
-# %% ../../nbs/shell/18_jobs.ipynb #c009
+# %% ../../nbs/shell/18_jobs.ipynb #c010
 def compare_arms(
     arguments,   # baseline and candidate -> as typed
-    scoring: o.Scoring,
-    asked: o.Asked,
-    intervals: o.Intervals,
-    policy: o.Policy,
+    job: g.Job,
     *,
     out: Path,
-    quiet: bool = False,
 ):
     "(report, journals): options are checked first, windows before scoring."
+    asked, policy = job.asked, job.policy
     margins = find_margins(asked.margin, ["losses"], asked.metric)
-    settings, tier = find_settings(asked, intervals, "losses"), find_tier(policy)
+    settings, tier = find_settings(asked, job.intervals, "losses"), find_tier(policy)
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
     out.parent.mkdir(parents=True, exist_ok=True)
     enough = lambda counts: check_enough(counts, tier=tier, profile=policy.profile)
-    arms = load_arms(arguments, scoring, journals=journals, enough=enough, quiet=quiet)
+    arms = load_arms(arguments, job.scoring, journals=journals, enough=enough,
+                     quiet=job.output.quiet)
     made = compare_pair(pair(**arms), metrics=asked.metric or None, **settings)
     return build_report(made, margin=margins, by=asked.by or None, tier=tier, gate=policy.gate,
                         profile=policy.profile, fail_inconclusive=policy.fail_inconclusive
@@ -147,7 +146,7 @@ def report_answers(file, baseline, labels, asked, fail_inconclusive):
     return build_report(made, margin=margins, by=asked.by or None,
                         fail_inconclusive=fail_inconclusive)
 
-# %% ../../nbs/shell/18_jobs.ipynb #c002
+# %% ../../nbs/shell/18_jobs.ipynb #c014
 def _each(values, n, option, *choices):
     "One value for each metric: given once it is meant for all; none is the first choice."
     wrong = next((value for value in values or () if value not in choices), None)
@@ -159,7 +158,7 @@ def _each(values, n, option, *choices):
     return values if values and len(values) == n else (values or choices[:1]) * n
 
 
-def as_specs(asked: o.AskedOfRuns) -> tuple[list, dict]:
+def as_specs(asked: g.AskedOfRuns) -> tuple[list, dict]:
     "(a MetricSpec for each --metric, the margins that were given)."
     metrics, n = asked.metric, len(asked.metric or ())
     if not n: o.usage("runs needs a metric", "none", "Give --metric NAME, a column")
@@ -175,8 +174,8 @@ def as_specs(asked: o.AskedOfRuns) -> tuple[list, dict]:
     return [MetricSpec(metric=name, direction=f"{d}_is_better", scale=s,
                        significance_threshold=asked.alpha) for name, d, s in rows], margins
 
-# %% ../../nbs/shell/18_jobs.ipynb #c003
-def report_runs(baseline, candidate, asked: o.AskedOfRuns, fail_inconclusive):
+# %% ../../nbs/shell/18_jobs.ipynb #c016
+def report_runs(baseline, candidate, asked: g.AskedOfRuns, fail_inconclusive):
     "The report on two tables of runs."
     specs, margins = as_specs(asked)
     paths = {"baseline_runs": Path(baseline), "candidate_runs": Path(candidate)}
