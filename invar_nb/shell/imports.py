@@ -133,7 +133,8 @@ class _options_named:
 def _with_questions(arguments, job, *, out):
     "(report, journals) of models that answer questions, and score a text where one is given."
     scoring, asked, questions, quiet = job.scoring, job.asked, job.questions, job.output.quiet
-    examples, info = _examples(job.examples, questions, quiet), _info(questions.checkpoint_info)
+    examples = _examples(job.examples, questions, quiet)
+    info = _info(questions.checkpoint_info)
     if not scoring.text: scoring.check_unused(fields(g.Loading), "--examples alone")
     tier, kinds = find_tier(job.policy), ["losses", "answers"] if scoring.text else ["answers"]
     find_margins(asked.margin, kinds, asked.metric)

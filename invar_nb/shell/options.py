@@ -124,7 +124,7 @@ def _flat(p):
     "The parameter of a command, or one for each option of its dataclass, panel by panel."
     kind = p.annotation
     if not is_dataclass(kind): return [p.replace(kind=p.KEYWORD_ONLY)]
-    own = sorted(fields(kind), key=lambda f: f.name not in vars(kind))  # inherited ones last
+    own = sorted(fields(kind), key=lambda f: f.name not in kind.__annotations__)
     made = (inspect.Parameter(f.name, p.KEYWORD_ONLY, annotation=f.type,
                               default=p.empty if is_dataclass(f.type) else f.default)
             for f in own)
