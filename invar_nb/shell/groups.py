@@ -230,7 +230,7 @@ class Output:
 # %% ../../nbs/shell/13_groups.ipynb #c015
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    "All that a comparison is told beside its arms."
+    "What a comparison is asked for, beside its arms."
     scoring: Scoring = field(default_factory=Scoring)
     asked: Asked = field(default_factory=Asked)
     intervals: Intervals = field(default_factory=Intervals)
