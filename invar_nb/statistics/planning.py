@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['Pilot', 'as_pilot', 'half_width', 'chance_of_claim', 'detectable', 'smallest_n', 'n_for_power']
 
-# %% ../../nbs/statistics/18_planning.ipynb #c020
+# %% ../../nbs/statistics/18_planning.ipynb #c005
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from scipy.special import chdtri, fdtri, ndtr, ndtri, stdtrit
 
@@ -35,7 +35,7 @@ class Pilot:
         if math.isinf(self.dof): return self.sd
         return self.sd * math.sqrt(self.dof / float(chdtri(self.dof, assurance)))
 
-# %% ../../nbs/statistics/18_planning.ipynb #c036
+# %% ../../nbs/statistics/18_planning.ipynb #c009
 def as_pilot(
     fit: Jackknife,                # of the units: documents, blocks, or windows
     rows: Jackknife | None = None,  # of the windows, where the fit is of blocks of them
@@ -43,9 +43,18 @@ def as_pilot(
     serial: bool = False,
 ) -> Pilot:
     "The pilot that an interval's fit amounts to."
-    rows = rows or fit
-    return Pilot(sd=fit.standard_error * math.sqrt(rows.units_eff), dof=fit.dof,
-                 tail=min(1.0, rows.nu / (rows.n_units - 1)), serial=serial)
+    windows = rows or fit
+    pilot = Pilot(sd=fit.standard_error * math.sqrt(windows.units_eff), tail=_tail(windows),
+                  serial=serial)
+    return replace(pilot, dof=fit.dof if rows else pilot.run_dof(fit.n_units))
+
+
+def _tail(fit):
+    "2 / (k - 1), at most 1, from the degrees of freedom of a fit (@eq-planning-kurtosis)."
+    n = fit.n_units
+    if fit.nu >= n - 1: return 1.0
+    excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (2 * n / fit.nu - 2) + 6)
+    return min(1.0, 2 / (2 + excess))
 
 # %% ../../nbs/statistics/18_planning.ipynb #c038
 def half_width(
