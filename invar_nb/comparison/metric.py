@@ -46,6 +46,7 @@ class Metric:
     arm_interval: Callable | None = None  # arm, level -> Interval of one arm
     missing: Callable | None = None  # arm -> why it cannot be asked, or None
     of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
+    silent: bool = False  # not mentioned where arms lack what it needs
     caveat: str = ""  # why its differences are shown and never judged
 
     def __post_init__(self):
@@ -188,6 +189,7 @@ def in_unit(
 # %% ../../nbs/comparison/35_metric.ipynb #c014
 _BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "perplexity": ("losses", "perplexity"),
+    "bits_per_byte": ("losses", "bits_per_byte"),
     "kl_divergence": ("losses", "divergence"),
     "top1_changed": ("losses", "divergence"),
     "accuracy": ("answers", "accuracy"),
@@ -247,7 +249,9 @@ class Registry(Mapping):
     def of_arms(self, *arms) -> list[Metric]:
         "The metrics that read these arms, those of a pair where its candidate has them."
         found = self.of_kind(arms[0].kind)
-        return [m for m in found if not m.of_pair or arms[1:] and not lacking(m, arms[1])]
+        found = [m for m in found if not m.of_pair or arms[1:]]
+        return [m for m in found
+                if not (m.of_pair or m.silent) or not lacking(m, arms[-1])]
 
 # %% ../../nbs/comparison/35_metric.ipynb #c006
 _MADE = {"mistake": ("confusion", "critical_mistake")}  # for two labels: mistake:yes:no

@@ -9,6 +9,12 @@ __all__ = ['perplexity_metric']
 from ..comparison.metric import Metric
 
 # %% ../../nbs/metrics/40_perplexity.ipynb #c011
+def _missing(arm):
+    "Documents scored with tokenizers of their own have no token in common."
+    if arm.weight_unit != "bytes" or "own_tokens" not in arm.columns: return None
+    return "the models split the text differently: see bits per byte"
+
+
 perplexity_metric = Metric(
     name="perplexity", unit="perplexity", better="lower", scale="log", margin=0.02,
-    kind="losses", totals=lambda arm: arm.totals)
+    kind="losses", totals=lambda arm: arm.totals, missing=_missing)

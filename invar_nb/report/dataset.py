@@ -11,11 +11,13 @@ __all__ = ['match_fraction', 'scored_range', 'overlap_fraction', 'find_splits', 
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
 # %% ../../nbs/report/81_dataset.ipynb #c003
 from ..comparison.compare import compare
+from ..comparison.metric import METRICS
 from ..comparison.windows import bits_per_byte, perplexity
 from ..foundations.numbers import refuse
 
@@ -149,7 +151,8 @@ def _bootstrap(comparison):
     s = comparison.settings
     same = {"method": "bca", "replicates": s.replicates, "seed": s.seed, "level": s.level}
     drawn = s.resample if s.replicates is not None else "windows"
-    interval = compare(comparison.pair, metrics=["perplexity"], units="windows",
+    metric = replace(METRICS["perplexity"], missing=None)  # of whole documents: per byte
+    interval = compare(comparison.pair, metrics=[metric], units="windows",
                        resample=drawn, **same).interval
     return {**same, "ci": (interval.low, interval.high), "engine": interval.engine}
 
