@@ -125,7 +125,7 @@ def change_text(
 def margin_text(margin: float, d: Difference) -> str:
     "2 %, 2 points, or 0.02 in the metric's unit."
     scale, unit = _unit(d)
-    return f"{scale * margin:g}{unit}"
+    return f"{scale * margin:.4g}{unit}"
 
 
 def _unit(d):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..comparison.metric import Metric
 
-# %% ../../nbs/metrics/51_bits_per_byte.ipynb #c007
+# %% ../../nbs/metrics/51_bits_per_byte.ipynb #c016
 _TOKENS = "own_tokens"
 
 
@@ -34,5 +34,5 @@ def _bits(arm):
 
 
 bits_per_byte_metric = Metric(
-    name="bits_per_byte", title="bits per byte", unit="bits per byte", better="lower",
+    name="bits_per_byte", title="bits per byte", unit="bits", better="lower",
     kind="losses", totals=_bits, prepare=_with_margin, missing=_missing, silent=True)
