@@ -160,7 +160,7 @@ def plan_text(
     preview: int | None = None,     # windows in the first split; default: half
     final: int | None = None,
     windowing: str = "invar",       # or as "hf", "llama.cpp", "gptq", "lm-eval" cut a text
-    prefix_token: int | None = None,  # of lm-eval; default: the tokenizer's BOS or EOS
+    prefix_token: int | None = None,  # before each text; lm-eval: default BOS or EOS
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
     where = "plan_text"
@@ -171,7 +171,7 @@ def plan_text(
     usual = max_length if tool.fixed else max(1, max_length // 2)
     stride = usual if stride is None else as_count(stride, where=where, name="stride")
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
-    prefix = _prefix(tokenizer, tool, prefix_token)
+    before = prefix = _prefix(tokenizer, tool, prefix_token)
     prefix += _document_start(tokenizer, given.texts[0], bos)
     encoded = {name: _encode(tokenizer, text, prefix)
                for name, text in zip(given.text_ids, given.texts, strict=True)}
@@ -181,7 +181,7 @@ def plan_text(
     kept = assign_splits(_first(planned, windows), preview=preview, final=final)
     facts = {"tokenizer_digest": tokenizer_digest(tokenizer), "bos": bos,
              "bos_tokens": list(prefix), "max_length": max_length, "stride": stride,
-             "windowing": windowing, "prefix_token": prefix[0] if tool.prefix else None,
+             "windowing": windowing, "prefix_token": before[0] if before else None,
              "first_window": first_window, "windows_planned": len(planned),
              "windows_scored": len(kept)}
     return _as_plan(given, encoded, kept, max_length, facts)
@@ -211,8 +211,8 @@ def _joined(given: Documents, tool: Windowing) -> Documents:
 
 # %% ../../nbs/models/61_text.ipynb #c036
 def _prefix(tokenizer: object, tool: Windowing, given: int | None) -> tuple[int, ...]:
-    "The token that lm-eval puts before a text, so that its first token is scored."
-    if not tool.prefix:
+    "A token before a text, so that its first token is scored; lm-eval has one always."
+    if not tool.prefix and given is None:
         return ()
     own = (getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id"))
     token = next((i for i in (given, *own) if i is not None), None)
