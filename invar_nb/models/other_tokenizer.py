@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['check_spelled', 'plan_whole', 'whole_data_id', 'whole_documents']
 
-# %% ../../nbs/models/74_other_tokenizer.ipynb #c002
+# %% ../../nbs/models/74_other_tokenizer.ipynb #c020
+import os
 from collections.abc import Iterable
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..foundations.numbers import canonical_json, digest, refuse
 from .documents import Documents
 from .text import TextPlan, plan_text
 
-# %% ../../nbs/models/74_other_tokenizer.ipynb #c008
+# %% ../../nbs/models/74_other_tokenizer.ipynb #c021
 def _back(tokenizer, text):
     "The text that the tokens spell."
     ids = tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
@@ -39,8 +40,7 @@ def check_spelled(
     texts = tuple(texts)
     for i, text in enumerate(texts):
         if (back := _back(tokenizer, text)) == text: continue
-        at = next((k for k, (a, b) in enumerate(zip(text, back, strict=False)) if a != b),
-                  min(len(text), len(back)))
+        at = len(os.path.commonprefix([text, back]))
         refuse("plan_whole", "every text must come back from its tokens letter by letter",
                f"{_share_lost(tokenizer, texts):.1%} of the bytes in lines that do not; "
                f"document {i} at character {at}: {text[at:at + 12]!r} became "
