@@ -15,7 +15,7 @@ from pathlib import Path
 # %% ../../nbs/models/58_gguf_file.ipynb #c021
 from ..foundations.numbers import PairingError, refuse
 
-# %% ../../nbs/models/58_gguf_file.ipynb #c010
+# %% ../../nbs/models/58_gguf_file.ipynb #c002
 @dataclasses.dataclass(frozen=True)
 class GgufTensor:
     "One entry of the header."
@@ -23,6 +23,7 @@ class GgufTensor:
     kind: str               # F16, Q4_0, ...
     shape: tuple[int, ...]  # rows first, as numpy has it
     n_bytes: int
+    offset: int             # in the file
 
     @property
     def n_weights(self) -> int:
@@ -137,7 +138,7 @@ def read_gguf(path: str | Path) -> GgufFile:
     return GgufFile(path=path, version=version, architecture=architecture,
                     metadata=metadata, tensors=tensors)
 
-# %% ../../nbs/models/58_gguf_file.ipynb #c031
+# %% ../../nbs/models/58_gguf_file.ipynb #c006
 def _tensors(reader: _Reader, n: int, alignment: int) -> tuple[GgufTensor, ...]:
     "The entries, each where the one before it ends; the last must end inside the file."
     found, end = [], 0
@@ -155,7 +156,8 @@ def _tensors(reader: _Reader, n: int, alignment: int) -> tuple[GgufTensor, ...]:
         if offset != end:
             reader.refuse("tensors must lie one behind the other",
                           f"{name!r} at {offset}, not {end}")
-        found.append(GgufTensor(name, known, shape[::-1], weights // block * size))
+        found.append(GgufTensor(name, known, shape[::-1], weights // block * size,
+                                offset))
         last, end = end, offset + -(-found[-1].n_bytes // alignment) * alignment
     start = -(-reader.file.tell() // alignment) * alignment
     if not found:
@@ -164,7 +166,7 @@ def _tensors(reader: _Reader, n: int, alignment: int) -> tuple[GgufTensor, ...]:
     if need > reader.size:
         reader.refuse("the file must be as long as its header says",
                       f"{reader.size} bytes of {need}")
-    return tuple(found)
+    return tuple(dataclasses.replace(t, offset=start + t.offset) for t in found)
 
 
 def _kind(number: int, name: str, reader: _Reader) -> tuple[str, int, int]:

@@ -1,0 +1,159 @@
+"What differs between two checkpoints: one element is named, copies are recognised, nothing large is held; referees read with torch and safetensors."
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_models import llama, write_gguf
+
+import invar_nb
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.models.load import load_model
+from invar_nb.models.weights import compare_weights
+
+torch = pytest.importorskip("torch")
+safetensors = pytest.importorskip("safetensors.torch")
+BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
+UP = "model.layers.2.mlp.up_proj.weight"
+
+
+@pytest.fixture
+def copied(tmp_path):
+    "name, tensors -> a copy of the shipped model with these tensors."
+    def made(name, tensors, **config):
+        folder = Path(shutil.copytree(BASE, tmp_path / name))
+        safetensors.save_file({k: x.contiguous() for k, x in tensors.items()}, folder / "model.safetensors", metadata={"format": "pt"})
+        (folder / "config.json").write_text(json.dumps(json.loads((BASE / "config.json").read_text()) | config))
+        return folder
+    made.tensors = safetensors.load_file(BASE / "model.safetensors")
+    return made
+
+
+def test_one_changed_element_is_named(copied):
+    tensors = copied.tensors
+    tensors[UP] = tensors[UP].clone()
+    before = float(tensors[UP][17, 4])
+    tensors[UP][17, 4] = float(np.nextafter(np.float16(before), np.float16(9)))
+    d = compare_weights(BASE, copied("one", tensors, rope_theta=5e5))
+    change, = d.changed
+    assert (d.state, d.tensors_changed, d.tensors) == ("different", 1, len(tensors))
+    assert (change.name, change.index, change.changed, change.elements) == (UP, (17, 4), 1, tensors[UP].numel())
+    assert change.values == (before, float(tensors[UP][17, 4])) and f"{UP} (1 of 11,264 elements" in d.sentence and "[17, 4] was" in d.sentence
+    assert any(line.startswith("config.json: rope_theta was") and line.endswith("is 500000.0") for line in d.settings)
+    json.dumps(d.to_dict(), allow_nan=False)
+
+
+def test_copies_are_told_as_what_they_are(copied, tmp_path):
+    tensors = copied.tensors
+    loaded = load_model(BASE, dtype="float16")
+    loaded.model.save_pretrained(tmp_path / "sharded", max_shard_size="200KB")
+    d = compare_weights(BASE, tmp_path / "sharded")
+    files = len([*(tmp_path / "sharded").glob("*.safetensors")])
+    assert d.state == "rearranged" and files > 2 and d.sentence.endswith(f"1 file in the baseline, {files} in the candidate.")
+    swapped = copied("swapped", {})
+    data = (BASE / "model.safetensors").read_bytes()           # the same tensors, by hand in another order
+    n = int.from_bytes(data[:8], "little")
+    header, body = json.loads(data[8:8 + n]), data[8 + n:]
+    out, end = b"", {}
+    for name in reversed([k for k in header if k != "__metadata__"]):
+        a, b = header[name]["data_offsets"]
+        end[name] = header[name] | {"data_offsets": [len(out), len(out) + b - a]}
+        out += body[a:b]
+    text = json.dumps(end).encode()
+    (swapped / "model.safetensors").write_bytes(len(text).to_bytes(8, "little") + text + out)
+    assert all(torch.equal(x, tensors[k]) for k, x in safetensors.load_file(swapped / "model.safetensors").items())
+    assert compare_weights(BASE, swapped).sentence == f"All {len(tensors)} tensors are identical; only the files differ: the tensors stand in another order."
+    wide = copied("wide", {k: x.float() for k, x in tensors.items()})
+    half = copied("half", {k: x.float().bfloat16() for k, x in tensors.items()}, dtype="bfloat16")
+    for pair, kinds in (((BASE, wide), "F16 to F32"), ((wide, BASE), "F32 to F16"), ((wide, half), "F32 to BF16"), ((half, wide), "BF16 to F32")):
+        d = compare_weights(*pair)
+        assert d.state == "recast" and f"({len(tensors)} from {kinds})" in d.sentence and not d.changed
+    cut = compare_weights(wide, copied("cut", {k: (x.float().view(torch.int32) & -65536).view(torch.float32).bfloat16() for k, x in tensors.items()}))
+    assert cut.state == "different", "bfloat16 cut off, not rounded, is no cast"
+    named = copied("named", {k.removeprefix("model."): x for k, x in tensors.items()})
+    d = compare_weights(BASE, named)
+    assert d.state == "rearranged" and "tensors renamed, such as model.embed_tokens.weight to embed_tokens.weight" in d.sentence
+    head = copied("head", tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()})
+    d = compare_weights(BASE, head)
+    assert d.state == "rearranged" and "lm_head.weight, only in the candidate, is a copy of model.embed_tokens.weight" in d.sentence
+    assert compare_weights(BASE, shutil.copytree(BASE, tmp_path / "same")).state == "identical"
+
+
+def test_shapes_single_tensors_and_numbers_that_are_none(copied):
+    tensors = copied.tensors
+    norm = "model.norm.weight"
+    odd = {**tensors, norm: tensors[norm][:-1], "extra": torch.zeros(3), UP: tensors[UP].clone()}
+    odd[UP][3, 5], gone = float("nan"), odd.pop("model.layers.0.mlp.down_proj.weight")
+    d = compare_weights(BASE, copied("odd", odd))
+    by_name = {t.name: t for t in d.changed}
+    assert by_name[norm].shapes == ((64,), (63,)) and by_name[UP].index == (3, 5) and by_name[UP].relative is None and by_name[UP].values[1] == "nan"
+    assert (d.only_baseline, d.only_candidate, d.tensors_changed) == (("model.layers.0.mlp.down_proj.weight",), ("extra",), 4)
+    assert "nan" in str(by_name[UP]) and gone.numel() and json.dumps(d.to_dict(), allow_nan=False)
+    assert compare_weights(copied("nan", odd), copied("nans", odd)).state == "identical"
+
+
+@pytest.mark.parametrize("kind, state", [("F16", "recast"), ("Q8_0", "different"), ("Q4_0", "different")])
+def test_a_gguf_beside_its_source(tmp_path, kind, state):
+    "The referee is transformers, which dequantises whole tensors into the folder's names and layout."
+    pytest.importorskip("gguf")
+    d = compare_weights(BASE, write_gguf(BASE, tmp_path / "m.gguf", kind))
+    source, got = (load_model(path, dtype="float32", tokenizer=BASE).model.state_dict() for path in (BASE, tmp_path / "m.gguf"))
+    assert d.state == state and "GGUF has fields of its own" in d.settings[0]
+    theirs = {k: float((got[k].double() - source[k].double()).norm() / source[k].double().norm()) for k in source if k != "lm_head.weight" and not torch.equal(source[k], got[k])}
+    assert {t.name: pytest.approx(t.relative, rel=1e-9) for t in d.changed} == theirs
+    assert len(theirs) == (0 if kind == "F16" else 25)
+
+
+def test_what_cannot_be_compared_is_said(tmp_path):
+    pickled = Path(shutil.copytree(BASE, tmp_path / "pickled"))
+    (pickled / "model.safetensors").unlink()
+    torch.save(llama().state_dict(), pickled / "pytorch_model.bin")
+    d = compare_weights(BASE, pickled)
+    assert d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
+    assert d.sentence == "The weight files differ; pytorch_model.bin is a pickle, whose tensors are not compared: save it as safetensors."
+    assert compare_weights(pickled, pickled).state == "identical"
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text("{}")
+    with pytest.raises(ContractError, match="whole models; got an adapter in .*Merge it"): compare_weights(BASE, adapter)
+    cut = Path(shutil.copytree(BASE, tmp_path / "cut"))
+    data = (BASE / "model.safetensors").read_bytes()
+    for wrong in (data[:-5], data[:4], b"version https://git-lfs", data[:8] + b"[" + data[9:]):
+        (cut / "model.safetensors").write_bytes(wrong)
+        with pytest.raises(ContractError): compare_weights(BASE, cut)
+
+
+@pytest.mark.slow
+def test_two_gigabytes_in_bounded_memory(tmp_path):
+    "Two checkpoints of 2 GB, one tensor changed throughout, one in one element, one recast: peak resident memory of a process of its own."
+    rows, names = 2**13, [f"layers.{k}.weight" for k in range(15)]
+    piece = np.random.default_rng(0).normal(size=(2**10, 2**12)).astype("f4")
+    for arm in ("a", "b"):
+        (tmp_path / arm).mkdir()
+        (tmp_path / arm / "config.json").write_text("{}")
+        header, end = {}, 0
+        for k, name in enumerate(names):
+            half = arm == "b" and k == 3
+            size = rows * 2**12 * (2 if half else 4)
+            header[name], end = {"dtype": "F16" if half else "F32", "shape": [rows, 2**12], "data_offsets": [end, end + size]}, end + size
+        text = json.dumps(header).encode()
+        with open(tmp_path / arm / "model.safetensors", "wb") as file:
+            file.write(len(text).to_bytes(8, "little") + text)
+            for k, name in enumerate(names):
+                for part in range(8):
+                    x = piece + np.float32(k)
+                    if (arm, k) == ("b", 5): x *= np.float32(1.5)
+                    if (arm, k, part) == ("b", 9, 5): x[700, 33] += 1
+                    file.write((x.astype("f2") if header[name]["dtype"] == "F16" else x).tobytes())
+    code = ("import json, sys; from invar_nb.models.weights import compare_weights; d = compare_weights(*sys.argv[1:]).to_dict(); "
+            "d['peak'] = next(int(line.split()[1]) for line in open('/proc/self/status') if line.startswith('VmHWM')) / 1024; print(json.dumps(d))")
+    r = subprocess.run([sys.executable, "-c", code, tmp_path / "a", tmp_path / "b"], capture_output=True, text=True, check=True)
+    d = json.loads(r.stdout)
+    print(f"peak {d['peak']:.0f} MiB for {(tmp_path / 'a' / 'model.safetensors').stat().st_size / 2**30:.2f} GiB")
+    shutil.rmtree(tmp_path)
+    assert (d["tensors_changed"], d["recast"]) == (2, 1) and d["largest"][0]["relative"] == pytest.approx(.5)
+    assert (d["largest"][1]["name"], d["largest"][1]["index"]) == (names[9], [5 * 2**10 + 700, 33])
+    assert d["peak"] < 300
