@@ -108,7 +108,7 @@ def _root(family: Family, level: float, sidak: float) -> float:
         else: high, right, left = c, found, left / 2
     return 1 - 2 * float(stdtr(family.nu, -c))
 
-# %% ../../nbs/statistics/21_many.ipynb #c042
+# %% ../../nbs/statistics/21_many.ipynb #c022
 def fit_family(
     influence: np.ndarray,  # y_uk, shape (n_units, m)
     nu: np.ndarray,         # degrees of freedom of each candidate, shape (m,)
@@ -127,4 +127,4 @@ def fit_family(
     np.fill_diagonal(off, 0)
     misfit = float(off.max())
     return Family(member=member, loadings=loadings if misfit <= LARGEST_MISFIT else None,
-                  misfit=misfit, nu=float(np.median(nu[moved])))
+                  misfit=misfit, nu=float(np.median(nu[moved[kept]])))
