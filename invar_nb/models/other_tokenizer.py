@@ -48,19 +48,20 @@ def check_spelled(
                "Leave such documents out, or compare with a model that spells them",
                code="not_spelled")
 
-# %% ../../nbs/models/74_other_tokenizer.ipynb #c010
+# %% ../../nbs/models/74_other_tokenizer.ipynb #c008
 def _before(tokenizer, bos, prefix_token):
     "The option of `plan_text` that puts one token before each text."
     sample = tokenizer("a", verbose=False)["input_ids"]
     bare = tokenizer("a", add_special_tokens=False, verbose=False)["input_ids"]
     if prefix_token is None and (bos == "add" or bos == "auto" and sample[:1] != bare[:1]):
         return {"bos": bos}
-    names = ("bos_token_id", "eos_token_id")
-    tokens = (prefix_token, *(getattr(tokenizer, name, None) for name in names))
+    line = tokenizer("\n", add_special_tokens=False, verbose=False)["input_ids"]
+    tokens = (prefix_token, getattr(tokenizer, "bos_token_id", None),
+              getattr(tokenizer, "eos_token_id", None), line[0] if len(line) == 1 else None)
     token = next((t for t in tokens if t is not None), None)
     if token is None:
         refuse("plan_whole", "a token must stand before each document",
-               "a tokenizer without BOS and EOS", "Give one, such as prefix_token=0")
+               "a tokenizer without BOS, EOS and line break", "Give prefix_token=0, or another")
     return {"bos": "none", "prefix_token": token}
 
 

@@ -72,7 +72,8 @@ def _document_start(tokenizer: object, text: str, bos: str) -> tuple[int, ...]:
 
 # %% ../../nbs/models/61_text.ipynb #c014
 _EXAMPLE = "The same text, Ünïcode 東京 and  two spaces\n\t0123."
-_ONE_TOKENIZER = "Load both models with one tokenizer, if both were trained with it"
+_ONE_TOKENIZER = ("Compare bits per byte of whole documents (--per-byte), or load both models "
+                  "with one tokenizer, if both were trained with it")
 
 # %% ../../nbs/models/61_text.ipynb #c015
 def tokenizer_digest(tokenizer: object) -> str:

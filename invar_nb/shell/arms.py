@@ -21,6 +21,7 @@ from ..files.sources import find_format
 from ..foundations.numbers import ContractError, PairingError, UsageError, refuse
 from ..models.documents import read_documents
 from ..models.load import load_model, load_tokenizer
+from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.score import score_plan
 from ..models.servers import ask_server, is_address, score_served
 from ..models.text import DEFAULT_LENGTH, check_same_tokenizer, plan_text
@@ -124,9 +125,19 @@ _RECORDED = {"max_length": None, "stride": None, "bos": "auto", "first_window": 
              "windowing": "invar", "prefix_token": None}  # and their defaults
 
 
+def _planned(source, documents, o):
+    "Windows that both models score, or all tokens of documents where each has its own."
+    same = {"max_length": o.max_length, "stride": o.stride, "bos": o.bos,
+            "prefix_token": o.prefix_token}
+    if o.per_byte: return plan_whole(source, documents, **same)
+    return plan_text(source, documents, windows=o.windows, windowing=o.windowing,
+                     first_window=o.first_window.replace("-", "_"), **same)
+
+
 def _follow(losses, o):
     "One arm is saved: score the other on the plan that it recorded, where options do not say."
     known = losses.provenance
+    if "whole_documents" in known: return replace(o, per_byte=True)
     found = {name: known[name] for name, usual in _RECORDED.items()
              if getattr(o, name) == usual and known.get(name) is not None}
     planned, scored = known.get("windows_planned"), known.get("windows_scored")
@@ -134,10 +145,11 @@ def _follow(losses, o):
     return replace(o, **found)
 
 
-def _check_origin(plan, losses):
-    if losses.data_id and losses.data_id != plan.data_id:
+def _check_origin(plan, losses, o):
+    data_id = whole_data_id(plan) if o.per_byte else plan.data_id
+    if losses.data_id and losses.data_id != data_id:
         refuse("compare", "both arms must have one text and one plan of windows",
-               f"{losses.data_id[:19]} in the file, {plan.data_id[:19]} from --text",
+               f"{losses.data_id[:19]} in the file, {data_id[:19]} from --text",
                "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
@@ -161,10 +173,7 @@ def score_model(
     if plan is None:
         if served: o = replace(o, max_length=o.max_length or DEFAULT_LENGTH)
         words = _words(o) if served else loaded.tokenizer
-        plan = plan_text(loaded or words, documents, max_length=o.max_length,
-                         stride=o.stride, bos=o.bos, windows=o.windows,
-                         windowing=o.windowing, prefix_token=o.prefix_token,
-                         first_window=o.first_window.replace("-", "_"))
+        plan = _planned(loaded or words, documents, o)
         if check is not None: check(plan, words)
     else:
         plan, words = plan
@@ -176,6 +185,7 @@ def score_model(
         losses = score_served(argument, plan, **more)
     else: losses = score_plan(loaded, plan, batch_tokens=o.batch_tokens, **more)
     say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
+    if o.per_byte: losses = whole_documents(losses, plan)
     if also is not None: also(label, loaded)
     del loaded
     _release()
@@ -204,13 +214,16 @@ def load_arms(
     o = _same_limit(o, [arguments[name] for name in models])
 
     def check(plan, words):
-        enough(plan.counts)
-        for losses in arms.values(): _check_origin(plan, losses)
+        counts, whole = plan.counts, plan.counts["documents"]
+        split = {"preview": whole // 2, "final": whole - whole // 2} if o.per_byte else {}
+        enough(counts | split)
+        for losses in arms.values(): _check_origin(plan, losses, o)
         for name in models[1:]: _check_tokenizer(arguments[name], words, o)
     o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
     for name in models:
         arms[name], plan = score_model(arguments[name], o, label=name, plan=plan, check=check,
                                        journal=journals[name], also=also, quiet=quiet)
+        if o.per_byte: plan = None  # the other model has a tokenizer of its own
     return {name: arms[name] for name in arguments}
 
 # %% ../../nbs/shell/16_arms.ipynb #c010
@@ -231,6 +244,6 @@ def _check_kinds(kinds, models, o):
 def _check_tokenizer(argument, words, o):
     "The other model's tokenizer, known before the first one is scored."
     folder = Path(argument).expanduser()
-    if o.tokenizer or not folder.is_dir(): return
+    if o.tokenizer or o.per_byte or not folder.is_dir(): return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
     check_same_tokenizer(words, other)

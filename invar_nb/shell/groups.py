@@ -66,6 +66,9 @@ class Scoring(Loading):
     documents: _scoring(Optional[str], "Where windows end inside a document: blank-lines, "
                         "headings or a regular expression.", metavar="WHERE") = None
     concurrency: _scoring(int, "Requests to a server at a time. Default: 8.", min=1) = 8
+    per_byte: _scoring(bool, "Models that split text differently: score whole documents, each "
+                       "with its own tokenizer, and compare bits per byte.",
+                       "--per-byte") = False
 
     def check_unused(self, but=(), what: str = "two files"):
         "Refuse options of scoring where no text is scored, but for those of these fields."
@@ -75,6 +78,12 @@ class Scoring(Loading):
         if self.max_length and self.stride and self.stride > self.max_length:
             usage("--stride must not pass --max-length", f"{self.stride} > {self.max_length}",
                   "Tokens between windows would not be scored")
+        whole = ("windows", "windowing", "first_window", "documents")
+        odd = next((name for name in whole if getattr(self, name) != getattr(Scoring, name)),
+                   None)
+        if self.per_byte and odd:
+            usage("--per-byte scores whole documents", f"--{odd.replace('_', '-')} beside it",
+                  "Leave one of them out")
         lost = next((file for file in self.text or () if not Path(file).is_file()), None)
         if lost is not None: usage("--text must be a file", repr(lost), "Check the path")
 

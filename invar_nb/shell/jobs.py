@@ -80,14 +80,15 @@ def compare_arms(
 ):
     "(report, journals): options are checked first, windows before scoring."
     asked, policy = job.asked, job.policy
-    margins = find_margins(asked.margin, ["losses"], asked.metric)
+    metrics = asked.metric or (["bits_per_byte"] if job.scoring.per_byte else None)
+    margins = find_margins(asked.margin, ["losses"], metrics)
     settings, tier = find_settings(asked, job.intervals, "losses"), find_tier(policy)
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
     out.parent.mkdir(parents=True, exist_ok=True)
     enough = lambda counts: check_enough(counts, tier=tier, profile=policy.profile)
     arms = load_arms(arguments, job.scoring, journals=journals, enough=enough,
                      quiet=job.output.quiet)
-    made = compare_pair(pair(**arms), metrics=asked.metric or None, **settings)
+    made = compare_pair(pair(**arms), metrics=metrics, **settings)
     return build_report(made, margin=margins, by=asked.by or None, tier=tier, gate=policy.gate,
                         profile=policy.profile, fail_inconclusive=policy.fail_inconclusive
                         ), journals
@@ -123,9 +124,11 @@ def save_scored(model, scoring, out, quiet) -> tuple[dict, str]:
     journal.unlink(missing_ok=True)
     found = {"losses": str(out), "sha256": file_digest(out), "model": losses.model,
              "perplexity": losses.perplexity, "windows": len(losses), "exit_code": OK,
-             "tokens": int(losses.tokens.sum()), "data_id": losses.data_id}
-    return found, (f"perplexity {losses.perplexity:.6g} over {found['tokens']} tokens in "
-                   f"{counted(len(losses), 'windows')}; losses in {out}")
+             losses.weight_unit: int(losses.tokens.sum()), "data_id": losses.data_id}
+    unit, rows = losses.weight_unit, "documents" if scoring.per_byte else "windows"
+    per = f" per {unit[:-1]}" if scoring.per_byte else ""
+    return found, (f"perplexity{per} {losses.perplexity:.6g} over {found[unit]} {unit} in "
+                   f"{counted(len(losses), rows)}; losses in {out}")
 
 # %% ../../nbs/shell/18_jobs.ipynb #c019
 def check_files(files) -> None:

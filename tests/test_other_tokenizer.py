@@ -1,0 +1,124 @@
+"Models with tokenizers of their own, compared by whole documents through the shell, against sums that the library has no part in."
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import invar_nb
+from invar_nb.files.losses import read_losses
+from invar_nb.models.demo_text import demo_documents
+from invar_nb.report.verify import verify
+from invar_nb.shell.cli import main
+
+torch = pytest.importorskip("torch")
+TEXTS = [text[:300] for text in demo_documents()[1][:24]]
+BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
+
+
+@pytest.fixture
+def run(tmp_path, capsys):
+    file = tmp_path / "text.jsonl"
+    file.write_text("".join(json.dumps({"text": text}) + "\n" for text in TEXTS))
+
+    def call(*arguments, out="report", text=file):
+        code = main([*map(str, arguments), "--text", str(text), "--out", str(tmp_path / out), "--dtype", "float32", "-q", "--json"])
+        said = capsys.readouterr()
+        return code, json.loads(said.out), said.err
+    return call
+
+
+def permuted(source, folder, seed=3):
+    "The same model under other token ids: same pieces, another tokenizer."
+    shutil.copytree(source, folder)
+    from safetensors.numpy import load_file, save_file
+    words = json.loads((folder / "tokenizer.json").read_text())
+    new = np.random.default_rng(seed).permutation(len(words["model"]["vocab"]))
+    words["model"]["vocab"] = {piece: int(new[i]) for piece, i in words["model"]["vocab"].items()}
+    for token in words["added_tokens"]: token["id"] = int(new[token["id"]])
+    (folder / "tokenizer.json").write_text(json.dumps(words))
+    weights = load_file(folder / "model.safetensors")
+    for name, rows in weights.items():
+        if rows.shape[0] == len(new) and rows.ndim == 2: weights[name] = rows[np.argsort(new)].copy()
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+    return folder
+
+
+def test_other_ids_for_the_same_pieces_change_nothing(run, tmp_path):
+    other = permuted(BASE, tmp_path / "permuted")
+    code, found, _ = run("compare", BASE, other)
+    assert code == 3 and "--per-byte" in found["error"]
+    code, found, _ = run("compare", BASE, other, "--per-byte")
+    row = found["comparison"][0]
+    assert code == 0 and row["metric"] == "bits_per_byte" and abs(row["candidate"] / row["baseline"] - 1) < 1e-6 and row["claim"] == "equivalent"
+    assert found["units"]["kind"] == "documents" and verify(tmp_path / "report")
+
+
+def test_one_tokenizer_gives_the_claim_per_token(run, tmp_path):
+    per_token = run("compare", BASE, TUNED, out="token")[1]["comparison"][0]
+    code, found, _ = run("compare", BASE, TUNED, "--per-byte", out="byte")
+    per_byte = found["comparison"][0]
+    assert per_byte["claim"] == per_token["claim"] == "improved" and code == 0
+    assert run("score", BASE, "--per-byte", out="base.jsonl")[0] == 0                       # a file in place of a model: the same report
+    again = run("compare", tmp_path / "base.jsonl", TUNED, out="file")[1]
+    assert again["comparison"] == found["comparison"] and again["dataset"] == found["dataset"]
+    whole = read_losses(tmp_path / "base.jsonl")
+    assert whole.weight_unit == "bytes" and whole.tokens.tolist() == [len(text.encode()) for text in TEXTS]
+
+
+def test_bits_of_a_document_equal_a_plain_loop(run, tmp_path):
+    from transformers import AutoModelForCausalLM
+    model = AutoModelForCausalLM.from_pretrained(BASE, dtype=torch.float64)
+    run("score", BASE, "--per-byte", "--max-length", 64, out="base.jsonl")
+    whole, text = read_losses(tmp_path / "base.jsonl"), TEXTS[5]
+    ids = [10, *text.encode()]                                                              # a line break, then bytes: that is this tokenizer
+    nats, step = 0.0, 32
+    for first in range(0, max(len(ids) - step, 1), step):                                  # windows of 64, 32 new tokens each
+        window = ids[first:first + 64]
+        with torch.no_grad(): logits = model(torch.tensor([window])).logits[0]
+        scored = torch.arange(1 if first == 0 else 32, len(window))
+        nats -= torch.log_softmax(logits[scored - 1], -1)[torch.arange(len(scored)), torch.tensor(window)[scored]].sum().item()
+    np.testing.assert_allclose(whole.log_loss[5] * whole.tokens[5], nats, rtol=1e-6)
+
+
+def small_model(folder, texts, size, steps=40):
+    "A model of one layer with byte pairs of its own, trained for a moment."
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
+    made = Tokenizer(models.BPE())
+    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=["<end>"], show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    words = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
+    torch.manual_seed(size)
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=64, n_embd=32, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0))
+    ids = torch.tensor(words(" ".join(texts))["input_ids"])
+    rows = ids[:len(ids) // 64 * 64].view(-1, 64)
+    steer = torch.optim.AdamW(model.parameters(), lr=5e-3)
+    for step in range(steps):
+        batch = rows[torch.randint(len(rows), (16,))]
+        steer.zero_grad()
+        model(batch, labels=batch).loss.backward()
+        steer.step()
+    for part in (model, words): part.save_pretrained(folder)
+    return folder
+
+
+def test_two_tokenizers_trained_on_one_text_get_a_verdict(run, tmp_path):
+    texts = list(demo_documents()[1][24:])
+    one, two = (small_model(tmp_path / str(size), texts, size) for size in (300, 900))
+    code, found, _ = run("compare", one, two, "--per-byte", "--max-length", "64")
+    row = found["comparison"][0]
+    assert row["claim"] in ("improved", "regressed") and code == (row["claim"] == "regressed") and "bits per byte" in found["headline"]
+    assert verify(tmp_path / "report")
+    low, high = found["primary_metric"]["ci"]
+    assert low < row["candidate"] - row["baseline"] < high
+
+
+@pytest.mark.parametrize("options, words", [
+    (("--windows", "5"), "--per-byte scores whole documents"), (("--windowing", "gptq"), "--per-byte scores whole documents"),
+    (("--first-window", "context-only"), "--per-byte scores whole documents"), (("--documents", "blank-lines"), "--per-byte scores whole documents"),
+    (("--metric", "perplexity"), "split the text differently")])
+def test_what_does_not_go_with_whole_documents(run, options, words, tmp_path):
+    code, found, _ = run("compare", BASE, BASE, "--per-byte", *options)
+    assert code in (2, 3) and words in found["error"] and not (tmp_path / "report").exists()
