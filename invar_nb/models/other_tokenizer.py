@@ -61,7 +61,7 @@ def _before(tokenizer, bos, prefix_token):
     token = next((t for t in tokens if t is not None), None)
     if token is None:
         refuse("plan_whole", "a token must stand before each document",
-               "a tokenizer without BOS, EOS and line break", "Give prefix_token=0, or another")
+               "a tokenizer without BOS, EOS and line break", "Give one: prefix_token=0")
     return {"bos": "none", "prefix_token": token}
 
 
