@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'Picture', 'visible', 'markdown', 'environment', 'draw', 'ticks', 'interval_figure', 'windows_figure',
-           'reliability_figure']
+           'reliability_figure', 'plan_figure']
 
 # %% ../../nbs/report/79_figures.ipynb #c002
 import math
@@ -205,3 +205,46 @@ def reliability_figure(
     marks.append(_text(171, 296, "accuracy (up), mean confidence (right)"))
     title = f"Reliability of {total} answers in {len(bins)} bins"
     return draw(marks, width=320, height=304, title=title, most=420)
+
+# %% ../../nbs/report/79_figures.ipynb #c031
+def _round_numbers(low, high):
+    "1, 2 and 5 times powers of ten from low to high; few of them."
+    found = [m * 10.0**k for k in range(math.floor(math.log10(low)), 13) for m in (1, 2, 5)]
+    found = [t for t in found if low <= t <= high]
+    return found if len(found) < 7 else [t for t in found if f"{t:e}"[0] == "1"] or found[:6]
+
+
+def _curve(points, colour):
+    steps = zip(points[:-1], points[1:], strict=True)
+    return [_line(*a, *b, colour, 2) for a, b in steps]
+
+# %% ../../nbs/report/79_figures.ipynb #c032
+def plan_figure(
+    rows: Sequence[tuple[float, float, float]],  # (size, half-width, smallest change), rising
+    *,
+    planned: float,                  # size of the run
+    margin: float | None = None,     # dashed
+    available: float | None = None,  # size of the text
+    what: str = "windows",
+    unit: str = "%",
+) -> Picture:
+    "Half-width and smallest change against the size of a run."
+    sizes, values = [row[0] for row in rows], [v for row in rows for v in row[1:]]
+    left, right = min(sizes), max([*sizes, available or 0])
+    low, high = min([*values, margin or values[0]]) / 1.1, max([*values, margin or 0]) * 1.1
+    scale = lambda v, a, b: math.log(v / a) / math.log(b / a)
+    x, y = (lambda n: 52 + 350 * scale(n, left, right)), (
+        lambda v: 200 - 160 * scale(v, low, high))
+    marks = _grid(_round_numbers(low, high), 52, 402, y, "{:g}".format)
+    marks += [_text(x(n), 218, f"{n:g}") for n in _round_numbers(left, right)]
+    if margin: marks.append(_line(52, y(margin), 402, y(margin), "ink", 1, "5 4"))
+    for at, dash in ((planned, ""), (available, "2 3")):
+        if at and left <= at <= right: marks.append(_line(x(at), 40, x(at), 200, dash=dash))
+    for k, colour in ((1, "better"), (2, "worse")):
+        marks += _curve([(x(row[0]), y(row[k])) for row in rows], colour)
+    marks += [_text(52, 14, f"half-width [{unit}]", "start", "better", True),
+              _text(402, 14, f"smallest change found [{unit}]", "end", "worse", True),
+              _text(227, 32, "upright: planned" + ", dotted: all the text" * bool(available)
+                    + ", dashed: margin" * bool(margin)), _text(227, 238, what)]
+    title = f"{planned:g} {what} planned; half-width {rows[0][1]:.3g} to {rows[-1][1]:.3g}"
+    return draw(marks, width=_WIDTH, height=246, title=f"{title} {unit}")
