@@ -44,9 +44,6 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     assert code == 3 and "Say --filter first-word" in err
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--cluster", "x")
     assert code == 2 and "cluster" in err
-    (tmp_path / "empty").mkdir()
-    code, _, err = shell("compare", "empty", LM[0])
-    assert code == 2 and all(word in err for word in ("lm-eval", "inspect", "config.json")) and not (tmp_path / "r").exists()
     code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "--filter", "first-word")
     assert code == 2 and "--margin must name its metric" in err
     code, out, _ = shell("compare", *LM, "--margin", "perplexity=9%", "--margin", "accuracy=0.3", "--score", "shared", "--filter", "first-word", "--json", out="m")

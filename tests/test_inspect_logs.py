@@ -189,19 +189,16 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
 
 
 @pytest.mark.parametrize("task, scorer, change, part", [
-    ("texts", "match", lambda log: log.update(status="error"), "the status of the log must be success; got 'error'. Finish it with inspect eval-retry"), ("texts", "match", lambda log: log.update(status="cancelled"), "got 'cancelled'"),
-    ("texts", "match", lambda log: log.update(results=None), "status of the log"), ("texts", "match", lambda log: log.update(version=1), "format 2; got 1. Write it again"), ("texts", "match", lambda log: log.update(invalidated=True), "must not be invalidated"),
-    ("texts", "match", sample(3, error={"message": "timeout", "traceback": ""}), "sample 4, epoch 1: a sample must have no error; got timeout. Run it again"), ("texts", "match", sample(3, invalidation={"reason": "leaked"}), "must have no invalidation; got leaked"),
-    ("texts", "match", lambda log: log["samples"].pop(), "20 samples must be there, all completed; got 19"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
+    ("texts", "match", lambda log: log.update(results=None), "status of the log"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
     ("texts", "match", lambda log: log["results"].update(completed_samples=19), "all completed; got 20"), ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got TypeError"),
-    ("texts", "match", sample(0, scores={}), "got KeyError 'match'"), ("texts", "match", score(float("nan")), "sample 5, epoch 1: a score must be C, I, P, N or a finite number; got nan. The scorer failed there"), ("texts", "match", score("maybe"), "got 'maybe'"),
+    ("texts", "match", sample(0, scores={}), "got KeyError 'match'"), ("texts", "match", score("maybe"), "got 'maybe'"),
     ("texts", "match", score({"a": 1}), "Choose a part of it as scorer='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"]["metadata"].update(sum_log_probs=-1.0), "perplexity_per_token of the log must be that of its samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got KeyError 'metadata'"),
     *[("texts", "match", change, "config, and name, scorer and metrics of each score") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
     ("texts", "match", lambda log: [metric.update(value="x") for entry in log["results"]["scores"] for metric in entry["metrics"].values()], "of the log must be that of its samples; got 'x'"),
     ("texts", "match", sample(3, epoch="1"), "every sample must have id, epoch"), ("texts", "match", score(10**400), "a finite number; got 1000"),
-    ("texts", None, lambda log: None, "one scorer must be chosen; got 'perplexity', 'match'. Say scorer='perplexity'"), ("texts", "acuracy", lambda log: None, "scorer must be one of 'perplexity', 'match'; got 'acuracy'"),
+    ("texts", "acuracy", lambda log: None, "scorer must be one of 'perplexity', 'match'; got 'acuracy'"),
     ("choices", "choice", sample(1, epoch=5), "every sample must have the epochs 1 to 2; got "), ("choices", "choice", sample(1, id="q99"), "got [2] for 'q01'"), ("choices", "choice", sample(1, input="?"), "all epochs of a sample must ask the same"),
 ])
 def test_refusals(tmp_path, task, scorer, change, part): assert part in refused(edited(tmp_path, task, change), UsageError if scorer == "acuracy" else ContractError, scorer=scorer)
@@ -216,10 +213,9 @@ def test_refusals_of_paths(tmp_path):
 
 
 @pytest.mark.parametrize("change, part", [
-    (lambda log: log["eval"].update(task_version=2), "'inspect:choices@2:picked:choice:multiple_choice "), (lambda log: log["eval"]["dataset"].update(name="other"), "inspect:choices@1:other:choice"),
+    (lambda log: log["eval"]["dataset"].update(name="other"), "dataset must match; got 'picked' and 'other'"),
     (lambda log: log["plan"]["steps"][0]["params"].update(cot=True), "data_id must match"), (lambda log: [s.update(target="Z") for s in log["samples"] if s["id"] == "q03"], "prompt_digests must match; got 'input "),
     (lambda log: [s.update(input=[{"role": "user", "content": "?", "id": str(i)}]) for i, s in enumerate(log["samples"]) if s["id"] == "q03"], "'q03'"),
-    (lambda log: [s.update(id="x") for s in log["samples"] if s["id"] == "q03"], "candidate lacks 'q03'"),
 ])
 def test_pairs_of_different_things_are_refused(tmp_path, change, part):
     a, b = (read_inspect_log(path, scorer="choice")["choices"] for path in (DATA / "tuned" / "choices.json", edited(tmp_path, "choices", change)))

@@ -212,16 +212,13 @@ def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key
 
 
 @pytest.mark.parametrize("task, change, part", [
-    ("invar_rolling", dict(text=lambda t: t[:-40]), "line 20: every line must be a JSON object; got "), ("invar_rolling", dict(text=lambda t: t[:-40]), "cut off. Copy the file again"),
-    ("invar_rolling", dict(text=lambda t: t + "[1]\n"), "line 21: every line must be"), ("invar_rolling", dict(rows=lambda r: r[:-1]), "20 rows of filter 'none' must be there, as the results file says; got 19. Rows were lost or added"),
-    ("invar_rolling", dict(text=lambda t: ""), "got 0. Rows were lost"), ("invar_rolling", dict(rows=lambda r: r + r[:1]), "got 21. Rows"),
+    ("invar_rolling", dict(text=lambda t: t + "[1]\n"), "line 21: every line must be"), ("invar_rolling", dict(text=lambda t: ""), "got 0. Rows were lost"), ("invar_rolling", dict(rows=lambda r: r + r[:1]), "got 21. Rows"),
     ("invar_rolling", dict(rows=lambda r: [r[1], r[0], *r[2:]]), "the rows' hashes must give the task hash"),
     ("invar_rolling", dict(rows=lambda r: [r[0] | {"byte_perplexity": [-9.0, 95]}, *r[1:]]), "the mean of the rows must be byte_perplexity,none of the results file"),
     ("invar_rolling", dict(rows=lambda r: [r[0] | {"byte_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of byte_perplexity; got 'x' (ValueError)"),
     ("invar_choices", dict(rows=lambda r: [r[0] | {"acc": 1.0}, *r[1:]]), "the mean of the rows must be acc,none of the results file; got 0.3 where it says 0.25"),
-    *[("invar_choices", dict(rows=without(key)), f"line 1: a row must have {key}; got none. Run lm_eval 0.4.5 or newer") for key in ("doc_hash", "prompt_hash", "target_hash", "filter")],
-    ("invar_words", {}, "one filter must be chosen; got 'first-word', 'first-letter'. Say filter='first-word'"), ("invar_lengths", {}, "one metric must be chosen; got 'shared', 'missing'"),
-    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples", "task_hashes", "configs")],
+    ("invar_choices", dict(rows=without("filter")), "line 1: a row must have filter; got none. Run lm_eval 0.4.5 or newer"), ("invar_lengths", {}, "one metric must be chosen; got 'shared', 'missing'"),
+    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples", "configs")],
 ])
 def test_refusals(tmp_path, task, change, part): assert part in refused(edited(tmp_path, task, **change), tasks=task)
 
@@ -249,12 +246,8 @@ def test_direction_numbers_and_names_are_needed(tmp_path):
 
 
 @pytest.mark.parametrize("task, change, part", [
-    ("invar_rolling", dict(said=lambda s: s["versions"].update(invar_rolling=2.0)), "'lm-eval:invar_rolling@1.0:byte_perplexity,none:max_length=256' and 'lm-eval:invar_rolling@2.0:byte"),
-    ("invar_rolling", dict(said=lambda s: s.update(max_length=128)), "max_length=256' and 'lm-eval:invar_rolling@1.0:byte_perplexity,none:max_length=128'"),
-    ("invar_choices", dict(said=lambda s: s["versions"].update(invar_choices=2.0)), "data_id must match; got 'lm-eval:invar_choices@1.0:acc,none' and 'lm-eval:invar_choices@2.0"),
-    ("invar_choices", "prompt_hash", "prompt_digests must match; got 'prompt "), ("invar_choices", "target_hash", "target ffffffffffff choices"), ("invar_choices", "doc_hash", "ids must match in order; got '7:"),
-    ("invar_lengths", "prompt_hash", "prompt_digests must match; got 'prompt "), ("invar_rolling", "prompt_hash", "prompt ffffffffffff"), ("invar_rolling", "doc_hash", "'7:ffffffffffff"),
-    ("invar_choices", "choices", "prompt_digests must match"),
+    ("invar_rolling", dict(said=lambda s: s.update(max_length=128)), "max_length must match; got 256 and 128"), ("invar_lengths", "prompt_hash", "prompt_digests must match; got 'prompt "),
+    ("invar_rolling", "doc_hash", "'7:ffffffffffff"), ("invar_choices", "choices", "prompt_digests must match"),
 ])
 def test_pairs_of_different_things_are_refused(tmp_path, task, change, part):
     if isinstance(key := change, str):

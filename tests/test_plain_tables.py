@@ -96,13 +96,6 @@ def test_text_that_is_no_number_is_named_with_its_row(tmp_path, text, part):
     assert part in str(caught.value) and ("line 2" in str(caught.value) or "hold rows" in part or ";" in part)
 
 
-def test_cut_files_are_refused(tmp_path):
-    for suffix in (".parquet", ".jsonl"):
-        path = write(tmp_path / f"x{suffix}", losses())
-        path.write_bytes(path.read_bytes()[:-9])
-        with pytest.raises(ContractError): read_plain(path)
-
-
 def test_repeats_are_averaged_and_must_be_as_many(tmp_path):
     rows = lambda counts, shift=0: [{"id": f"q{i}", "f1": (i + k) / 9 + shift, "cluster": i // 2} for i, c in enumerate(counts) for k in range(c)]
     read = lambda name, counts, repeats, shift=0: read_plain(write(tmp_path / name, rows(counts, shift)), repeats=repeats)

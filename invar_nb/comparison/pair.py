@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Pair', 'pair', 'pair_arrays']
 
-# %% ../../nbs/comparison/34_pair.ipynb #c018
+# %% ../../nbs/comparison/34_pair.ipynb #c019
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,7 +83,7 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
                      ("clusters", "Correct the column: clusters belong to the sentences")),
 }
 
-# %% ../../nbs/comparison/34_pair.ipynb #c021
+# %% ../../nbs/comparison/34_pair.ipynb #c018
 def pair(
     baseline,  # A: window losses, predictions, scores, runs
     candidate,  # B, the same kind of arm, on the same items
@@ -99,11 +100,10 @@ def pair(
     if None not in cuts and cuts[0] != cuts[1]:
         _unpaired("both models must be scored with one windowing",
                   f"{cuts[0]!r} and {cuts[1]!r}", "Score one of them again")
-    if baseline.data_id and candidate.data_id and baseline.data_id != candidate.data_id:
-        _unpaired("data_id must match", f"{baseline.data_id!r} and {candidate.data_id!r}",
-                  "Score both models on one text with one tokenizer and one plan"
-                  if kinds[0] == "losses" else "Ask both models the same examples, and keep "
-                  "their labels, prompts, clusters and slices")
+    _match_sources(baseline, candidate)
+    if kinds[0] == "losses":
+        _match_data(baseline, candidate, "Score both models on one text with one tokenizer "
+                    "and one plan")
     _match_ids(baseline.ids, candidate.ids)
     baseline, candidate = _seen_by_either(baseline, candidate)
     for name, cure in _AGREE[kinds[0]]:
@@ -111,11 +111,36 @@ def pair(
     for name in baseline.slices.keys() & candidate.slices.keys():
         _match_values(baseline.slices[name], candidate.slices[name], baseline.ids, name,
                       "Correct the column; what belongs to the model cannot be a slice")
+    _match_data(baseline, candidate, "Ask both models the same examples, and keep their "
+                "labels, prompts, clusters and slices in both files")
     return Pair(baseline=baseline, candidate=candidate)
 
-# %% ../../nbs/comparison/34_pair.ipynb #c025
+# %% ../../nbs/comparison/34_pair.ipynb #c021
 def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
+
+
+_FACTS = ("task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
+          "max_length", "n_ctx", "n_chunk")
+
+
+def _match_sources(*arms):
+    "Where files of one tool hold different data, name the fact that differs."
+    if len({arm.data_id for arm in arms}) < 2: return
+    known = [arm.provenance.get("source") for arm in arms]
+    if not all(isinstance(facts, Mapping) for facts in known): return
+    for name in _FACTS:
+        a, b = (facts.get(name) for facts in known)
+        if a != b:
+            _unpaired(f"{name} must match", f"{a!r} and {b!r}", f"Run both with one {name}")
+
+
+def _match_data(a, b, cure):
+    if not a.data_id or not b.data_id or a.data_id == b.data_id: return
+    lone = {*a.slices} ^ {*b.slices} | {name for name in ("prompt_digests", "clusters") if (
+        getattr(a, name, None) is None) != (getattr(b, name, None) is None)}
+    _unpaired("data_id must match", f"{min(lone)!r} in one of them only" if lone
+              else f"{a.data_id!r} and {b.data_id!r}", cure)
 
 
 def _seen_by_either(*arms):

@@ -161,7 +161,7 @@ def _asked(sample: Mapping) -> str:
     choices = f" choices {_short(sample['choices'])}" if sample.get("choices") else ""
     return f"input {_short(text)} target {_short(sample['target'])}{choices}"
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c011
+# %% ../../nbs/files/54_inspect_logs.ipynb #c003
 def _rows(samples: Iterable, value: Callable, where: str) -> dict[str, list]:
     "(what was asked, epoch, value) of each sample, by id."
     found = {}
@@ -172,7 +172,7 @@ def _rows(samples: Iterable, value: Callable, where: str) -> dict[str, list]:
                 if got := sample.get(flaw):
                     refuse(place, f"a sample must have no {flaw}",
                            str(got.get("message") or got.get("reason") or got),
-                           "Run it again with inspect eval-retry: leaving it out is a choice")
+                           "Run it again with inspect eval-retry: no sample is left out")
             row = _asked(sample), index(sample["epoch"]), value(sample["scores"], place)
         except (KeyError, TypeError, AttributeError) as error:
             refuse(where, "every sample must have id, epoch, input, target and the score",
@@ -265,7 +265,7 @@ def _scores(log, samples, file, scorer, better, where) -> Scores:
                   prompt_digests=[row[0][0] for row in rows.values()],
                   **_shared(log, file, scorer, rows, epochs))
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c021
+# %% ../../nbs/files/54_inspect_logs.ipynb #c023
 def read_inspect_log(
     path: str | os.PathLike,  # a log, or a folder with one log for each task
     *,
@@ -281,7 +281,7 @@ def read_inspect_log(
         refuse("read_inspect_log", "the folder must hold logs (.eval or .json)", "none",
                "Name the folder that inspect wrote, usually logs")
     for file in files:
-        where = f"read_inspect_log: {file.name}"
+        where = f"read_inspect_log: {'/'.join(file.parts[-2:])}"
         samples = _objects(file, where)
         _check_header(log := next(samples), where)
         there.append(task := str(log["eval"].get("task")))

@@ -216,10 +216,11 @@ def _check_same(a, b, where):
         unlike("the tokens must match",
                f"{a.tokens[c, i]} and {b.tokens[c, i]} at token {i} of chunk {c}")
 
-# %% ../../nbs/files/55_llama_cpp.ipynb #c033
+# %% ../../nbs/files/55_llama_cpp.ipynb #c004
 _STARTS = re.compile(r"calculating perplexity over (\d+) chunks, n_ctx=(\d+)")
-_ENTRY = re.compile(r"\[(\d+)\](\d+\.\d{4}),")
-_LINE = re.compile(r"^ *\d+  (\d+\.\d{4})  +(\d+\.\d{6})  +(?:\d+\.\d{6}|-?nan) *$", re.M)
+_ENTRY = re.compile(r"\[(\d+)\](\d+\.\d{4}|-?nan|inf),")
+_LINE = re.compile(r"^ *\d+  (\d+\.\d{4}|-?nan|inf)  +(\d+\.\d{6}|-?nan|inf)  +"
+                   r"(?:\d+\.\d{6}|-?nan) *$", re.M)
 _FINAL = re.compile(r"Final estimate: PPL = (\d+\.\d{4})")
 
 # %% ../../nbs/files/55_llama_cpp.ipynb #c034
@@ -229,7 +230,7 @@ def is_perplexity_log(path: str | os.PathLike) -> bool:
     with open(path, "rb") as file: head = file.read(2**21).decode("utf-8", "replace")
     return _STARTS.search(head) is not None
 
-# %% ../../nbs/files/55_llama_cpp.ipynb #c035
+# %% ../../nbs/files/55_llama_cpp.ipynb #c008
 def _parsed(path, where):
     "(mean losses up to each chunk, error of each, n_ctx, whether it is a default log)."
     text = as_file(path, where).read_bytes().decode("utf-8", "replace")
@@ -244,6 +245,10 @@ def _parsed(path, where):
     if len(found) != int(start[1]) or not numbered or entries and lines:
         refuse(where, f"the log must have {start[1]} chunks, each once", len(found),
                "The run was interrupted, or lines were lost: run it again")
+    if not np.isfinite(found).all():
+        refuse(where, "every chunk must have a perplexity",
+               f"none for chunk {int(np.isfinite(found).argmin()) + 1}",
+               "The model overflowed there: run it again with another precision")
     final = _FINAL.search(text)
     if final and abs(float(final[1]) - perplexity[-1]) > 2e-4:
         refuse(where, "the last chunk must give the final estimate",

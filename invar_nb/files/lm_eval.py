@@ -73,7 +73,7 @@ def _results(file: Path, where: str) -> dict:
                _AGAIN)
     return found
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c014
+# %% ../../nbs/files/53_lm_eval.ipynb #c026
 _USUAL = {"loglikelihood_rolling": "byte_perplexity", "multiple_choice": "acc"}
 _OBJECTS = ("results", "configs", "n-samples", "higher_is_better")
 
@@ -88,7 +88,7 @@ class _Task:
     metric: str | None
 
     @property
-    def where(self) -> str: return f"read_lm_eval: {self.file.name}"
+    def where(self) -> str: return f"read_lm_eval: {'/'.join(self.file.parts[-2:])}"
 
     def said(self, field: str):
         "What the results file says about this task."
@@ -121,7 +121,7 @@ class _Task:
     @property
     def kind(self) -> str: return str(self.said("configs").get("output_type"))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c005
+# %% ../../nbs/files/53_lm_eval.ipynb #c031
 _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 
 
@@ -135,6 +135,11 @@ def _objects(file: Path, where: str) -> Iterator[tuple[str, dict]]:
                 refuse(f"{where}, line {i}", "every line must be a JSON object",
                        f"{ascii(line[:40])}{cut}", _AGAIN)
             yield f"{where}, line {i}", row
+
+
+def _finite(value) -> float:
+    if math.isfinite(number := float(value)): return number
+    raise ValueError("no finite number")
 
 
 def _rows(task: _Task, value: Callable) -> list[tuple]:
@@ -196,7 +201,7 @@ def _check_number(task: _Task, ours: float, scale: Callable = float) -> None:
                f"{ours!r} where it says {theirs!r}",
                "The file was changed, or the metric is no mean: choose another with metric=")
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c011
+# %% ../../nbs/files/53_lm_eval.ipynb #c034
 _PERPLEXITIES = {  # metric: (unit, nats in the mean of a result)
     "byte_perplexity": ("bytes", math.log), "word_perplexity": ("words", math.log),
     "perplexity": ("words", math.log), "bits_per_byte": ("bytes", lambda x: x * math.log(2))}
@@ -205,8 +210,8 @@ _PERPLEXITIES = {  # metric: (unit, nats in the mean of a result)
 def _losses(task: _Task) -> WindowLosses:
     metric = task.chosen[0]
     one = task.kind == "loglikelihood"  # a single target: a log-likelihood and no size
-    rows = _rows(task, lambda row: (float(row[metric]), 1) if one else
-                 (float(row[metric][0]), row[metric][1]))
+    rows = _rows(task, lambda row: (_finite(row[metric]), 1) if one else
+                 (_finite(row[metric][0]), row[metric][1]))
     ll, size = (np.array(column) for column in zip(*(row[-1] for row in rows), strict=True))
     unit, nats = _PERPLEXITIES[metric]
     ids = list(map(" ".join, zip(*_names(rows), strict=True)))
@@ -254,7 +259,7 @@ def _place(target: str, texts: list[str]) -> tuple[int, int]:
     return (place if place < len(texts) else -1,
             texts.index(target) if target in texts else -1)
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c018
+# %% ../../nbs/files/53_lm_eval.ipynb #c038
 def _answers(task: _Task) -> Predictions | Scores:
     metric, delimiter = task.chosen[0], _delimiter(task)
     size = _SIZES[metric]
@@ -264,7 +269,7 @@ def _answers(task: _Task) -> Predictions | Scores:
         if len(lls) != len(texts): raise ValueError("not a likelihood for each choice")
         asked = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
         places = _place(row["target"], texts)
-        return lls, list(map(size, texts)), float(row[metric]), *places, asked
+        return lls, list(map(size, texts)), _finite(row[metric]), *places, asked
 
     rows = _rows(task, value)
     lls, sizes, right, *places, asked = zip(*(row[-1] for row in rows), strict=True)
@@ -281,7 +286,7 @@ def _answers(task: _Task) -> Predictions | Scores:
         labels=tuple(map(str, range(p.shape[1]))), labels_from="choices",
         prompt_digests=prompts, where=task.where, **_shared(task, rows))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c021
+# %% ../../nbs/files/53_lm_eval.ipynb #c039
 def _scores(task: _Task, rows: list[tuple], values, prompts: list[str]) -> Scores:
     metric = task.chosen[0]
     higher = task.said("higher_is_better").get(metric)
@@ -296,7 +301,7 @@ def _arm(task: _Task):
     metric = task.chosen[0]
     if metric in _PERPLEXITIES and task.kind.startswith("loglikelihood"): return _losses(task)
     if metric in _SIZES and task.kind == "multiple_choice": return _answers(task)
-    rows = _rows(task, lambda row: float(row[metric]))
+    rows = _rows(task, lambda row: _finite(row[metric]))
     values = [row[-1] for row in rows]
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, rows, values, _names(rows)[1])

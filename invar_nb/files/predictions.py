@@ -6,7 +6,7 @@
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'SCHEMA', 'predictions_from_columns', 'read_predictions',
            'predictions_bytes', 'predictions_digest', 'write_predictions']
 
-# %% ../../nbs/files/52_predictions.ipynb #c005
+# %% ../../nbs/files/52_predictions.ipynb #c020
 import json, math, os, re
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
@@ -19,7 +19,7 @@ from ..foundations.numbers import (as_printed, canonical_json, digest, find_prec
 from ..foundations.document import as_file, write_bytes
 from ..comparison.names import as_name, listed, nearest
 from ..comparison.predictions import Predictions
-from .tables import as_number, parse_table, read_table
+from .tables import as_number, parse_table
 
 # %% ../../nbs/files/52_predictions.ipynb #c006
 COLUMNS = ("id", "label", "prediction", "confidence", "probabilities", "samples",
@@ -275,13 +275,11 @@ def read_predictions(
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
     where = f"read_predictions: {path}"
-    if Path(path).suffix.lower() == ".jsonl":
-        data = as_file(path, "read_predictions").read_bytes()
-        if f'"schema":"{SCHEMA}"'.encode() in data.partition(b"\n")[0]:
-            arm = _from_kept(data, where)
-            return arm.changed(model=model) if model else arm
-        table = parse_table(data, name=str(path))
-    else: table = read_table(path)
+    data = as_file(path, "read_predictions").read_bytes()
+    if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
+        arm = _from_kept(data, where)
+        return arm.changed(model=model) if model else arm
+    table = parse_table(data, name=str(path))
     return predictions_from_columns(table.columns, places=table.places, where=where,
                                     model=model, **options)
 
@@ -321,7 +319,7 @@ def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
                "Rename it")
     write_bytes(path, predictions_bytes(arm))
 
-# %% ../../nbs/files/52_predictions.ipynb #c020
+# %% ../../nbs/files/52_predictions.ipynb #c033
 _KEPT = ("labels", "labels_from", "model", "data_id", "ambiguous", "ambiguous_label",
          "provenance")
 
@@ -330,12 +328,18 @@ def _from_kept(data: bytes, where: str) -> Predictions:
     "Answers as they were kept; any edit is refused."
     first, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
     header = strict_json(first, where=f"{where}, line 1")
+    if not isinstance(header, dict) or header.get("schema") != SCHEMA:
+        refuse(where, f"line 1 must be a header with the schema {SCHEMA!r}", first,
+               "Read it with the version that wrote it, or answer again")
+    cut = "" if data.endswith(b"\n") else ", the last one cut off"
+    if cut or header.get("examples") != len(lines):
+        refuse(where, f"{header.get('examples')} examples must follow the header",
+               f"{len(lines)}{cut}",
+               "Rows were lost or added: copy the file again, or answer again")
     recorded = header.pop("digest", None)
     if recorded != digest("\n".join([canonical_json(header), *lines])):
-        refuse(where, "the content must have the digest that its header records",
-               str(recorded),
-               "The file was changed after it was written: restore it, or score again",
-               code="digest")
+        refuse(where, "the content must have the digest that its header records", recorded,
+               "The file was changed: restore it, or answer again", code="digest")
     rows = [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)]
     column = lambda name: [row[name] for row in rows] if name in rows[0] else None
     fields = {field: column(name) for name, field in _FIELDS.items()}

@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['FORMATS', 'Reading', 'Format', 'find_format', 'read_arms', 'read_pairs']
 
-# %% ../../nbs/files/58_sources.ipynb #c012
+# %% ../../nbs/files/58_sources.ipynb #c015
 import csv, json, os, re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 
+from ..comparison.joint import of_part
 from ..comparison.names import listed
 from ..comparison.pair import Pair, pair
 from ..comparison.scores import Translations
@@ -214,7 +215,7 @@ def _check_options(name, reading):
     refuse("read_arms", f"{next(iter(odd))} is an option of {', '.join(takers)}",
            f"a file of {name}", "Leave it out", error=UsageError)
 
-# %% ../../nbs/files/58_sources.ipynb #c015
+# %% ../../nbs/files/58_sources.ipynb #c020
 def read_pairs(
     baseline: str | os.PathLike,
     candidate: str | os.PathLike,
@@ -236,14 +237,10 @@ def read_pairs(
         if lost is not None:
             shared = [task for task in own if task in other]
             refuse("read_pairs", "both must have the same tasks", f"no {lost!r} in the {who}",
-                   f"Choose among those that both have: {listed(shared) or 'none'}",
+                   f"Choose among those that both have: {listed(shared)}" if shared
+                   else "Compare runs of the same tasks",
                    error=PairingError)
-    return {task: _paired(task, *(arm[task] for arm in arms)) for task in arms[0]}
-
-
-def _paired(task, *arms):
-    try: return pair(*arms)
-    except ContractError as error:
-        if not task: raise
-        raise type(error)(f"{task}: {error}", code=error.code, culprit=error.culprit,
-                          cure=error.cure) from None
+    found = {}
+    for task in arms[0]:
+        with of_part(task): found[task] = pair(*(arm[task] for arm in arms))
+    return found

@@ -227,7 +227,7 @@ def _without_empty(cells: list[str], record: str, comma: str) -> list:
     written = re.findall(rf'{comma}("(?:[^"]|"")*"|[^{comma}]*)', record)
     return [c if c or w else None for c, w in zip(cells, written, strict=True)]
 
-# %% ../../nbs/files/50_tables.ipynb #c018
+# %% ../../nbs/files/50_tables.ipynb #c030
 def _records(text: str, comma: str, where: str):
     "(line, cells, the record as written) of each record."
     record = []
@@ -254,8 +254,10 @@ def _from_csv(data: bytes, where: str, comma: str = ",") -> tuple[dict, list]:
             names = _header(cells, comma, f"{where}, line {line}")
             continue
         if len(cells) != len(names):
+            cut = line > data.count(b"\n") and len(cells) < len(names)
             refuse(f"{where}, line {line}", f"every record must have {len(names)} cells",
-                   str(len(cells)), "Put cells that hold a separator in quotes")
+                   str(len(cells)), "The file is cut off there: copy it again" if cut else
+                   "Put cells that hold a separator in quotes")
         rows.append(_without_empty(cells, record, comma) if record else cells)
         places.append(f"line {line}")
     return {name: map(itemgetter(j), rows) for j, name in enumerate(names or ())}, places

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['build_joint']
 
-# %% ../../nbs/report/86_joint_report.ipynb #c002
+# %% ../../nbs/report/86_joint_report.ipynb #c007
 from collections.abc import Mapping
 from dataclasses import asdict
 
 import invar_nb
-from ..comparison.joint import JointComparison, judge_parts
+from ..comparison.joint import JointComparison, judge_parts, of_part
 from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, canonical_json, digest, refuse
 from .build import _row, _settings, find_sections
@@ -52,7 +52,7 @@ def _part(comparison, leading, claims, margins, by, options):
     part = find_sections(comparison, first, claims, settings)
     return {**part, "headline": _said(leading)}
 
-# %% ../../nbs/report/86_joint_report.ipynb #c004
+# %% ../../nbs/report/86_joint_report.ipynb #c015
 def build_joint(
     joint: JointComparison,
     *,
@@ -74,8 +74,11 @@ def build_joint(
     options = {"tier": tier, "profile": profile, "gate": gate,
                "fail_inconclusive": fail_inconclusive}
     order = sorted(joint, key=lambda name: name != joint.primary)
-    parts = {name: _part(joint[name], verdict.leading[name], verdict.others[name], margins,
-                         by, options) for name in order}
+    parts = {}
+    for name in order:
+        with of_part(name):
+            parts[name] = _part(joint[name], verdict.leading[name], verdict.others[name],
+                                margins, by, options)
     arms = {f"{key}.{arm}": getattr(joint[name].pair, arm)
             for name, key in part_keys(joint).items() for arm in ("baseline", "candidate")}
     settings = {"primary": joint.primary, "by": by, "margin": margins, **options,
@@ -85,7 +88,7 @@ def build_joint(
     document["signature"] = f"{names}|primary:{joint.primary or 'none'}"
     return seal(document, arms, files, environment, version)
 
-# %% ../../nbs/report/86_joint_report.ipynb #c008
+# %% ../../nbs/report/86_joint_report.ipynb #c016
 def _top(primary, verdict, parts, settings):
     "What stands above the parts."
     rows = [{**part["comparison"][0], "part": name} for name, part in parts.items()]
@@ -96,7 +99,8 @@ def _top(primary, verdict, parts, settings):
         "metric": ", ".join(name for name, c in verdict.leading.items()
                             if c.claim == "regressed"),
         "claim": verdict.claim, "rationale": verdict.headline}
-    gates = [g for part in parts.values() if part["policy"] and (g := part["policy"]["gate"])]
+    gates = [g | {"part": name} for name, part in parts.items()
+             if part["policy"] and (g := part["policy"]["gate"])]
     gate = min(gates, key=lambda g: g["passed"], default=None)  # one that failed, if any
     found = find_exit(said, [*(row for row in rows if row["part"] != primary), *rest], gate,
                       fail_inconclusive=settings["fail_inconclusive"])

@@ -161,7 +161,7 @@ def find_warnings(comparison) -> list[str]:
     said += _engine_warnings(pair, d.delta)
     return said + [f"{name} not computed: {why}." for name, why in comparison.missing.items()]
 
-# %% ../../nbs/report/82_policy.ipynb #c006
+# %% ../../nbs/report/82_policy.ipynb #c013
 def find_exit(
     verdict: Mapping,          # its fields
     rows: list[Mapping],       # the rest of the family: metrics and slices, with their claims
@@ -182,8 +182,9 @@ def find_exit(
         return made(1, "secondary_regressed", f"{worse['title']} regressed{where}: "
                     f"{worse['words']['change']}, adjusted p = {worse['adjusted_p']:.2g}.")
     if gate is not None and not gate["passed"]:
-        return made(1, "gate_failed", f"the upper end of the ratio, {gate['observed']:.4f}, "
-                    f"exceeds the gate's limit of {gate['limit']:g}.")
+        where = f" on {gate['part']}" if "part" in gate else ""
+        return made(1, "gate_failed", f"the upper end of the ratio{where}, "
+                    f"{gate['observed']:.4f}, exceeds the gate's limit of {gate['limit']:g}.")
     if fail_inconclusive and verdict["claim"] == "inconclusive":
         return made(4, "inconclusive", "the evidence does not decide.")
     return made(0, "not_worse", "nothing was shown to be worse.")
