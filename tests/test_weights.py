@@ -8,8 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 from small_models import llama, write_gguf
+from test_shell import shell
 
 import invar_nb
+from invar_nb.foundations.document import canonical_text, content_digest
 from invar_nb.foundations.numbers import ContractError
 from invar_nb.models.load import load_model
 from invar_nb.models.weights import compare_weights
@@ -157,3 +159,31 @@ def test_two_gigabytes_in_bounded_memory(tmp_path):
     assert (d["tensors_changed"], d["recast"]) == (2, 1) and d["largest"][0]["relative"] == pytest.approx(.5)
     assert (d["largest"][1]["name"], d["largest"][1]["index"]) == (names[9], [5 * 2**10 + 700, 33])
     assert d["peak"] < 300
+
+
+def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
+    "What the files differ in is said before scoring, kept with the candidate, verified, and not taken for another pair's."
+    one = copied("one", copied.tensors | {UP: copied.tensors[UP] * 2}, rope_theta=5e5)
+    said = f"The weights differ in 1 of {len(copied.tensors)} tensors; the largest change is in {UP} ("
+    code, out, err = shell("diff", BASE, one)
+    assert code == 0 and out.startswith(said) and "  config.json: rope_theta was" in out and "defect" not in err
+    assert shell("diff", BASE, one, "--fail-different", "--quiet")[0] == 1 and shell("diff", BASE, BASE, "--fail-different")[0] == 0
+    assert json.loads(shell("diff", BASE, one, "--json")[1])["largest"][0]["name"] == UP
+    assert all(shell("diff", BASE, *more)[0] == 2 for more in ([tmp_path / "none"], [BASE, "--windows", 3], [one / "config.json"], ["openai:http://x"]))
+    (tmp_path / "t.txt").write_text("Each line of the file is read before the next one. " * 30)
+    code, out, err = shell("compare", BASE, one, "--text", tmp_path / "t.txt", "--max-length", 64, "--out", tmp_path / "r")
+    assert said in err and err.index(said) < err.index("scoring") and said in out.split("\n")[1]
+    facts = json.loads((tmp_path / "r" / "report.json").read_text())["facts"]
+    assert facts["weights"] == "different" and facts["tensors_changed"] == 1 and facts["details"][0].startswith("config.json: rope_theta")
+    assert "theta was" in (tmp_path / "r" / "report.md").read_text() and shell("verify", tmp_path / "r")[0] == 0
+    for name, old, new in (("details", "rope_theta", "rope_scale"), ("tensors", f'"tensors": {len(copied.tensors)}', '"tensors": 9'), ("sentence", "differ in 1 of", "differ in 0 of")):
+        edited = (tmp_path / "r" / "report.json").read_text().replace(old, new)
+        d = json.loads(edited)
+        d["digest"] = content_digest(d)
+        (tmp_path / "e").mkdir(exist_ok=True)
+        for file in (tmp_path / "r").glob("*.*"): shutil.copy(file, tmp_path / "e")
+        (tmp_path / "e" / "report.json").write_text(canonical_text(d), encoding="utf-8")
+        for page in ("report.md", "report.html"): (tmp_path / "e" / page).unlink()
+        assert shell("verify", tmp_path / "e")[0] == 3, name
+    found = next(path for path in (tmp_path / "r").glob("candidate.*"))
+    assert "1 of" not in shell("compare", found, found, "--out", tmp_path / "s")[1].split("\n")[1], "it speaks of another pair"

@@ -147,7 +147,7 @@ def _settings(a: Checkpoint, b: Checkpoint) -> list[str]:
         else: lines.append(f"{name} differs")
     return lines
 
-# %% ../../nbs/models/72_weights.ipynb #c010
+# %% ../../nbs/models/72_weights.ipynb #c011
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WeightsDifference:
     "What differs between the files of two models."
@@ -178,7 +178,8 @@ class WeightsDifference:
 
     sentence = property(lambda self: _sentence(self), doc="What differs, in words.")
 
-    def __str__(self) -> str: return "\n  ".join([self.sentence, *self.settings])
+    def __str__(self) -> str:
+        return "\n  ".join([self.sentence, *map(str, self.changed[1:5]), *self.settings])
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."
@@ -282,12 +283,13 @@ def compare_weights(
         if progress is not None: progress(done, total)
     return _gathered(said, found, one, two, renamed, changes)
 
-# %% ../../nbs/models/72_weights.ipynb #c007
+# %% ../../nbs/models/72_weights.ipynb #c012
 def _whole(given: str | Path, revision: str | None) -> Checkpoint:
     if (Path(given).expanduser() / "adapter_config.json").is_file():
         refuse("compare_weights", "both must be whole models", f"an adapter in {given}",
                "Merge it into its base model, save that, and compare the two", code="adapter")
-    return find_checkpoint(given, revision=revision, allow_pickle=True)
+    here = Path(given).expanduser().exists()  # nothing is fetched that is not read
+    return find_checkpoint(given, revision=None if here else revision, allow_pickle=here)
 
 
 def _gathered(said, found, one, two, renamed, changes) -> WeightsDifference:

@@ -108,13 +108,18 @@ def _language(arms, documents, keep):
     return {"documents": len({*np.array(documents)[keep]}), "tokens": int(tokens.sum()),
             "windows": int(keep.sum()), "perplexity": values}
 
-# %% ../../nbs/report/81_dataset.ipynb #c006
-def _tensors(*arms):
-    "(tensors that differ, tensors), where both arms carry their digests."
-    a, b = (arm.provenance.get("tensor_digests") for arm in arms)
-    if not isinstance(a, Mapping) or not isinstance(b, Mapping): return None, None
-    names = a.keys() | b.keys()
-    return sum(a.get(name) != b.get(name) for name in names), len(names)
+# %% ../../nbs/report/81_dataset.ipynb #c010
+def _weights(baseline, candidate):
+    "What the candidate's evidence says of the weights, where it speaks of these two models."
+    digests = {"baseline": baseline.provenance.get("weights_digest"),
+               "candidate": candidate.provenance.get("weights_digest")}
+    known = candidate.provenance.get("weights")
+    if isinstance(known, Mapping) and known.get("digests") == digests: return known
+    one, two = digests.values()
+    state = "unknown" if None in (one, two) else "identical" if one == two else "different"
+    said = {"identical": "The weights are identical.", "unknown": "",
+            "different": "The weights differ."}[state]
+    return {"state": state, "sentence": said, "settings": ()}
 
 
 def _same_items(baseline, candidate):
@@ -130,21 +135,17 @@ def _same_items(baseline, candidate):
     p, q = (np.zeros(len(a)) if x is None else np.asarray(x) for x in (p, q))
     return sum(x == y and u == v for x, y, u, v in zip(a, b, p, q, strict=True))
 
-# %% ../../nbs/report/81_dataset.ipynb #c034
+# %% ../../nbs/report/81_dataset.ipynb #c012
 def find_facts(baseline, candidate) -> dict:
     "Same weights or not, and on how many items both models say exactly the same."
-    one, two = (arm.provenance.get("weights_digest") for arm in (baseline, candidate))
-    state = "unknown" if None in (one, two) else "identical" if one == two else "different"
-    changed, tensors = _tensors(baseline, candidate)
-    same, n = _same_items(baseline, candidate), len(baseline)
-    where = "" if changed is None else f" in {changed} of {tensors} tensors"
-    said = {"identical": "The weights are identical.", "unknown": "",
-            "different": f"The weights differ{where}."}[state]
+    d, same, n = _weights(baseline, candidate), _same_items(baseline, candidate), len(baseline)
+    state, said = d["state"], d["sentence"]
     if same == n: said += f" Both models say exactly the same on all {n} items."
-    elif state == "identical" and same is not None:
+    elif state in ("identical", "rearranged") and same is not None:
         said += f" Yet {n - same} of {n} items differ: the scoring itself was not the same."
-    return {"weights": state, "identical_items": same, "tensors_changed": changed,
-            "tensors": tensors, "sentence": said.strip()}
+    return {"weights": state, "identical_items": same,
+            "tensors_changed": d.get("tensors_changed"), "tensors": d.get("tensors"),
+            "sentence": said.strip(), "details": list(d["settings"])}
 
 # %% ../../nbs/report/81_dataset.ipynb #c035
 def _bootstrap(comparison):

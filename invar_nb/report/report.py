@@ -176,8 +176,8 @@ def _slice_table(d):
     table.writerows(rows)
     return out.getvalue() if rows else ""
 
-# %% ../../nbs/report/84_report.ipynb #c011
-_HIDDEN = ("languages", "document_languages", "tensor_digests")  # shown elsewhere or long
+# %% ../../nbs/report/84_report.ipynb #c002
+_HIDDEN = ("languages", "document_languages", "weights")  # shown elsewhere or long
 
 
 def _evidence(arms, files):
@@ -232,7 +232,7 @@ def _ours(folder: Path) -> set[str]:
     pictures = {f"{key}.reliability.svg" for key in part_keys(old.get("parts") or ()).values()}
     return names | pictures | {name for name in found if ours.fullmatch(name)}
 
-# %% ../../nbs/report/84_report.ipynb #c003
+# %% ../../nbs/report/84_report.ipynb #c010
 def units_text(units: Mapping) -> str:
     "What an interval takes for independent: how many, and how many effective."
     named = counted(units["n"], noun_of(units["kind"]))
@@ -244,6 +244,7 @@ def summary(document: Mapping) -> str:
     d = document
     lines = [d["headline"]]
     if d["facts"] and d["facts"]["sentence"]: lines.append(f"  {d['facts']['sentence']}")
+    lines += [f"  {line}" for line in (d["facts"] or {}).get("details", ())]
     if d["units"] and d["units"]["n"]:
         lines.append(f"  interval over {units_text(d['units'])} {d['units']['because']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]

@@ -123,7 +123,7 @@ class Dataset(Section):
     examples: Examples | None = None
     seeds: Seeds | None = None
 
-# %% ../../nbs/report/78_sections.ipynb #c014
+# %% ../../nbs/report/78_sections.ipynb #c000
 class Units(Section):
     "What the interval takes for independent, how many they are, why, and what it speaks of."
 
@@ -137,11 +137,12 @@ class Units(Section):
 class Facts(Section):
     "Plain facts that come before any statistics."
 
-    weights: Literal["identical", "different", "unknown"]
+    weights: Literal["identical", "rearranged", "recast", "different", "unknown"]
     identical_items: int | None  # items on which both arms say exactly the same
     tensors_changed: int | None
     tensors: int | None
     sentence: str
+    details: list[str] = []  # config and tokenizer, field by field
 
 
 class Gate(Section):

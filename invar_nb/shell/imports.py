@@ -9,7 +9,7 @@ __all__ = ['compare_any', 'evaluate_file', 'save_answers']
 import re
 from dataclasses import fields, replace
 
-# %% ../../nbs/shell/22_imports.ipynb #c003
+# %% ../../nbs/shell/22_imports.ipynb #c002
 from ..comparison.compare import compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -24,7 +24,8 @@ from ..models.documents import read_documents
 from ..models.examples import find_leaks, read_examples
 from . import groups as g
 from . import options as o
-from .arms import SCORED, _load, _release, arm_kind, load_arms
+from .arms import (SCORED, _load, _release, arm_kind, find_weights, load_arms,
+                                  with_weights)
 from ..report.build import build_report, evaluate
 from .jobs import (compare_arms, find_margins, find_metrics, find_settings,
                                   find_tier)
@@ -129,7 +130,7 @@ class _options_named:
         raise type(error)(said, code=error.code, culprit=error.culprit,
                           cure=error.cure) from None
 
-# %% ../../nbs/shell/22_imports.ipynb #c012
+# %% ../../nbs/shell/22_imports.ipynb #c006
 def _with_questions(arguments, job, *, out):
     "(report, journals) of models that answer questions, and score a text where one is given."
     scoring, asked, questions, quiet = job.scoring, job.asked, job.questions, job.output.quiet
@@ -151,12 +152,15 @@ def _with_questions(arguments, job, *, out):
     enough = lambda counts: check_enough(counts, tier=tier, profile=job.policy.profile)
     losses = load_arms(arguments, scoring, journals=journals, enough=enough, quiet=quiet,
                        also=ask) if scoring.text else {}
+    weights = losses["candidate"].provenance.get("weights") if losses else find_weights(
+        arguments, dict.fromkeys(arguments, "model"), scoring, quiet)
     for name, argument in arguments.items() if not losses else ():
         say(f"{name}: loading {argument}", quiet)
         ask(name, loaded := _load(argument, scoring))
         del loaded
         _release()
-    parts = {"text": losses, "examples": answers} if losses else {"examples": answers}
+    parts = {"text": losses} if losses else {}
+    parts["examples"] = with_weights(answers, weights)
     pairs = {name: pair(part["baseline"], _informed(part["candidate"], info))
              for name, part in parts.items()}
     primary = "text" if losses else None
