@@ -1,6 +1,8 @@
 """Tables without a header of ours: every format gives the same arm, and what a table leaves open is asked, never guessed."""
 import csv
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -117,3 +119,22 @@ def test_tables_are_compared_reported_and_verified(tmp_path):
     assert isinstance(arms[0], Scores) and d["verdict"]["direction"] == "lower_is_better" and d["units"]["n"] == 20
     assert verify(report.save(tmp_path / "r")).report.headline == report.headline
     assert d["evidence"]["baseline"]["provenance"]["source"]["columns"] == {"score": "seconds", "cluster": "topic", "id": "id"}
+
+
+PEAK = """import resource, sys
+from invar_nb.files.plain_table import read_plain
+for path in sys.argv[1:]:
+    arm = read_plain(path)
+    print(len(arm), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+def test_memory_holds_the_columns_and_one_batch(tmp_path, suffix):
+    "Four times the rows, each with 4 kB of text beside its loss: the peak grows by the ids and numbers, not by the file."
+    rng, sizes = np.random.default_rng(5), (4_000, 16_000)
+    paths = [write(tmp_path / f"{n}{suffix}", [{"id": f"q{i}", "loss": 2.5, "tokens": 9, "output": rng.bytes(2000).hex()} for i in range(n)]) for n in sizes]
+    out = subprocess.run([sys.executable, "-c", PEAK, *map(str, paths)], capture_output=True, text=True, check=True).stdout.split()
+    assert tuple(map(int, out[::2])) == sizes
+    grown, rows = 1024 * (int(out[3]) - int(out[1])), sizes[1] - sizes[0]
+    assert grown < 300 * rows < (paths[1].stat().st_size - paths[0].stat().st_size) / 6, f"{grown / rows:.0f} bytes a row"

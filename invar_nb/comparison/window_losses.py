@@ -9,18 +9,21 @@ __all__ = ['WEIGHT_UNITS', 'RESERVED', 'Arm', 'LossesArm', 'WindowLosses']
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
+from operator import lt
 from typing import ClassVar
 
 import numpy as np
 
-from ..foundations.numbers import (as_choice, as_counts, as_names, as_vector,
-                                          canonical_json, lock, refuse)
+from ..foundations.numbers import (
+    ContractError, as_choice, as_counts, as_names, as_vector, canonical_json, lock, refuse)
 from .windows import SPLITS, perplexity
 
-# %% ../../nbs/comparison/31_window_losses.ipynb #c027
+# %% ../../nbs/comparison/31_window_losses.ipynb #c028
 def _each_once(names: tuple, where: str, what: str) -> tuple:
     "The names, or a refusal that gives both places of the first one that repeats."
-    if len(set(names)) == len(names): return names
+    ordered = all(map(lt, names, islice(names, 1, None)))  # needs no memory
+    if ordered or len(set(names)) == len(names): return names
     seen = {}
     for i, name in enumerate(names):
         if seen.setdefault(name, i) != i:
@@ -33,13 +36,13 @@ def _of_all(values, n: int, where: str, name: str) -> tuple | None:
     if values is None: return None
     listed = values.tolist() if hasattr(values, "tolist") else values
     if not isinstance(listed, (list, tuple)): listed = ()
-    whole = {*map(type, listed)} <= {str, int} and "" not in listed
-    gap = None if whole else next(
-        (i for i, v in enumerate(listed) if v is None or v == "" or v != v), None)
-    if gap is not None:
-        refuse(where, f"{name} must be given for every item or for none",
-               f"{listed[gap]!r} at index {gap}", f"Fill it in, or leave {name} out")
-    return as_names(values, where=where, name=name, length=n)
+    try: return as_names(values, where=where, name=name, length=n)
+    except ContractError:
+        for gap, v in enumerate(listed):
+            if v is None or v == "" or v != v:
+                refuse(where, f"{name} must be given for every item or for none",
+                       f"{v!r} at index {gap}", f"Fill it in, or leave {name} out")
+        raise
 
 
 def _plain_json(value, where: str) -> dict:

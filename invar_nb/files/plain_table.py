@@ -5,9 +5,11 @@
 # %% auto #0
 __all__ = ['USUAL', 'LOWER', 'REPEATS', 'read_plain']
 
-# %% ../../nbs/files/56_plain_table.ipynb #c002
-import os
-from collections.abc import Mapping, Sequence
+# %% ../../nbs/files/56_plain_table.ipynb #c022
+import hashlib, os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +17,10 @@ import numpy as np
 from ..comparison.names import listed, nearest
 from ..comparison.scores import Scores
 from ..comparison.window_losses import WindowLosses
-from .parquet import arrow_cells, read_arrow
-from .tables import as_number, check_names, parse_table
+from .parquet import arrow_batches, arrow_cells
+from .tables import as_number, check_names, read_batches, row_unit
 from ..foundations.document import as_file
-from ..foundations.numbers import UsageError, as_choice, digest, refuse
+from ..foundations.numbers import UsageError, as_choice, refuse
 from ..statistics.weighted import unit_codes
 
 # %% ../../nbs/files/56_plain_table.ipynb #c009
@@ -78,32 +80,48 @@ def _chosen(columns, asked, where) -> dict:
                "Leave it out", error=UsageError)
     return found
 
-# %% ../../nbs/files/56_plain_table.ipynb #c013
-def _opened(path, where):
-    "(columns, row -> its place, digest of the file)."
-    data = as_file(path, "read_plain").read_bytes()
-    if Path(path).suffix.lower() == ".parquet":
-        table = read_arrow(data, where)
-        names = check_names(table.column_names, where)
-        if not table.num_rows: refuse(where, "the file must hold rows", "none", "Run it again")
-        columns = dict(zip(names, table.columns, strict=True))
-        return columns, lambda i: f"row {i + 1}", digest(data)
-    table = parse_table(data, name=str(path))
-    return dict(table.columns), table.places.__getitem__, table.digest
+# %% ../../nbs/files/56_plain_table.ipynb #c002
+def _batches(file, path, where, keep):
+    "Columns and row numbers batch by batch; `keep` is asked which columns are needed."
+    if Path(path).suffix.lower() != ".parquet" or not os.fstat(file.fileno()).st_size:
+        yield from read_batches(file, str(path), where)
+        return
+    first = 1
+    for table in arrow_batches(file, where, keep=lambda names: sorted({*keep(names)})):
+        columns = dict(zip(table.column_names, table.columns, strict=True))
+        yield columns, range(first, first := first + table.num_rows)
+    if first == 1: refuse(where, "the file must hold rows", "none", "Run it again")
 
 
-def _cells(columns, name, place, where):
+def _place(path, i, where) -> str:
+    "Where row i stands, found by reading the file again: only a refusal asks."
+    with open(path, "rb") as file:
+        numbers = chain.from_iterable(
+            rows for _, rows in _batches(file, path, where, lambda names: names[:1]))
+        return f"{row_unit(str(path))} {next(islice(numbers, i, None))}"
+
+
+def _cells(column, name, rows, unit, where) -> list:
     "Cells of a column, none of them empty."
-    column = columns[name]
-    cells = arrow_cells(column, where, name) if hasattr(column, "null_count") else column
+    cells = [None] * len(rows) if column is None else arrow_cells(
+        column, where, name, rows[0]) if hasattr(column, "null_count") else column
     if None in cells or "" in cells:
         gap = next(i for i, v in enumerate(cells) if v is None or v == "")
-        refuse(f"{where}, {place(gap)}", f"every row must have {name!r}", "no value",
+        refuse(f"{where}, {unit} {rows[gap]}", f"every row must have {name!r}", "no value",
                "Fill it in, or leave the whole row out on purpose")
     return cells
 
-# %% ../../nbs/files/56_plain_table.ipynb #c027
+def _repeated(column, *about) -> list:
+    "Cells of a column whose texts repeat: Parquet makes one Python text of equal ones."
+    if str(getattr(column, "type", "")) == "string" and not column.null_count:
+        coded = column.combine_chunks().dictionary_encode()
+        texts = np.array(coded.dictionary.to_pylist(), dtype=object)
+        if "" not in texts: return texts[coded.indices.to_numpy()].tolist()
+    return _cells(column, *about)
+
+# %% ../../nbs/files/56_plain_table.ipynb #c030
 _PLAIN = frozenset("0123456789+-.eE")
+_MEASURED = ("loss", "tokens", "n_bytes", "score")
 
 
 def _array(column):
@@ -114,20 +132,70 @@ def _array(column):
     return values.astype(str).astype(float) if kind == "float" else values.astype(float)
 
 
-def _numbers(columns, name, place, where, flags=False) -> np.ndarray:
-    "A column as numbers; right and wrong as 1 and 0 with `flags`."
-    if (values := _array(columns[name])) is not None: return values
-    cells = _cells(columns, name, place, where)
+def _numbers(column, name, rows, unit, where, flags=False) -> np.ndarray:
+    "A column as numbers; right and wrong as True and False with `flags`."
+    if (values := _array(column)) is not None: return values
+    cells = _cells(column, name, rows, unit, where)
+    number = lambda i: as_number(cells[i], place=f"{unit} {rows[i]}", name=name, where=where)
     kinds = {*map(type, cells)}
     spelled = {str(v).lower() for v in {*cells}} if flags and kinds <= {bool, str} else {""}
-    if spelled <= {"true", "false"}:
-        return np.array([str(v).lower() == "true" for v in cells], dtype=float)
+    if spelled <= {"true", "false"}: return np.array([str(v).lower() == "true" for v in cells])
     quick = kinds <= {float, int} or kinds == {str} and _PLAIN.issuperset("".join(cells))
     try: values = np.array(list(map(float, cells))) if quick else None
     except (ValueError, OverflowError): values = None
-    if values is not None and np.isfinite(values).all() and (values != 0).all(): return values
-    return np.array([as_number(v, place=place(i), name=name, where=where)
-                     for i, v in enumerate(cells)], dtype=float)
+    if values is None or not np.isfinite(values).all():
+        return np.array([number(i) for i in range(len(cells))], dtype=float)
+    for i in np.flatnonzero(values == 0) if str in kinds else (): number(i)  # no 1e-999
+    return values
+
+# %% ../../nbs/files/56_plain_table.ipynb #c012
+@dataclass
+class _Kept:
+    "The columns with a role, batch by batch."
+    choose: Callable  # names -> role -> column
+    unit: str
+    where: str
+    names: dict = field(default_factory=dict)
+    roles: dict = field(default_factory=dict)
+    parts: dict = field(default_factory=dict)  # role -> cells, or arrays of numbers
+
+    def keep(self, names):
+        "The columns with a role; the same ones where later rows have further keys."
+        self.names |= dict.fromkeys(names)
+        before, self.roles = self.roles, self.choose([*self.names])
+        late = [c for role, c in self.roles.items() if before and before.get(role) != c]
+        for name in late: _cells(None, name, [1], self.unit, self.where)
+        return self.roles.values()
+
+    def add(self, columns, rows):
+        if columns.keys() - self.names.keys(): self.keep(columns)
+        taken = {name: column if column is None or hasattr(column, "null_count")
+                 else list(column) for name in {*self.roles.values()}
+                 for column in [columns.get(name)]}
+        for role, name in self.roles.items():
+            about = taken[name], name, rows, self.unit, self.where
+            parts = self.parts.setdefault(role, [])
+            if role not in _MEASURED:
+                parts += _cells(*about) if role == "id" else _repeated(*about)
+                continue
+            parts.append(_numbers(*about, flags=role == "score"))
+            if parts[0].dtype != parts[-1].dtype:
+                refuse(f"{self.where}, {self.unit} {rows[0]}", f"{name} must be numbers, or "
+                       "true and false, in all rows", "both", "Write 1 and 0")
+
+    def read(self, role):
+        found = self.parts.pop(role)
+        return np.concatenate(found).astype(float) if role in _MEASURED else found
+
+# %% ../../nbs/files/56_plain_table.ipynb #c032
+def _read(path, kept) -> str:
+    "Read the file into `kept`; the digest of its bytes."
+    with open(as_file(path, "read_plain"), "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
+        for columns, rows in _batches(file, path, kept.where, kept.keep):
+            if rows: kept.add(columns, rows)
+    return f"sha256:{digest}"
 
 # %% ../../nbs/files/56_plain_table.ipynb #c016
 REPEATS = ("refuse", "mean", "unequal")
@@ -155,7 +223,7 @@ def _averaged(ids, values, others, repeats, place, where):
               for name, cells in others.items()} if n < len(codes) else others
     return list(dict.fromkeys(ids)), np.bincount(codes, values) / counts, others, counts
 
-# %% ../../nbs/files/56_plain_table.ipynb #c017
+# %% ../../nbs/files/56_plain_table.ipynb #c033
 def _better(name, asked, where):
     if asked is not None:
         return as_choice(asked, ("higher", "lower"), where=where, name="better",
@@ -167,26 +235,24 @@ def _better(name, asked, where):
            "Say better='higher' or better='lower'", error=UsageError)
 
 
-def _scores(found, cells, numbers, place, where, more):
+def _scores(found, read, place, where, more):
     name, repeats = found["score"], more["repeats"]
-    extra = {"cluster": found.get("cluster"), **{f"slice {s}": s for s in more["slices"]}}
-    others = {role: cells(column) for role, column in extra.items() if column}
-    values = numbers(name, flags=True)
-    ids, values, others, counts = _averaged(cells(found["id"]), values, others, repeats, place,
-                                            where)
+    roles = ["cluster"] * ("cluster" in found) + [f"slice {s}" for s in more["slices"]]
+    others, values = {role: read(role) for role in roles}, read("score")
+    ids, values, others, counts = _averaged(read("id"), values, others, repeats, place, where)
     return Scores(ids=ids, values=values, score=name, better=more["better"],
                   clusters=others.pop("cluster", None), provenance=more["provenance"],
                   repeats=counts if repeats == "mean" else None,
                   slices={role[6:]: values for role, values in others.items()})
 
-# %% ../../nbs/files/56_plain_table.ipynb #c019
+# %% ../../nbs/files/56_plain_table.ipynb #c034
 _WORST = 25.0  # nats per token
 
 
-def _losses(found, cells, numbers, where, more):
+def _losses(found, read, where, more):
     unit = "tokens" if "tokens" in found else "bytes"
-    weight = numbers(found["tokens" if unit == "tokens" else "n_bytes"])
-    log_loss = numbers(found["loss"])
+    weight = read("tokens" if unit == "tokens" else "n_bytes")
+    log_loss = read("loss")
     if more["sums"]: log_loss = log_loss / np.maximum(weight, 1)
     elif weight @ log_loss > _WORST * weight.sum():
         refuse(where, f"{found['loss']!r} must be a mean in nats per {unit[:-1]}",
@@ -194,12 +260,12 @@ def _losses(found, cells, numbers, where, more):
                "If each row holds a sum, say sums=True; if these are bits, convert them")
     both = unit == "tokens" and "n_bytes" in found
     return WindowLosses.from_arrays(
-        cells(found["id"]), weight, log_loss, weight_unit=unit,
-        n_bytes=numbers(found["n_bytes"]) if both else None,
-        document_ids=cells(found["cluster"]) if "cluster" in found else None,
+        read("id"), weight, log_loss, weight_unit=unit,
+        n_bytes=read("n_bytes") if both else None,
+        document_ids=read("cluster") if "cluster" in found else None,
         provenance=more["provenance"])
 
-# %% ../../nbs/files/56_plain_table.ipynb #c020
+# %% ../../nbs/files/56_plain_table.ipynb #c035
 def read_plain(
     path: str | os.PathLike,  # .csv, .tsv, .jsonl, .json or .parquet
     *,
@@ -217,23 +283,26 @@ def read_plain(
     "Losses or scores from a table that says nothing about itself."
     where = f"read_plain: {path}"
     as_choice(repeats, REPEATS, where=where, name="repeats", error=UsageError)
-    columns, place, file_digest = _opened(path, where)
-    columns = _renamed(columns, rename or {}, where)
     asked = dict(id=id, loss=loss, tokens=tokens, n_bytes=n_bytes, score=score,
                  cluster=cluster)
-    found = _chosen(columns, asked, where)
-    for name in slices: _there(name, columns, where)
-    cells = lambda name: _cells(columns, name, place, where)
-    numbers = lambda name, **flags: _numbers(columns, name, place, where, **flags)
-    source = {"format": "plain table", "columns": found, "digest": file_digest}
-    more = {"provenance": {"source": source}, "sums": sums, "repeats": repeats,
-            "slices": slices}
-    if "loss" in found: return _losses(found, cells, numbers, where, more)
+    found, rename = {}, rename or {}
+    written = {new: old for old, new in rename.items()}
+
+    def choose(names):
+        nonlocal found
+        columns = _renamed(names, rename, where)
+        found = _chosen(columns, asked, where)
+        roles = found | {f"slice {name}": _there(name, columns, where) for name in slices}
+        return {role: written.get(name, name) for role, name in roles.items()}
+    kept = _Kept(choose, row_unit(str(path)), where)
+    file_digest = _read(path, kept)
+    more = {"sums": sums, "repeats": repeats, "slices": slices, "provenance": {"source": {
+        "format": "plain table", "columns": found, "digest": file_digest}}}
+    if "loss" in found: return _losses(found, kept.read, where, more)
     more["better"] = _better(found["score"], better, where)
-    return _scores(found, cells, numbers, place, where, more)
+    return _scores(found, kept.read, lambda i: _place(path, i, where), where, more)
 
 
-def _renamed(columns, rename, where):
-    for old in rename: _there(old, columns, where)
-    return dict(zip(check_names([rename.get(name, name) for name in columns], where),
-                    columns.values(), strict=True))
+def _renamed(names, rename, where) -> tuple:
+    for old in rename: _there(old, names, where)
+    return check_names([rename.get(name, name) for name in names], where)
