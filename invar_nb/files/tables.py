@@ -19,7 +19,7 @@ from ..foundations.document import as_file
 from ..comparison.names import listed, nearest
 from .parquet import arrow_batches, arrow_cells
 
-# %% ../../nbs/files/50_tables.ipynb #c017
+# %% ../../nbs/files/50_tables.ipynb #c006
 @dataclass(frozen=True, kw_only=True)
 class Table:
     "Rows of a file, column by column, each row with its place in the file."
@@ -38,13 +38,14 @@ class Table:
         where = f"read_table: {self.path}"
         if name not in self.columns:
             near = nearest(name, self.columns)
-            refuse(where, f"there must be a column {name!r}", f"columns {listed(self.columns)}",
+            refuse(where, f"there must be a column {name!r}",
+                   f"columns {listed(self.columns)}",
                    f"Did you mean {near!r}?" if near else "Add it, or name one that is there")
         cells = self.columns[name]
         if required and None in cells:
-            place = self.places[cells.index(None)]
-            refuse(f"{where}, {place}", f"every row must have {name!r}", "no value",
-                   "Fill it in, or leave the whole row out on purpose")
+            refuse(f"{where}, {self.places[cells.index(None)]}",
+                   f"every row must have {name!r}", "no value", "Fill it in, or leave the "
+                   "whole row out on purpose")
         return cells
 
 # %% ../../nbs/files/50_tables.ipynb #c007
