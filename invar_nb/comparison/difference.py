@@ -236,7 +236,7 @@ def _bootstrap(metric, a, b, units, settings):
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
     return lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c007
+# %% ../../nbs/comparison/37_difference.ipynb #c022
 def _totals(metric, pair):
     "Totals of both arms; the baseline counts 0 of what only a pair has."
     b = item_totals(metric, pair.candidate)
@@ -262,24 +262,27 @@ def measure(
     else:
         *values, found = _of_statistic(metric, pair, units)
     at, p_value, method = _interval_of(metric, pair, units, settings, totals, found)
+    n_eff = _effective(pair.n, rows, found)
+    if metric.inverse is not None: found, at, p_value = _as_value(metric, found, at)
     values = [in_unit(metric, value) for value in values]
     if metric.of_pair: values[0] = None
     return Difference(
         metric=metric.name, unit=metric.unit, title=metric.title or metric.name,
         better=metric.better, scale=metric.scale, baseline=values[0], candidate=values[1],
         delta=found.estimate, interval=at(settings.level), p_value=p_value,
-        level=settings.level, n=pair.n, n_eff=_effective(pair.n, rows, found),
-        units=units.name,
+        level=settings.level, n=pair.n, n_eff=n_eff, units=units.name,
         n_units=units.n_units, units_eff=_units_eff(units, totals, found), dof=found.dof,
         nu=found.nu, standard_error=found.standard_error, method=method,
         fallback=at(settings.level).fallback, at=at,
         note=_TOKENS if settings.resample == "tokens" else metric.caveat or None,
         judged=not metric.caveat)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c034
+# %% ../../nbs/comparison/37_difference.ipynb #c030
 def _interval_of(metric, pair, units, settings, totals, found):
     "(level -> Interval, p-value, name of the method)."
     plain_rows = units.name in ("items", "windows")
+    if metric.share_of_weights and not totals[1][0].any():
+        return lambda level: _none_counted(found.units_eff, level), 1.0, "clopper_pearson"
     if settings.method != "jackknife":
         draw = _bootstrap(metric, *totals, units, settings)
         return lambda level: draw(level)[0], draw(settings.level)[1], settings.method
@@ -289,6 +292,21 @@ def _interval_of(metric, pair, units, settings, totals, found):
         return lambda level: run(level)[0], p_value, interval.method
     name = "t" if units.name == "seeds" else "jackknife"
     return lambda level: found.interval(level, name), found.p_value(), name
+
+
+def _none_counted(effective, level):
+    "Clopper and Pearson's interval of a share of which nothing was seen."
+    high = -math.expm1(math.log((1 - level) / 2) / effective)
+    return Interval(low=0.0, high=high, level=level, method="clopper_pearson",
+                    engine="closed_form")
+
+
+def _as_value(metric, found, at):
+    "A quantile: estimate, error and ends of its share, as values; Woodruff 1952."
+    of, p, error = metric.inverse, found.estimate, found.standard_error
+    spread = (of(p + error) - of(p - error)) / 2
+    found = replace(found, estimate=of(p), standard_error=spread)
+    return found, lambda level: at(level).map(of), None
 
 
 def _effective(n, rows, found):

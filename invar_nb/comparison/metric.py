@@ -17,10 +17,10 @@ import numpy as np
 from ..foundations.interval import Interval
 from ..foundations.numbers import ContractError, UsageError, as_choice, as_names, refuse
 
-# %% ../../nbs/comparison/35_metric.ipynb #c007
+# %% ../../nbs/comparison/35_metric.ipynb #c013
 _OPTIONS = {"better": ("lower", "higher"), "scale": ("linear", "log"),
             "kind": ("losses", "answers", "scores", "runs", "translations")}
-_PARTS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "missing")
+_PARTS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "missing", "inverse")
 
 
 def is_margin(value: object) -> bool:
@@ -28,7 +28,7 @@ def is_margin(value: object) -> bool:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return number and 0 <= value < 1e300
 
-# %% ../../nbs/comparison/35_metric.ipynb #c009
+# %% ../../nbs/comparison/35_metric.ipynb #c017
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     "What compare, slices, report and verify need to know of a metric."
@@ -45,6 +45,8 @@ class Metric:
     exact: Callable | None = None  # baseline, candidate, level -> (Interval, p_value)
     arm_interval: Callable | None = None  # arm, level -> Interval of one arm
     missing: Callable | None = None  # arm -> why it cannot be asked, or None
+    inverse: Callable | None = None  # share -> value: totals are of a share, as of a quantile
+    share_of_weights: bool = False  # 0 of all weight gets an exact upper bound
     of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
     silent: bool = False  # not mentioned where arms lack what it needs
     caveat: str = ""  # why its differences are shown and never judged
@@ -161,7 +163,7 @@ def _finite(metric, name, values, n):
                    "Give an item that does not count weight 0")
     return values
 
-# %% ../../nbs/comparison/35_metric.ipynb #c029
+# %% ../../nbs/comparison/35_metric.ipynb #c018
 def value_of(
     metric: Metric,
     arm,
@@ -181,17 +183,21 @@ def in_unit(
     value: float,  # a ratio of sums
 ) -> float:
     "The value in the metric's own unit: its exponential on the log scale."
+    if metric.inverse is not None: return float(asked(metric, "inverse", value))
     if metric.scale == "linear": return value
     if value < 709: return math.exp(value)
     refuse("compare", f"{metric.title or metric.name} must fit float64", f"exp({value:.6g})",
            "No loss in nats is this large; check the unit")
 
-# %% ../../nbs/comparison/35_metric.ipynb #c014
+# %% ../../nbs/comparison/35_metric.ipynb #c019
 _BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "perplexity": ("losses", "perplexity"),
     "bits_per_byte": ("losses", "bits_per_byte"),
     "kl_divergence": ("losses", "divergence"),
     "top1_changed": ("losses", "divergence"),
+    "probability_change": ("losses", "divergence"),
+    "probability_change_p1": ("losses", "divergence"),
+    "probability_change_p99": ("losses", "divergence"),
     "accuracy": ("answers", "accuracy"),
     "brier": ("answers", "brier"),
     "calibration": ("answers", "calibration"),

@@ -177,7 +177,7 @@ def _head_path(torch, model, backbone, head, hidden, said, example, device):
     return next(((path, act) for path, act in ways if _near(torch, act(plain), said, close)),
                 ("logits", None))
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c032
+# %% ../../nbs/models/64_chain_rule.ipynb #c045
 def score_batch(
     engine: Engine,
     documents: Mapping[str, np.ndarray],  # token ids of each document
@@ -185,16 +185,9 @@ def score_batch(
 ) -> list[np.ndarray]:                    # of each window's scored tokens [nats, float32]
     "@eq-chain-rule-lse for a few windows; raises ContractError, naming window and token."
     torch, _ = import_torch("score_windows")
-    rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last: a target
-    width = max(map(len, rows))
-    filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows])
-    put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
-    which = put([np.full(w.tokens, i) for i, w in enumerate(batch)])
-    place = put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in batch])
-    target = put([documents[w.document_id][w.score_from:w.stop] for w in batch])
+    *where, target = _layout(torch, documents, batch)
     with evaluating(engine.model):
-        input_ids = torch.as_tensor(filled, device=engine.device)
-        rows_at, step = _rows(torch, engine, input_ids, which, place), engine.chunk_rows
+        rows_at, step = _rows(torch, engine, *where), engine.chunk_rows
         cuts = [slice(k, k + step) for k in range(0, len(target), step)]
         found = torch.cat([_losses(torch, rows_at(cut), target[cut]) for cut in cuts]).numpy()
     found = np.split(found, np.cumsum([w.tokens for w in batch])[:-1])
@@ -202,7 +195,18 @@ def score_batch(
         _check_finite(losses, window, documents[window.document_id])
     return found
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c033
+# %% ../../nbs/models/64_chain_rule.ipynb #c046
+def _layout(torch, documents: Mapping, batch: list[Window]) -> tuple:
+    "Padded token ids; row, place and target of each scored token."
+    rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last: a target
+    width = max(map(len, rows))
+    filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows])
+    put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
+    return (torch.as_tensor(filled), put([np.full(w.tokens, i) for i, w in enumerate(batch)]),
+            put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in batch]),
+            put([documents[w.document_id][w.score_from:w.stop] for w in batch]))
+
+
 def _check_finite(losses: np.ndarray, window: Window, ids: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(losses))
     if bad.size:
@@ -219,12 +223,18 @@ def _losses(torch, logits, target):
         logits.float(), target.to(logits.device), reduction="none").cpu()
 
 
+def _hidden(engine: Engine, input_ids, which, place):
+    "What the head is given for the scored tokens, shape (tokens, width)."
+    hidden = _call(engine.backbone, engine.accepted, input_ids).last_hidden_state
+    return hidden[which.to(hidden.device), place.to(hidden.device)]
+
+
 def _rows(torch, engine: Engine, input_ids, which, place) -> Callable:
     "A function from a slice of the scored tokens to their rows of logits."
+    input_ids = input_ids.to(engine.device)
     if engine.backbone is not None:
-        hidden = _call(engine.backbone, engine.accepted, input_ids).last_hidden_state
-        of, at = which.to(hidden.device), place.to(hidden.device)
-        return lambda cut: engine.after(engine.head(hidden[of[cut], at[cut]]))
+        hidden = _hidden(engine, input_ids, which, place)
+        return lambda cut: engine.after(engine.head(hidden[cut]))
     keep = torch.unique(place)
     logits = _logits(torch, engine.model, engine.accepted, input_ids,
                      logits_to_keep=keep.to(engine.device))

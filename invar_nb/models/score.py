@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/66_score.ipynb #c026
+# %% ../../nbs/models/66_score.ipynb #c012
 import invar_nb
 from ..foundations.journal import Journal
 from ..foundations.numbers import refuse
@@ -23,7 +23,7 @@ from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
 from .batches import BATCH_TOKENS, Scorer, plan_scoring
 
-# %% ../../nbs/models/66_score.ipynb #c012
+# %% ../../nbs/models/66_score.ipynb #c013
 KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
        "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens")  # and data_id
 
@@ -41,12 +41,9 @@ def score_plan(
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
     facts |= scorer.facts
     mean = _kept_means(scorer, plan.data_id, facts, journal, progress)
-    return WindowLosses.from_arrays(
-        plan.window_ids, plan.tokens, mean, model=facts["model"], data_id=plan.data_id,
-        document_ids=plan.document_ids, n_bytes=plan.n_bytes,
-        split=[w.split for w in plan.windows], provenance={**facts, **plan.provenance})
+    return _planned(plan, mean, facts)
 
-# %% ../../nbs/models/66_score.ipynb #c013
+# %% ../../nbs/models/66_score.ipynb #c003
 def _model_facts(model: object, where: str) -> dict:
     "What the report says of a model; of a bare one, what can be known of it."
     if isinstance(model, LoadedModel):
@@ -62,32 +59,51 @@ def _model_facts(model: object, where: str) -> dict:
 
 def _kept_means(scorer: Scorer, data_id: str, facts: Mapping, path: str | Path | None,
                 progress: Callable | None) -> np.ndarray:
-    "Means of all windows, going on from what a journal holds."
-    key = {"data_id": data_id, **{name: facts.get(name) for name in KEY}}
+    "l_i of every window: float32 losses, summed in float64."
+    def means(batch):
+        return [float(x.astype(np.float64).sum()) / len(x) for x in scorer.score(batch)]
+    key = {"data_id": data_id, **_key(facts)}
+    return np.array(_kept(scorer, means, key, path, progress))
+
+
+def _key(facts: Mapping) -> dict:
+    return {name: facts.get(name) for name in KEY}
+
+
+def _planned(plan: TextPlan, mean, facts: Mapping, **more) -> WindowLosses:
+    "The losses of a plan's windows, with the provenance of plan and model."
+    return WindowLosses.from_arrays(
+        plan.window_ids, plan.tokens, mean, model=facts["model"], data_id=plan.data_id,
+        document_ids=plan.document_ids, n_bytes=plan.n_bytes,
+        split=[w.split for w in plan.windows], provenance={**facts, **plan.provenance}, **more)
+
+# %% ../../nbs/models/66_score.ipynb #c025
+def _kept(scorer, measure: Callable, key: Mapping, path: str | Path | None,
+          progress: Callable | None) -> list:
+    "What is measured of every window, batch by batch, going on from what a journal holds."
     if path is None:
-        return _means(scorer, None, progress)
+        return _each(scorer, measure, None, progress)
     with Journal(path, key) as journal:
-        return _means(scorer, journal, progress)
+        return _each(scorer, measure, journal, progress)
 
 
-def _means(scorer: Scorer, journal: Journal | None, progress: Callable | None) -> np.ndarray:
-    "l_i of every window, shape (n,): float32 losses, summed in float64."
-    tokens, done = np.array([w.tokens for w in scorer.windows]), 0
-    mean, kept = np.full(len(tokens), np.nan), dict(journal.items()) if journal else {}
+def _each(scorer, measure: Callable, journal: Journal | None, progress: Callable | None):
+    tokens, done = [w.tokens for w in scorer.windows], 0
+    found, kept = [None] * len(tokens), dict(journal.items()) if journal else {}
     for k, batch in enumerate(scorer.batches):
         name = f"batch {k}"
         if name not in kept:
-            losses = scorer.score(batch)
-            kept[name] = [float(x.astype(np.float64).sum()) / len(x) for x in losses]
+            kept[name] = measure(batch)
             if journal is not None:
                 journal.put(name, kept[name])
-        mean[list(batch)] = kept[name]
-        done += int(tokens[list(batch)].sum())
+        for i, value in zip(batch, kept[name], strict=True):
+            found[i] = value
+            done += tokens[i]
         if progress is not None:
-            progress(done, int(tokens.sum()))
-    return mean
+            progress(done, sum(tokens))
+    return found
 
-# %% ../../nbs/models/66_score.ipynb #c014
+# %% ../../nbs/models/66_score.ipynb #c026
 def score_windows(
     model: object,                    # a LoadedModel, or a Hugging Face causal LM
     token_ids: np.ndarray | Mapping,  # ids of one document, shape (N,), or of each by its id
@@ -104,7 +120,8 @@ def score_windows(
     facts |= scorer.facts
     return WindowLosses.from_arrays(
         [w.window_id for w in windows], [w.tokens for w in windows],
-        _means(scorer, None, progress), model=facts["model"], provenance=facts,
+        _kept_means(scorer, "", facts, None, progress), model=facts["model"],
+        provenance=facts,
         data_id=data_digest(scorer.documents.values(), windows),
         document_ids=[w.document_id for w in windows], split=[w.split for w in windows])
 
