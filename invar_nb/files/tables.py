@@ -202,7 +202,7 @@ def _from_json(file, where: str) -> Iterator:
     for i, row in enumerate(rows, 1): _checked_row(row, f"{where}, row {i}")
     if rows: yield _transposed(rows, range(1, len(rows) + 1), Counter(), where, "row")
 
-# %% ../../nbs/files/50_tables.ipynb #c015
+# %% ../../nbs/files/50_tables.ipynb #c017
 _MOST_CELLS, _MOST_EMPTY = 10**7, 100
 
 
@@ -216,7 +216,8 @@ def _transposed(rows: list[dict], at: range, known: Counter, where: str, unit: s
         if not name.strip():
             i = next(i for row, i in zip(rows, at, strict=True) if name in row)
             refuse(f"{where}, {unit} {i}", "every key must be a name", repr(name), "Name it")
-    return {name: map(methodcaller("get", name), rows) for name in known}, at
+    return {name: map(itemgetter(name) if n == at[-1] else methodcaller("get", name), rows)
+            for name, n in known.items()}, at
 
 # %% ../../nbs/files/50_tables.ipynb #c018
 def _csv_error(error: csv.Error, where: str):
@@ -305,7 +306,7 @@ _READERS = {".jsonl": _from_jsonl, ".json": _from_json, ".csv": _from_csv,
             ".tsv": lambda file, where: _from_csv(file, where, "\t"),
             ".parquet": _from_parquet}
 
-# %% ../../nbs/files/50_tables.ipynb #c022
+# %% ../../nbs/files/50_tables.ipynb #c015
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(\.[0-9]*)?|(\.[0-9]+))([eE][+-]?[0-9]+)?")
 
 
@@ -317,8 +318,7 @@ def _cure_of(text: str) -> str:
     if re.fullmatch(r"[+-]?[0-9]+,[0-9]+", text):
         return f"Write a decimal point: {text.replace(',', '.')}?"
     if text.endswith("%"): return "Write a share, 0.75 for 75%"
-    nothing = ("nan", "inf", "infinity", "na", "n/a", "null", "none", "")
-    if text.lower().lstrip("+-") in nothing:
+    if re.fullmatch("[+-]*(nan|inf|infinity|na|n/a|null|none|)", text.lower()):
         return "Measure it again, or take its row out of every file that is compared"
     return "Is it the right column?"
 
