@@ -56,6 +56,39 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
         assert code == 2 and words in err and not (tmp_path / "o").exists(), err
 
 
+def test_a_task_of_inspect_has_a_scorer_of_its_own(shell, tmp_path):
+    for name in ("base", "tuned"):
+        (tmp_path / name).mkdir()
+        for task in ("choices", "texts"): shutil.copy(DATA / "inspect" / name / f"{task}.json", tmp_path / name)
+    code, out, _ = shell("compare", "base", "tuned", "--score", "choice", "--score", "texts=perplexity", "--json")
+    parts = json.loads(out)["parts"]
+    assert {name: part["kind"] for name, part in parts.items()} == {"choices": "scores", "texts": "losses"} and verify(tmp_path / "r")
+    for scores, code, words in (((), 3, "Say --score choices=choice"), (("choice",), 2, "texts.json: one scorer must be chosen; got 'choice' where there are 'perplexity', 'match'. Say --score texts=perplexity"),
+                                (("choice", "letters"), 2, "each task must have one scorer"), (("choice", "texts=perplexity", "tex=match"), 2, "a task must be one of 'choices', 'texts'; got 'tex'")):
+        found, _, err = shell("compare", "base", "tuned", *(text for score in scores for text in ("--score", score)), out="w")
+        assert found == code and words in err and not (tmp_path / "w").exists(), err
+
+
+def test_a_gate_and_a_profile_name_the_part_that_fails(shell, tmp_path):
+    asked = ("compare", *LM[::-1], "--score", "shared", "--filter", "first-word", "--margin", "perplexity=20%", "--margin", "accuracy=0.9")
+    code, out, _ = shell(*asked, "--gate", "1.01", "--json")
+    assert code == 1 and json.loads(out)["exit"]["rule"] == "gate_failed" and "the upper end of the ratio on invar_rolling, 1.0" in json.loads(out)["exit"]["because"]
+    code, _, err = shell(*asked, "--profile", "ci", out="w")
+    assert code == 3 and "invar_rolling: profile ci needs the 360 windows" in err and not (tmp_path / "w").exists()
+
+
+def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
+    for name, step in (("a", 0), ("b", 1)): (tmp_path / f"{name}.csv").write_text("id,f1,nll,topic\n" + "".join(f"{i},{(i * 7) % 10 - step * (i % 3)},1,t{i % 3}\n" for i in range(48)))
+    for files, asked, slices in ((("a.csv", "b.csv"), ("--score", "f1", "--by", "topic"), {"topic t0", "topic t1", "topic t2"}),
+                                 (LM, ("--task", "invar_choices", "--by", "gold"), {f"gold {i}" for i in range(4)})):
+        code, out, _ = shell("compare", *files, *asked, "--json", "--force")
+        assert {row["slice"] for row in json.loads(out)["slices"]} <= slices and json.loads(out)["slices"] and verify(tmp_path / "r")
+    for asked, words in ((("--score", "f1", "--margin", "2%"), "such as --margin score=0.02"), (("--score", "f1", "--loss", "nll"), "losses or a score, not both; got --loss nll and --score f1"),
+                         (("--score", "f1", "--score", "nll"), "one score must be chosen; got 'f1', 'nll'"), (("--score", "f1", "--by", "topics"), "Did you mean 'topic'?")):
+        code, _, err = shell("compare", "a.csv", "b.csv", *asked, out="w")
+        assert code in (2, 3) and words in err and not (tmp_path / "w").exists(), err
+
+
 @pytest.mark.parametrize("task, kind, change", [
     *[("invar_choices", "results", lambda d, key=key, value=value: d[key].__setitem__("invar_choices", value)) for key in ("results", "configs", "n-samples") for value in (None, [], "x")],
     ("invar_choices", "results", lambda d: d["n-samples"]["invar_choices"].pop("effective")),

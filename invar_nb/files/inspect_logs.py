@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['is_inspect_log', 'read_inspect_log']
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c007
+# %% ../../nbs/files/54_inspect_logs.ipynb #c011
 import hashlib, json, math, os, re, struct, zipfile, zlib
 from operator import index
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,7 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..foundations.numbers import UsageError, as_choice, canonical_json, refuse
+from ..foundations.numbers import (ContractError, UsageError, as_choice,
+                                          canonical_json, refuse)
 from ..foundations.document import as_file
 from ..comparison.names import listed, natural_order
 from ..comparison.window_losses import WindowLosses
@@ -97,7 +98,7 @@ def _objects(file: Path, where: str) -> Iterator[dict]:
         for name in names:
             if name.startswith("samples/"): yield _member(log, name, where)
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c014
+# %% ../../nbs/files/54_inspect_logs.ipynb #c007
 def _check_header(log: Mapping, where: str) -> None:
     if log.get("version") != 2 or not isinstance(log.get("eval"), dict):
         refuse(where, "the log must be of inspect's format 2", repr(log.get("version")),
@@ -124,15 +125,29 @@ def _label(entry: Mapping) -> str:
     name, scorer = entry["name"], entry["scorer"]
     return name if name == scorer else f"{scorer}/{name}"
 
+# %% ../../nbs/files/54_inspect_logs.ipynb #c014
+def _by_task(scorer) -> dict[str, str]:
+    "Task -> scorer of NAME (any task, \"\") and TASK=NAME."
+    texts = [scorer] if isinstance(scorer, str) else list(scorer or ())
+    found = {task: name for task, _, name in (text.rpartition("=") for text in texts)}
+    if len(found) < len(texts):
+        refuse("read_inspect_log", "each task must have one scorer", listed(texts),
+               "Write TASK=NAME for a single task", error=UsageError)
+    return found
 
-def _scorer(log: Mapping, wanted: str | None, where: str) -> str:
+
+def _scorer(log: Mapping, wanted: str | None, where: str, several: bool) -> str:
     there = list(dict.fromkeys(map(_label, log["results"].get("scores") or ())))
-    if wanted is not None:
+    if wanted is not None and not several:
         return as_choice(wanted, there, where=where, name="scorer", error=UsageError)
-    if len(there) != 1:
-        refuse(where, "one scorer must be chosen", listed(there) or "none",
-               f"Say scorer={there[0]!r}, for instance" if there else "Score the log first")
-    return there[0]
+    found = [name for name in there if wanted in (None, name)]
+    if len(found) != 1:
+        got, task = listed(there) or "none", f"{log['eval'].get('task')}=" if several else ""
+        refuse(where, "one scorer must be chosen",
+               f"{wanted!r} where there are {got}" if wanted else got,
+               f"Say scorer='{task}{there[0]}', for instance" if there
+               else "Score the log first", error=UsageError if wanted else ContractError)
+    return found[0]
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c016
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0,
@@ -265,16 +280,17 @@ def _scores(log, samples, file, scorer, better, where) -> Scores:
                   prompt_digests=[row[0][0] for row in rows.values()],
                   **_shared(log, file, scorer, rows, epochs))
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c023
+# %% ../../nbs/files/54_inspect_logs.ipynb #c030
 def read_inspect_log(
     path: str | os.PathLike,  # a log, or a folder with one log for each task
     *,
-    scorer: str | None = None,  # where a log has several; a part of a mapping as "name/key"
+    scorer: str | Iterable[str] | None = None,  # where a log has several: "NAME" or, of one
+    # task, "TASK=NAME"; a part of a mapping as "name/key"
     better: str = "higher",  # or "lower": inspect does not say it
     tasks: Iterable[str] = (),  # (): all
 ) -> dict:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
-    path, found, there = Path(path), {}, []
+    path, found, there, wanted = Path(path), {}, [], _by_task(scorer)
     files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
         file for file in _in_folder(path) if is_inspect_log(file)]
     if not files:
@@ -289,11 +305,12 @@ def read_inspect_log(
         if task in found:
             refuse(where, "a folder must hold one log for each task", f"a second of {task!r}",
                    "Name the log itself")
-        chosen = _scorer(log, scorer, where)
+        name = wanted.get(task, wanted.get(""))
+        chosen = _scorer(log, name, where, len(files) > 1)
         entry = next(e for e in log["results"]["scores"] if _label(e) == chosen)
         found[task] = (_losses(log, samples, file, chosen, where)
                        if "perplexity_per_token" in entry["metrics"] else
                        _scores(log, samples, file, chosen, better, where))
-    for task in tasks:
+    for task in (*tasks, *filter(None, wanted)):
         as_choice(task, there, where="read_inspect_log", name="a task", error=UsageError)
     return found

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['is_lm_eval', 'read_lm_eval']
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c007
+# %% ../../nbs/files/53_lm_eval.ipynb #c005
 import hashlib, json, math, os, re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,15 +16,16 @@ import numpy as np
 
 from ..foundations.numbers import UsageError, as_choice, refuse
 from ..foundations.document import as_file
-from ..comparison.names import listed
+from ..comparison.names import as_name, listed
 from ..comparison.window_losses import WindowLosses
 from ..comparison.predictions import Predictions
 from ..comparison.scores import Scores
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c008
+# %% ../../nbs/files/53_lm_eval.ipynb #c007
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
 _AGAIN = "Copy the file again, or run lm_eval again"
 _OF_ONE = "Name the folder of one model"
+_OBJECTS = ("results", "configs", "n-samples", "higher_is_better")
 
 
 def _named(path: Path) -> re.Match | None: return _NAME.fullmatch(path.name)
@@ -75,7 +76,6 @@ def _results(file: Path, where: str) -> dict:
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c026
 _USUAL = {"loglikelihood_rolling": "byte_perplexity", "multiple_choice": "acc"}
-_OBJECTS = ("results", "configs", "n-samples", "higher_is_better")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,6 +86,7 @@ class _Task:
     run: Mapping  # the results file
     filter: str | None
     metric: str | None
+    slices: tuple[str, ...] = ()  # fields of the documents
 
     @property
     def where(self) -> str: return f"read_lm_eval: {'/'.join(self.file.parts[-2:])}"
@@ -125,6 +126,11 @@ class _Task:
 _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 
 
+def _finite(value) -> float:
+    if math.isfinite(number := float(value)): return number
+    raise ValueError("no finite number")
+
+
 def _objects(file: Path, where: str) -> Iterator[tuple[str, dict]]:
     with open(file, "rb") as lines:
         for i, line in enumerate(lines, 1):
@@ -136,12 +142,7 @@ def _objects(file: Path, where: str) -> Iterator[tuple[str, dict]]:
                        f"{ascii(line[:40])}{cut}", _AGAIN)
             yield f"{where}, line {i}", row
 
-
-def _finite(value) -> float:
-    if math.isfinite(number := float(value)): return number
-    raise ValueError("no finite number")
-
-
+# %% ../../nbs/files/53_lm_eval.ipynb #c038
 def _rows(task: _Task, value: Callable) -> list[tuple]:
     "(doc_id, three hashes, what `value` makes of the row), in the order of the documents."
     found, hashed, (metric, name) = [], hashlib.sha256(), task.chosen
@@ -150,7 +151,8 @@ def _rows(task: _Task, value: Callable) -> list[tuple]:
             hashes = [row[key] for key in _HASHES]
             hashed.update("".join(hashes).encode())
             mine = row["filter"] == name
-            if mine: found.append((int(row["doc_id"]), *hashes, value(row)))
+            cells = [row["doc"].get(name) for name in task.slices]
+            if mine: found.append((int(row["doc_id"]), *hashes, cells, value(row)))
         except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as error:
             lost = [key for key in ("doc_id", "filter", *_HASHES) if key not in row]
             refuse(place, f"a row must have {lost[0] if lost else f'the numbers of {metric}'}",
@@ -169,6 +171,15 @@ def _check_rows(task: _Task, n: int, hashed: str) -> None:
     if hashed != (recorded := task.said("task_hashes")):
         refuse(task.where, f"the rows' hashes must give the task hash {recorded[:12]}",
                hashed[:12], f"The file was changed, or is of another run. {_AGAIN}")
+
+# %% ../../nbs/files/53_lm_eval.ipynb #c039
+def _slices(task: _Task, rows: list[tuple]) -> dict:
+    "The fields of the documents that were asked for, where any document has them."
+    columns = zip(task.slices, zip(*(row[4] for row in rows), strict=True), strict=True)
+    return {name: [None if cell is None else
+                   as_name(cell, f"{name!r} of a document", task.where, f"row {i}")
+                   for i, cell in enumerate(cells, 1)]
+            for name, cells in columns if any(cell is not None for cell in cells)}
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c041
 def _shared(task: _Task, rows: list[tuple]) -> dict:
@@ -259,7 +270,7 @@ def _place(target: str, texts: list[str]) -> tuple[int, int]:
     return (place if place < len(texts) else -1,
             texts.index(target) if target in texts else -1)
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c038
+# %% ../../nbs/files/53_lm_eval.ipynb #c018
 def _answers(task: _Task) -> Predictions | Scores:
     metric, delimiter = task.chosen[0], _delimiter(task)
     size = _SIZES[metric]
@@ -284,9 +295,10 @@ def _answers(task: _Task) -> Predictions | Scores:
     return Predictions(
         ids=ids, label=[str(t) for t in truth.tolist()], probabilities=p,
         labels=tuple(map(str, range(p.shape[1]))), labels_from="choices",
-        prompt_digests=prompts, where=task.where, **_shared(task, rows))
+        prompt_digests=prompts, where=task.where, slices=_slices(task, rows),
+        **_shared(task, rows))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c039
+# %% ../../nbs/files/53_lm_eval.ipynb #c021
 def _scores(task: _Task, rows: list[tuple], values, prompts: list[str]) -> Scores:
     metric = task.chosen[0]
     higher = task.said("higher_is_better").get(metric)
@@ -294,7 +306,8 @@ def _scores(task: _Task, rows: list[tuple], values, prompts: list[str]) -> Score
         refuse(task.where, f"the results file must say whether a higher {metric} is better",
                repr(higher), "Set higher_is_better in the task's metric_list")
     return Scores(ids=_names(rows)[0], values=values, score=metric, prompt_digests=prompts,
-                  better="higher" if higher else "lower", **_shared(task, rows))
+                  better="higher" if higher else "lower", slices=_slices(task, rows),
+                  **_shared(task, rows))
 
 
 def _arm(task: _Task):
@@ -306,13 +319,14 @@ def _arm(task: _Task):
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, rows, values, _names(rows)[1])
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c045
+# %% ../../nbs/files/53_lm_eval.ipynb #c042
 def read_lm_eval(
     path: str | os.PathLike,  # a folder, searched with its subfolders, or one of its files
     *,
     tasks: Iterable[str] | None = None,  # None: all
     filter: str | None = None,  # where a task has several
     metric: str | None = None,  # the same; None: byte_perplexity, acc, or the only one
+    slices: Iterable[str] = (),  # fields of the documents to slice answers and scores by
 ) -> dict:
     "What one model did, by task: `WindowLosses`, `Predictions` or `Scores`."
     where, path = "read_lm_eval", Path(path)
@@ -320,7 +334,8 @@ def read_lm_eval(
     asked = [tasks] if isinstance(tasks, str) else tasks
     names = files if asked is None else [
         as_choice(name, files, where=where, name="a task", error=UsageError) for name in asked]
-    found = {name: _newest(name, files[name], filter, metric) for name in names}
+    found = {name: _newest(name, files[name], filter=filter, metric=metric,
+                           slices=tuple(slices)) for name in names}
     models = {str(task.run.get("model_name")) for task in found.values()}
     if len(models) > 1:
         refuse(where, "all tasks must be of one model", listed(sorted(models)), _OF_ONE)
@@ -330,9 +345,9 @@ def read_lm_eval(
     return {name: _arm(task) for name, task in found.items()}
 
 
-def _newest(task: str, files: list[Path], filter: str | None, metric: str | None) -> _Task:
+def _newest(task: str, files: list[Path], **asked) -> _Task:
     where, folders = "read_lm_eval", sorted({str(file.parent) for file in files})
     if len(folders) > 1:
         refuse(where, f"task {task!r} must lie in one folder", listed(folders), _OF_ONE)
-    return _Task(name=task, file=files[-1], older=len(files) - 1, filter=filter,
-                 metric=metric, run=_results(files[-1], where))
+    return _Task(name=task, file=files[-1], older=len(files) - 1,
+                 run=_results(files[-1], where), **asked)

@@ -61,6 +61,10 @@ def _chosen(columns, asked, where) -> dict:
     "Which column has which role: as asked, or by its name."
     found = {role: _there(name, columns, where) for role, name in asked.items() if name}
     kinds = [kind for kind in ("loss", "score") if kind in found]
+    if len(kinds) == 2:
+        refuse(where, "a table gives losses or a score, not both",
+               f"loss={found['loss']!r} and score={found['score']!r}",
+               "Leave one out: losses become a perplexity, a score a mean", error=UsageError)
     guessed = {} if kinds else {kind: name for kind in ("loss", "score")
                                 if (name := _guess(kind, columns, found.values(), where))}
     kinds = kinds or list(guessed)

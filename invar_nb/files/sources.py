@@ -27,13 +27,13 @@ from .predictions import read_predictions
 from ..foundations.document import as_file
 from ..foundations.numbers import ContractError, PairingError, UsageError, refuse
 
-# %% ../../nbs/files/58_sources.ipynb #c016
+# %% ../../nbs/files/58_sources.ipynb #c009
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     "What files of other tools do not say by themselves."
     tasks: tuple[str, ...] = ()  # of a folder; (): all
     filter: str | None = None    # of lm-eval, where a task has several
-    score: str | None = None     # metric or scorer of the rows, or a column
+    score: str | tuple[str, ...] | None = None  # metric, scorer or column; TASK=SCORER each
     better: str | None = None    # of a score: "higher" or "lower"
     id: str | None = None        # columns of a table
     loss: str | None = None
@@ -43,6 +43,7 @@ class Reading:
     rename: Mapping[str, str] = field(default_factory=dict)
     repeats: str = "refuse"      # of an id: "mean" averages, "unequal" other counts too
     sums: bool = False           # the losses are sums
+    slices: tuple[str, ...] = ()  # columns, or fields of lm-eval's documents, to slice by
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"        # what a word of a translation is
 
@@ -51,7 +52,7 @@ class Reading:
         plain = Reading()
         return {n: v for n in names if (v := getattr(self, n)) != getattr(plain, n)}
 
-# %% ../../nbs/files/58_sources.ipynb #c000
+# %% ../../nbs/files/58_sources.ipynb #c012
 def _lm_eval(path, given):
     metric = given.pop("score", None)
     return read_lm_eval(path, tasks=given.pop("tasks", None) or None, metric=metric, **given)
@@ -86,9 +87,9 @@ def _translations(path, given):
 
 
 _COLUMNS = ("id", "loss", "tokens", "n_bytes", "score", "cluster", "rename", "better",
-            "repeats", "sums")
+            "repeats", "sums", "slices")
 
-# %% ../../nbs/files/58_sources.ipynb #c007
+# %% ../../nbs/files/58_sources.ipynb #c021
 @dataclass(frozen=True)
 class Format:
     "One kind of file: its name, how a user knows it, its reader, the options that it takes."
@@ -102,7 +103,7 @@ class Format:
 
 FORMATS = {f.name: f for f in (
     Format("lm-eval", "lm-eval samples_*.jsonl", _lm_eval,
-           ("tasks", "filter", "score"), is_lm_eval, folder=True),
+           ("tasks", "filter", "score", "slices"), is_lm_eval, folder=True),
     Format("inspect", "inspect .eval or .json logs", _inspect,
            ("tasks", "score", "better"), is_inspect_log, folder=True),
     Format("logits", "llama.cpp logit files",
@@ -186,7 +187,7 @@ def find_format(
            + ", ".join(sought), f"{str(path)!r} with {listed(there) or 'nothing'}" if folder
            else repr(str(path)), "Check the path, or write a table with id and score")
 
-# %% ../../nbs/files/58_sources.ipynb #c013
+# %% ../../nbs/files/58_sources.ipynb #c022
 def read_arms(
     path: str | os.PathLike,
     reading: Reading | None = None,
@@ -208,8 +209,11 @@ def _read(name, path, reading):
 
 def _check_options(name, reading):
     "An option that a format does not take is refused, not passed over."
+    if isinstance(reading.score, tuple) and name != "inspect":
+        refuse("read_arms", "one score must be chosen", listed(reading.score),
+               "Several, as TASK=SCORER, are for logs of inspect", error=UsageError)
     odd = reading.given([f.name for f in fields(Reading) if f.name not in
-                         FORMATS[name].options])
+                         (*FORMATS[name].options, "slices")])  # answers have their own
     if not odd: return
     takers = [one.name for one in FORMATS.values() if next(iter(odd)) in one.options]
     refuse("read_arms", f"{next(iter(odd))} is an option of {', '.join(takers)}",

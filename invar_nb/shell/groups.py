@@ -87,7 +87,7 @@ class Scoring(Loading):
         lost = next((file for file in self.text or () if not Path(file).is_file()), None)
         if lost is not None: usage("--text must be a file", repr(lost), "Check the path")
 
-# %% ../../nbs/shell/13_groups.ipynb #c008
+# %% ../../nbs/shell/13_groups.ipynb #c021
 _files = panel("Files of other tools")
 
 
@@ -95,8 +95,9 @@ _files = panel("Files of other tools")
 class Columns:
     "How files of other tools are read."
     task: _files(_many, "Task of a folder. Repeatable. Default: all.", metavar="NAME") = None
-    score: _files(Optional[str], "Score to compare: a column of a table, a metric of lm-eval, "
-                  "a scorer of inspect.", metavar="NAME") = None
+    score: _files(_many, "Score to compare: a column of a table, a metric of lm-eval, a "
+                  "scorer of inspect, there also TASK=NAME, repeatable.",
+                  metavar="NAME") = None
     better: _files(Optional[Literal["higher", "lower"]], "Whether higher or lower scores are "
                    "better.") = None
     filter: _files(Optional[str], "Filter of an lm-eval task that has several.") = None

@@ -33,7 +33,7 @@ from ..report.joint_report import build_joint
 from ..report.policy import check_enough
 from .terminal import OK, Progress, say
 
-# %% ../../nbs/shell/22_imports.ipynb #c005
+# %% ../../nbs/shell/22_imports.ipynb #c003
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -41,7 +41,7 @@ def compare_any(
     out,
 ):
     "(report, journals) of two models, of two models that also answer, or of files."
-    reading = _reading(job.columns)
+    reading = _reading(job.columns, job.asked.by)
     kinds = [arm_kind(argument, reading) for argument in arguments.values()]
     models = [kind in SCORED for kind in kinds]
     if job.examples is not None:
@@ -57,23 +57,25 @@ def compare_any(
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
     return _report(pairs, None, job), {}
 
-# %% ../../nbs/shell/22_imports.ipynb #c092
-def _reading(columns):
+# %% ../../nbs/shell/22_imports.ipynb #c008
+def _reading(columns, by=()):
     "Options of files as the library takes them."
     pairs = [text.partition("=") for text in columns.map or ()]
     odd = next(("".join(p) for p in pairs if not p[0] or not p[2]), None)
     if odd is not None: o.usage("--map must be OLD=NEW", repr(odd), "Name both columns")
     same = {name: getattr(columns, name) for name in (
-        "score", "better", "filter", "id", "loss", "tokens", "cluster", "repeats", "sums",
+        "better", "filter", "id", "loss", "tokens", "cluster", "repeats", "sums",
         "tokenize")}
+    scores = tuple(columns.score or ())
     return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
-                   references=tuple(columns.references or ()),
+                   score=scores if len(scores) > 1 else next(iter(scores), None),
+                   references=tuple(columns.references or ()), slices=tuple(by or ()),
                    rename={old: new for old, _, new in pairs}, **same)
 
-# %% ../../nbs/shell/22_imports.ipynb #c008
+# %% ../../nbs/shell/22_imports.ipynb #c014
 def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     "The report of one file of any known format."
-    reading = _reading(columns)
+    reading = _reading(columns, asked.by)
     if arm_kind(argument, reading) in SCORED:
         o.usage("evaluate needs a file", repr(argument), "Score it, or answer with it, first")
     if asked.margin: o.usage("--margin needs two files", "one", "Leave it out, or compare")
@@ -130,7 +132,7 @@ class _options_named:
         raise type(error)(said, code=error.code, culprit=error.culprit,
                           cure=error.cure) from None
 
-# %% ../../nbs/shell/22_imports.ipynb #c006
+# %% ../../nbs/shell/22_imports.ipynb #c005
 def _with_questions(arguments, job, *, out):
     "(report, journals) of models that answer questions, and score a text where one is given."
     scoring, asked, questions, quiet = job.scoring, job.asked, job.questions, job.output.quiet

@@ -58,7 +58,7 @@ def split_margins(texts: list[str] | None, *, primary: str) -> dict[str, MarginT
         found[name] = margin
     return found
 
-# %% ../../nbs/shell/12_options.ipynb #c024
+# %% ../../nbs/shell/12_options.ipynb #c010
 def resolve_margin(
     margin: MarginText,
     *,
@@ -76,7 +76,8 @@ def resolve_margin(
     if margin.percent:
         usage(f"--margin must be in the unit of {name}{f' ({unit})' if unit else ''}",
               f"{100 * value:g}%",
-              "A per cent of such a metric has no agreed meaning; write the number")
+              "A per cent of it has no agreed meaning: write the smallest change that "
+              f"matters, such as --margin {name}={value:g}")
     return value
 
 # %% ../../nbs/shell/12_options.ipynb #c025
