@@ -152,7 +152,7 @@ def _numbers(column, name, rows, unit, where, flags=False) -> np.ndarray:
     for i in np.flatnonzero(values == 0) if str in kinds else (): number(i)  # no 1e-999
     return values
 
-# %% ../../nbs/files/56_plain_table.ipynb #c012
+# %% ../../nbs/files/56_plain_table.ipynb #c017
 @dataclass
 class _Kept:
     "The columns with a role, batch by batch."
@@ -189,7 +189,7 @@ class _Kept:
 
     def read(self, role):
         found = self.parts.pop(role)
-        return np.concatenate(found).astype(float) if role in _MEASURED else found
+        return np.concatenate(found, dtype=float) if role in _MEASURED else found
 
 # %% ../../nbs/files/56_plain_table.ipynb #c032
 def _read(path, kept) -> str:

@@ -109,7 +109,7 @@ def check_names(names: Iterable[str], where: str) -> tuple[str, ...]:
         seen[name] = i
     return names
 
-# %% ../../nbs/files/50_tables.ipynb #c012
+# %% ../../nbs/files/50_tables.ipynb #c030
 def _text(data: bytes, where: str, *, mark: bool = False, line: int = 1) -> str:
     "UTF-8 without NUL; a byte order mark may begin line 1 where `mark` allows it."
     if line == 1 and data[:2] in (b"\xff\xfe", b"\xfe\xff"):
@@ -133,9 +133,9 @@ def _text(data: bytes, where: str, *, mark: bool = False, line: int = 1) -> str:
 
 
 def _blocks(file, where: str, *, mark: bool = False) -> Iterator[tuple[int, str]]:
-    "The number of the first line and the text of about a MiB of whole lines at a time."
+    "The number of the first line and the text of some 256 KiB of whole lines at a time."
     line = 1
-    while data := file.read(2**20) + file.readline():
+    while data := file.read(2**18) + file.readline():
         yield line, _text(data, where, mark=mark, line=line)
         line += data.count(b"\n")
 
