@@ -89,6 +89,7 @@ def judge_parts(
     *,
     margins: Mapping | None = None,  # metric -> margin; the metric's own where not named
     by=None,  # slice columns; None: all of each part, (): none
+    together: bool = False,  # one family of all: another number leads
 ) -> JointVerdict:
     "One verdict over all parts."
     by = [by] if isinstance(by, str) else by
@@ -96,7 +97,7 @@ def judge_parts(
     first = {name: (None, c.primary, _margin(c, c.primary_metric, margins))
              for name, c in joint.items()}
     rest = {name: _members(c, margins, by) for name, c in joint.items()}
-    leading, others = _judged(first, rest, joint.primary)
+    leading, others = _judged(first, rest, joint.primary, together)
     if joint.primary is None:
         worst = min((c.claim for c in leading.values()), key=_WORST_FIRST.index)
         return JointVerdict(headline=_headline(leading), claim=worst, verdict=None,
@@ -109,11 +110,11 @@ def judge_parts(
                         leading={name: leading[name] for name in joint}, others=others)
 
 # %% ../../nbs/comparison/41_joint.ipynb #c020
-def _judged(first, rest, apart):
+def _judged(first, rest, apart, together):
     "Claims of the leading differences and of the rest; one family where a part stands apart."
     names = [name for name in first if name != apart]
     led, more = [first[name] for name in names], [m for r in rest.values() for m in r]
-    families = [[*led, *more]] if apart is not None else [led, more]
+    families = [[*led, *more]] if together or apart is not None else [led, more]
     claims = iter([claim for family in families for claim in judge_together(family)])
     leading = {name: next(claims) for name in names}
     return leading, {name: tuple(next(claims) for _ in r) for name, r in rest.items()}

@@ -11,6 +11,7 @@ from dataclasses import asdict
 
 import invar_nb
 from ..comparison.joint import JointComparison, judge_parts, of_part
+from ..comparison.pooled import pool_parts
 from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, canonical_json, digest, refuse
 from .build import _row, _settings, find_sections
@@ -61,6 +62,7 @@ def build_joint(
     tier="balanced", profile: str = "dev",  # of parts with losses
     gate: float | None = None,
     fail_inconclusive: bool = False,  # exit 4 where a leading claim is inconclusive
+    weights=None,  # of texts: pooled, they lead; "equal", "tokens", "random", text -> weight
     files: Mapping | None = None,  # part.arm -> (name beside the report, sha256)
     environment: Mapping | None = None,
     version: str | None = None,
@@ -70,7 +72,9 @@ def build_joint(
     if gate is not None and all(c.pair.kind != "losses" for c in joint.values()):
         refuse("report", "a gate needs a part with losses", repr(gate),
                "It limits the perplexity ratio: leave it out", error=UsageError)
-    verdict = judge_parts(joint, margins=margins, by=by)
+    verdict = judge_parts(joint, margins=margins, by=by, together=weights is not None)
+    size = next(iter(verdict.leading.values())).margin
+    pooled = None if weights is None else pool_parts(joint, weights, margin=size)
     options = {"tier": tier, "profile": profile, "gate": gate,
                "fail_inconclusive": fail_inconclusive}
     order = sorted(joint, key=lambda name: name != joint.primary)
@@ -82,23 +86,24 @@ def build_joint(
     arms = {f"{key}.{arm}": getattr(joint[name].pair, arm)
             for name, key in part_keys(joint).items() for arm in ("baseline", "candidate")}
     settings = {"primary": joint.primary, "by": by, "margin": margins, **options,
-                "tier": asdict(as_tier(tier))}
-    document = _top(joint.primary, verdict, parts, settings)
+                "tier": asdict(as_tier(tier)), "weights": weights}
+    document = _top(joint.primary, verdict, parts, settings, pooled)
     names = f"invar_nb:{version or invar_nb.__version__}|joint|parts:{len(parts)}"
     document["signature"] = f"{names}|primary:{joint.primary or 'none'}"
     return seal(document, arms, files, environment, version)
 
 # %% ../../nbs/report/86_joint_report.ipynb #c016
-def _top(primary, verdict, parts, settings):
+def _top(primary, verdict, parts, settings, pooled):
     "What stands above the parts."
     rows = [{**part["comparison"][0], "part": name} for name, part in parts.items()]
     rest = [{**row, "part": name} for name, part in parts.items()
             for row in (*part["comparison"][1:], *part["slices"])]
+    led = pooled or verdict
     said = verdict.verdict.to_dict() if verdict.verdict else {
-        "verdict": "regressed" if verdict.claim == "regressed" else "noise",
-        "metric": ", ".join(name for name, c in verdict.leading.items()
-                            if c.claim == "regressed"),
-        "claim": verdict.claim, "rationale": verdict.headline}
+        "verdict": "regressed" if led.claim == "regressed" else "noise",
+        "metric": pooled.metric if pooled else ", ".join(
+            name for name, c in verdict.leading.items() if c.claim == "regressed"),
+        "claim": led.claim, "rationale": led.headline}
     gates = [g | {"part": name} for name, part in parts.items()
              if part["policy"] and (g := part["policy"]["gate"])]
     gate = min(gates, key=lambda g: g["passed"], default=None)  # one that failed, if any
@@ -106,7 +111,8 @@ def _top(primary, verdict, parts, settings):
                       fail_inconclusive=settings["fail_inconclusive"])
     above = parts[primary] if primary is not None else {
         "primary_metric": None, "units": None, "policy": None, "dataset": _dataset(parts)}
-    return {"kind": "joint", "headline": verdict.headline, "verdict": said, "exit": found,
+    return {"kind": "joint", "headline": led.headline, "verdict": said, "exit": found,
+            "pooled": pooled and pooled.to_dict(),
             "facts": None, "comparison": rows, "slices": [], "evaluation": {},
             "classes": None, "settings": settings, "parts": parts,
             **{name: above[name] for name in ("primary_metric", "units", "policy", "dataset")},
