@@ -20,13 +20,13 @@ from ..foundations.interval import Interval
 from ..foundations.numbers import UsageError, refuse
 from ..statistics.pooling import pool_fixed, pool_random
 
-# %% ../../nbs/comparison/47_pooled.ipynb #c008
+# %% ../../nbs/comparison/47_pooled.ipynb #c019
 _RULES = ("equal", "tokens", "random")
 
 
 @dataclass(frozen=True, kw_only=True)
 class PooledChange:
-    "One change for several texts: what it rests on, what it speaks of, what it lets one claim."
+    "One change for several texts: what it rests on, speaks of, and lets one claim."
     metric: str
     rule: str                      # equal, tokens, random, given
     weights: Mapping[str, float]   # text -> share

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'Direction', 'Scale', 'Kind', 'Section', 'Exit', 'Fallback', 'Ends', 'PrimaryMetric', 'Language', 'Examples',
-           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Policy', 'Part', 'Document', 'part_keys',
-           'report_schema']
+           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Policy', 'Part', 'PooledTexts',
+           'Document', 'part_keys', 'report_schema']
 
 # %% ../../nbs/report/78_sections.ipynb #c021
 import re
@@ -181,6 +181,26 @@ class Part(Section):
     signature: str
 
 
+class PooledTexts(Section):
+    "One change for several texts: their shares, its interval, what it speaks of."
+    metric: str
+    rule: Literal["equal", "tokens", "random", "given"]
+    weights: dict[str, float]
+    delta: float
+    ci: tuple[float, float]
+    level: float
+    method: str
+    p_value: float
+    nu: float
+    spread: float | None                    # between texts; random effect only
+    prediction: tuple[float, float] | None  # of the next text
+    margin: float
+    claim: str
+    speaks_of: str
+    headline: str
+    words: dict[str, str]
+
+
 class Document(Part):
     "report.json."
     schema: Literal["invar_nb/report/1"]
@@ -191,6 +211,7 @@ class Document(Part):
     digest: str
     environment: dict[str, Any]
     parts: dict[str, Part] | None = None  # of a report on several tasks, or text and examples
+    pooled: PooledTexts | None = None     # of several texts with weights
 
 # %% ../../nbs/report/78_sections.ipynb #c025
 def part_keys(

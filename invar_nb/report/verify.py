@@ -60,7 +60,8 @@ def _rebuilt(d, arms, about):
         parts = {name: _compared(d["parts"][name], two(key))
                  for name, key in part_keys(d["parts"]).items()}
         joint = JointComparison(parts=parts, primary=s["primary"])
-        return build_joint(joint, margin=s["margin"], **{k: s[k] for k in _BUILD}, **about)
+        return build_joint(joint, margin=s["margin"], weights=s["weights"],
+                           **{k: s[k] for k in _BUILD}, **about)
     if d["kind"] == "runs":
         specs = [MetricSpec(**spec) for spec in s["specs"]]
         more = {k: s[k] for k in ("multiplicity", "intersect", "fail_inconclusive")}
