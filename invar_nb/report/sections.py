@@ -161,7 +161,7 @@ class Policy(Section):
     contracts: dict[str, bool]
     gate: Gate | None
 
-# %% ../../nbs/report/78_sections.ipynb #c023
+# %% ../../nbs/report/78_sections.ipynb #c002
 class Part(Section):
     "What was found on one kind of evidence."
     kind: Kind
@@ -180,7 +180,7 @@ class Part(Section):
     settings: dict[str, Any]
     signature: str
 
-
+# %% ../../nbs/report/78_sections.ipynb #c004
 class PooledTexts(Section):
     "One change for several texts: their shares, its interval, what it speaks of."
     metric: str
