@@ -265,9 +265,7 @@ CASES = [
     ("truncated", "logits", b"", cut(40), "31860 bytes", "got 31820"),
     ("truncated", "log", b"", cut(150), "20 chunks"),
     ("truncated", "type 1 log", b"", cut(150), "20 chunks"),
-    ("truncated", TABLES, b"", cut(5), ""),
-    ("truncated", ANSWERS, b"", cut(5), ""),
-    ("truncated", ("EEE", *LOSSES, "kept"), b"", cut(40), ""),
+    ("truncated", (*TABLES, *ANSWERS), b"", cut(5), "cut off"), ("truncated", ("EEE", *LOSSES, "kept"), b"", cut(40), "cut off"),
 
     ("header", "lm-eval", put("said", "n-samples", "effective", 25), "25 rows", "got 20"),
     ("header", INSPECT, put("results", "total_samples", 41), "41 samples", "got 40"),
