@@ -9,7 +9,7 @@ __all__ = ['compare_any', 'evaluate_file', 'save_answers']
 import re
 from dataclasses import fields, replace
 
-# %% ../../nbs/shell/22_imports.ipynb #c002
+# %% ../../nbs/shell/22_imports.ipynb #c006
 from ..comparison.compare import compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -32,8 +32,9 @@ from .jobs import (compare_arms, find_margins, find_metrics, find_settings,
 from ..report.joint_report import build_joint
 from ..report.policy import check_enough
 from .terminal import OK, Progress, say
+from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c003
+# %% ../../nbs/shell/22_imports.ipynb #c012
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -43,6 +44,7 @@ def compare_any(
     "(report, journals) of two models, of two models that also answer, or of files."
     reading = _reading(job.columns, job.asked.by)
     kinds = [arm_kind(argument, reading) for argument in arguments.values()]
+    check_divergence(kinds, job)
     models = [kind in SCORED for kind in kinds]
     if job.examples is not None:
         if not all(models) or "served" in kinds:
@@ -52,7 +54,10 @@ def compare_any(
     job.questions.check_unused()
     if any(models):
         job.columns.check_unused()
-        return compare_arms(arguments, job, out=out)
+        found = compare_arms(arguments, job, out=out)
+        if not {*kinds} - {"model", "hub"} and not job.divergence:
+            say(HINT, job.output.quiet)
+        return found
     job.scoring.check_unused()
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
     return _report(pairs, None, job), {}
@@ -86,14 +91,16 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     return evaluate(arm, metrics=find_metrics(asked, [arm]), by=asked.by or None,
                     level=asked.level)
 
-# %% ../../nbs/shell/22_imports.ipynb #c010
+# %% ../../nbs/shell/22_imports.ipynb #c021
 def _report(pairs, primary, job):
     "An ordinary report of one pair, a report on several parts of more."
     asked, policy = job.asked, job.policy
     kinds = list(dict.fromkeys(p.kind for p in pairs.values()))
     margins = find_margins(asked.margin, kinds, asked.metric, bare=primary or len(kinds) == 1)
     settings = find_settings(asked, job.intervals, "files")
-    parts = {name: compare_pair(p, metrics=_metrics(asked, p, kinds), **settings)
+    metrics = {name: _metrics(asked, p, kinds) for name, p in pairs.items()}
+    parts = {name: compare_pair(p, metrics=with_divergence(metrics[name], job)
+                                if p.kind == "losses" else metrics[name], **settings)
              for name, p in pairs.items()}
     more = {"by": asked.by or None, "tier": find_tier(policy), "gate": policy.gate,
             "profile": policy.profile, "fail_inconclusive": policy.fail_inconclusive}
@@ -132,7 +139,7 @@ class _options_named:
         raise type(error)(said, code=error.code, culprit=error.culprit,
                           cure=error.cure) from None
 
-# %% ../../nbs/shell/22_imports.ipynb #c005
+# %% ../../nbs/shell/22_imports.ipynb #c022
 def _with_questions(arguments, job, *, out):
     "(report, journals) of models that answer questions, and score a text where one is given."
     scoring, asked, questions, quiet = job.scoring, job.asked, job.questions, job.output.quiet
@@ -144,7 +151,7 @@ def _with_questions(arguments, job, *, out):
     find_settings(asked, job.intervals, kinds[0])
     out.parent.mkdir(parents=True, exist_ok=True)
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in (
-        *arguments, *(f"{name}.answers" for name in arguments))}
+        *arguments, *(f"{name}.answers" for name in arguments), "together")}
     answers = {}
 
     def ask(name, loaded):
@@ -152,8 +159,9 @@ def _with_questions(arguments, job, *, out):
         answers[name] = _answered(loaded, examples, questions, scoring, label=name,
                                   journal=kept, quiet=quiet)
     enough = lambda counts: check_enough(counts, tier=tier, profile=job.policy.profile)
-    losses = load_arms(arguments, scoring, journals=journals, enough=enough, quiet=quiet,
-                       also=ask) if scoring.text else {}
+    load = load_together if job.divergence else load_arms
+    losses = load(arguments, scoring, journals=journals, enough=enough, quiet=quiet,
+                  also=ask) if scoring.text else {}
     weights = losses["candidate"].provenance.get("weights") if losses else find_weights(
         arguments, dict.fromkeys(arguments, "model"), scoring, quiet)
     for name, argument in arguments.items() if not losses else ():

@@ -12,7 +12,7 @@ import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/18_jobs.ipynb #c008
+# %% ../../nbs/shell/18_jobs.ipynb #c003
 from ..comparison.compare import PRIMARY
 from ..comparison.compare import compare as compare_pair
 from ..comparison.difference import Settings
@@ -34,6 +34,7 @@ from ..report.evidence import RunsArm
 from ..report.policy import as_tier, check_enough
 from ..report.runs_report import build_runs_report
 from .terminal import OK
+from .together import load_together, with_divergence
 
 # %% ../../nbs/shell/18_jobs.ipynb #c005
 @contextlib.contextmanager
@@ -71,7 +72,7 @@ def find_margins(texts, kinds, metrics, *, bare=True):
         found[name] = o.resolve_margin(text, scale=metric.scale, unit=metric.unit, name=name)
     return found or None
 
-# %% ../../nbs/shell/18_jobs.ipynb #c010
+# %% ../../nbs/shell/18_jobs.ipynb #c002
 def compare_arms(
     arguments,   # baseline and candidate -> as typed
     job: g.Job,
@@ -83,12 +84,14 @@ def compare_arms(
     metrics = asked.metric or (["bits_per_byte"] if job.scoring.per_byte else None)
     margins = find_margins(asked.margin, ["losses"], metrics)
     settings, tier = find_settings(asked, job.intervals, "losses"), find_tier(policy)
-    journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
+    scored = ["together"] if job.divergence else arguments
+    journals = {name: out.parent / f".{out.name}.{name}.journal" for name in scored}
     out.parent.mkdir(parents=True, exist_ok=True)
     enough = lambda counts: check_enough(counts, tier=tier, profile=policy.profile)
-    arms = load_arms(arguments, job.scoring, journals=journals, enough=enough,
-                     quiet=job.output.quiet)
-    made = compare_pair(pair(**arms), metrics=metrics, **settings)
+    load = load_together if job.divergence else load_arms
+    arms = load(arguments, job.scoring, journals=journals, enough=enough,
+                quiet=job.output.quiet)
+    made = compare_pair(pair(**arms), metrics=with_divergence(metrics, job), **settings)
     return build_report(made, margin=margins, by=asked.by or None, tier=tier, gate=policy.gate,
                         profile=policy.profile, fail_inconclusive=policy.fail_inconclusive
                         ), journals
