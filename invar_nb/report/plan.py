@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-# %% ../../nbs/report/91_plan.ipynb #c000
+# %% ../../nbs/report/91_plan.ipynb #c007
 from ..comparison.metric import METRICS
 from ..comparison.pair import Pair
 from ..comparison.units import FEWEST, counted, noun_of
@@ -19,11 +19,12 @@ from ..comparison.verdict import _unit, as_margin, change_text
 from ..comparison.window_losses import WindowLosses
 from ..foundations.numbers import UsageError, as_fraction, refuse
 from .figures import Picture, environment, plan_figure
+from .page import show
 from .pilot import Supply, pilot_of_one, read_pilot
 from ..statistics.planning import (Pilot, chance_of_claim, detectable, half_width,
                                           smallest_n)
 
-# %% ../../nbs/report/91_plan.ipynb #c016
+# %% ../../nbs/report/91_plan.ipynb #c004
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     "What a run is to promise; margin, half-width and change in the unit of the metric."
@@ -48,12 +49,14 @@ class Goal:
                    error=UsageError)
 
     def promises(self, pilot: Pilot, n: int) -> dict:
-        "Half-width, smallest change that is found, and power of n units."
+        "Half-width, smallest change found, smallest margin that is settled, power of n units."
         both = {"level": self.level, "assurance": self.assurance}
-        claim = {"delta": self.expected, "margin": self.margin or 0.0}
-        least = max(0.0, chance_of_claim(pilot, n, **claim, **both))
+        least = None if self.margin is None else max(0.0, chance_of_claim(
+            pilot, n, delta=self.expected, margin=self.margin, **both))
+        edge = lambda power: detectable(pilot, n, power=power, **both)
         return {"half_width": half_width(pilot, n, **both), "power": least,
-                "smallest_change": detectable(pilot, n, power=self.power, **both)}
+                "smallest_change": edge(self.power),
+                "smallest_margin": edge((1 + self.power) / 2)}
 
     def needs(self, pilot: Pilot) -> int | None:
         "Effective units that keep every promise, and allow a claim at all."
@@ -140,12 +143,12 @@ def plan_comparison(
                 units=kind, source=said, at_pilot=_at_pilot(goal, pilot, source, found, known),
                 **more)
 
-# %% ../../nbs/report/91_plan.ipynb #c037
+# %% ../../nbs/report/91_plan.ipynb #c003
 def _pilot(source, goal, units, metric, correlation):
     "(pilot, the difference that it shows or None, one sentence) of any source."
     if isinstance(source, Pair):
         pilot, found = read_pilot(source, units=units, metric=metric, level=goal.level)
-        return pilot, found, _seen(found, goal.level)
+        return pilot, found, _seen(found, pilot)
     if isinstance(source, WindowLosses):
         pilot, found = pilot_of_one(source, correlation, units=units)
         return pilot, found, (
@@ -179,12 +182,16 @@ def _at_pilot(goal, pilot, source, found, supply):
     return supply.size(n)["windows"] if n else None
 
 
-def _seen(d, level):
-    ends = [change_text(end, d) for end in (d.interval.low, d.interval.high)]
-    return (f"{counted(d.n, 'windows' if d.units in _OF_TEXT else 'examples')}, "
-            f"{d.title} {change_text(d.delta, d)} ({100 * level:g} % CI {' to '.join(ends)})")
+def _seen(d, pilot):
+    "How much the pilot measured, and the change that it shows."
+    rows = counted(d.n, "windows" if d.units in _OF_TEXT else "examples")
+    if d.units == "documents":
+        groups = counted(d.n_units, "blocks" if pilot.serial else "documents")
+        rows = f"{rows} in {groups}"
+    ends = " to ".join(change_text(end, d) for end in (d.interval.low, d.interval.high))
+    return f"{rows}, {d.title} {change_text(d.delta, d)} ({100 * d.level:g} % CI {ends})"
 
-# %% ../../nbs/report/91_plan.ipynb #c002
+# %% ../../nbs/report/91_plan.ipynb #c008
 def _amount(plan, value, digits=2):
     "A change in words; on the log scale in per cent, as margins are written."
     scale, unit = _unit(plan)
@@ -192,12 +199,18 @@ def _amount(plan, value, digits=2):
 
 
 def _headline(plan):
-    r, known = plan.needed, {"tokens": "tokens", "seconds": "s"}
+    r = plan.needed
     parts = [counted(f"{r['windows']:,}", plan.items)]
     if plan.units == "documents": parts[0] += f" ({math.ceil(r['units'])} effective documents)"
-    parts += [f"{r[name]:,.0f} {unit}" for name, unit in known.items() if name in r]
-    if "cost" in r: parts.append(f"cost {r['cost']:.2f}")
+    if "tokens" in r: parts.append(f"{r['tokens']:,} tokens")
+    if "seconds" in r: parts.append(f"{_number(r['seconds'])} s of scoring")
+    if "cost" in r: parts.append(f"cost {_number(r['cost'])}")
     return f"Planned: {', '.join(parts)}."
+
+
+def _number(value):
+    "Two digits of a small number, all of a large one."
+    return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
 def _goal(plan):
@@ -211,15 +224,14 @@ def _goal(plan):
     if g.half_width: wishes.append(f"half-width at most {_amount(plan, g.half_width, 3)}")
     return f"Goal: {', and '.join(wishes)}; {100 * g.level:g} % interval."
 
-# %% ../../nbs/report/91_plan.ipynb #c003
+# %% ../../nbs/report/91_plan.ipynb #c010
 def _about_text(plan):
     if plan.text is None: return []
     r, has = plan.text, counted(f"{plan.text['windows']:,}", "windows")
     if plan.enough: return [f"The text has {has}, enough."]
-    return [f"The text is too short: it has {has}. All of it gives a half-width of "
-            f"{_amount(plan, r['half_width'])} and finds a change of "
-            f"{_amount(plan, r['smallest_change'])}; the claim comes with "
-            f"{100 * r['power']:.0f} % power. Add text, or accept a wider margin."]
+    return [f"The text is too short: it has {has}. All of it shows equivalence within "
+            f"{_amount(plan, r['smallest_margin'])} and finds a change of "
+            f"{_amount(plan, r['smallest_change'])}. Add text, or accept a wider margin."]
 
 
 def _sentences(plan):
@@ -227,27 +239,28 @@ def _sentences(plan):
     found = [_headline(plan), _goal(plan), *_about_text(plan),
              f"Pilot: {plan.source}. Independent: {units}."]
     if plan.at_pilot:
-        found.append(f"If the true change were the pilot's, {plan.at_pilot:,} {plan.items} "
-                     "would decide.")
+        found.append(f"If the true change is the one that the pilot shows, {plan.at_pilot:,} "
+                     f"{plan.items} decide.")
     if not math.isinf(plan.pilot.dof):
-        found.append(f"What the table says holds after {100 * plan.goal.assurance:g} of 100 "
-                     "pilots: the spread is known to "
-                     f"{counted(f'{plan.pilot.dof:.3g}', 'degrees')} of freedom.")
-    return found
+        found.append(f"The table holds after {100 * plan.goal.assurance:g} of 100 pilots: the "
+                     f"spread is known to {plan.pilot.dof:.2g} degrees of freedom.")
+    return [*found, f"Change: the smallest that is found with {100 * plan.goal.power:g} % "
+            "power. Margin: the smallest within which no change at all is shown."]
 
-# %% ../../nbs/report/91_plan.ipynb #c004
+# %% ../../nbs/report/91_plan.ipynb #c009
 def _cells(plan):
     "Head and rows of the table."
     extra = [name for name in ("tokens", "seconds", "cost") if name in plan.rows[0]]
-    head = [plan.items, *extra, "half-width", "finds", "power", ""]
+    claimed = plan.goal.margin is not None
+    head = [plan.items, *extra, "half-width", "change", "margin", *["power"] * claimed, ""]
     body = []
     for r in plan.rows:
         notes = [text for text, row in (("planned", plan.needed), ("all the text", plan.text))
                  if row is not None and r["units"] == row["units"]]
-        size = [f"{r[name]:,.2f}" if name == "cost" else f"{r[name]:,.0f}" for name in extra]
+        size = [_number(r[name]) for name in extra]
         body.append([f"{r['windows']:,}", *size, _amount(plan, r["half_width"]),
-                     _amount(plan, r["smallest_change"]), f"{100 * r['power']:.0f} %",
-                     ", ".join(notes)])
+                     *(_amount(plan, r[f"smallest_{of}"]) for of in ("change", "margin")),
+                     *[f"{100 * (r['power'] or 0):.0f} %"] * claimed, ", ".join(notes)])
     return head, body
 
 
@@ -272,6 +285,8 @@ def _figure(plan):
 def _page(plan):
     first, *lines = _sentences(plan)
     head, body = _cells(plan)
-    return environment(True).get_template("plan.html.j2").render(
+    page = environment(True)
+    page.filters.update(show=show)
+    return page.get_template("plan.html.j2").render(
         title="Plan of a comparison", first=first, lines=lines, head=head, rows=body,
         figure=_figure(plan), command=plan.command)

@@ -154,7 +154,7 @@ def _check_origin(plan, losses, o):
                "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/shell/16_arms.ipynb #c000
+# %% ../../nbs/shell/16_arms.ipynb #c005
 def score_model(
     argument: str,        # folder, hub id or address of a server
     o: Scoring,
@@ -163,6 +163,7 @@ def score_model(
     journal: Path,
     plan=None,            # of the other arm; None: made here
     check=None,           # called with the plan and its tokenizer before anything is scored
+    part=None,            # plan -> the plan of those windows that are scored
     also=None,            # called with the label and the model when it has been scored
     quiet: bool = False,
 ):
@@ -176,6 +177,7 @@ def score_model(
         words = _words(o) if served else loaded.tokenizer
         plan = _planned(loaded or words, documents, o)
         if check is not None: check(plan, words)
+        if part is not None: plan = part(plan)
     else:
         plan, words = plan
         if not served: check_same_tokenizer(words, loaded.tokenizer)
@@ -213,13 +215,14 @@ def with_weights(arms: Mapping, weights: Mapping | None) -> dict:
     known = {**arms["candidate"].provenance, "weights": weights}
     return {**arms, "candidate": arms["candidate"].changed(provenance=known)}
 
-# %% ../../nbs/shell/16_arms.ipynb #c017
+# %% ../../nbs/shell/16_arms.ipynb #c009
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
     *,
     journals: Mapping[str, Path],
     enough=lambda counts: None,  # refuses too few windows, before anything is scored
+    part=None,                   # plan -> the plan of those windows that are scored
     also=None,                   # called with each name and model that was scored
     quiet: bool = False,
 ) -> dict:
@@ -245,7 +248,8 @@ def load_arms(
     o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
     for name in models:
         arms[name], plan = score_model(arguments[name], o, label=name, plan=plan, check=check,
-                                       journal=journals[name], also=also, quiet=quiet)
+                                       part=part, journal=journals[name], also=also,
+                                       quiet=quiet)
         if o.per_byte: plan = None  # the other model has a tokenizer of its own
     return with_weights({name: arms[name] for name in arguments}, weights)
 

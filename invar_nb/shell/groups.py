@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'refuse_given', 'Loading', 'Scoring',
-           'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Policy', 'Output', 'Job']
+           'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Output', 'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
 from dataclasses import dataclass, field, fields
@@ -208,6 +208,35 @@ class AskedOfRuns:
     assume_ok: _statistics(bool, "Rows without a terminal are of runs that ended well.",
                            "--assume-ok") = False
 
+# %% ../../nbs/shell/13_groups.ipynb #c022
+_goal = panel("Goal")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Planning:
+    "What a run is to promise, and where the spread comes from."
+    margin: _goal(Optional[str], "Smallest change that matters: 2% or 0.02, as for compare. "
+                  "Default: 2%.", metavar="V") = None
+    expect: _goal(Optional[str], "Size of the true change to plan for. Default: none, so that "
+                  "the claim is 'equivalent'.", metavar="V") = None
+    half_width: _goal(Optional[str], "Largest half-width of the interval; without --margin "
+                      "the only goal.", metavar="V") = None
+    power: _goal(float, "Chance of the claim. Default: 0.8.", min=1e-6, max=1 - 1e-6) = 0.8
+    assurance: _goal(float, "Share of pilots after which the plan holds. Default: 0.8.",
+                     min=1e-6, max=1 - 1e-6) = 0.8
+    level: LevelOption = 0.95
+    metric: _goal(Optional[str], "Metric to plan for. Default: the primary one.",
+                  metavar="NAME") = None
+    units: _goal(Literal["auto", "documents", "clusters", "serial", "windows", "items"],
+                 "What counts as independent. Default: auto.") = "auto"
+    pilot: _goal(int, "Windows of the pilot, or documents. Default: 40.", min=10) = 40
+    price: _goal(Optional[str], "2.50/h for the machine, or 0.40/Mtok for a million tokens "
+                 "that a model reads, context included.", metavar="V") = None
+    sd: _goal(Optional[float], "Plan without models: standard deviation of the difference "
+              "from window to window, in nats per token.") = None
+    correlation: _goal(Optional[float], "Plan from one file of losses: correlation of the two "
+                       "models' losses, such as 0.999.") = None
+
 # %% ../../nbs/shell/13_groups.ipynb #c012
 _policy = panel("Policy")
 FailInconclusive = _policy(bool, "Exit 4 where the evidence does not decide.",
@@ -240,7 +269,7 @@ class Output:
     quiet: _output(bool, "No progress on stderr.", "--quiet", "-q") = False
     debug: _output(bool, "Show the traceback of an error.", "--debug") = False
 
-# %% ../../nbs/shell/13_groups.ipynb #c022
+# %% ../../nbs/shell/13_groups.ipynb #c019
 @dataclass(frozen=True, kw_only=True)
 class Job:
     "What a comparison is asked for, beside its arms."

@@ -1,0 +1,136 @@
+"""Plans through the command: from models, files, one file, a standard deviation; which windows a pilot takes; what a run then keeps."""
+import json
+import shlex
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from invar_nb.comparison.pair import Pair, pair_arrays
+from invar_nb.comparison.units import Units
+from invar_nb.files.losses import write_losses
+from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.models.demo_text import demo_documents
+from invar_nb.report.pilot import Supply, choose_pilot, read_pilot
+from invar_nb.report.plan import Goal, plan_comparison
+from invar_nb.shell.demo import demo_model, quantised_copy
+from test_report import answers, losses
+from test_shell import shell
+
+
+def units(name, codes): return Units(name=name, codes=np.asarray(codes), n_units=len(set(codes)), effective=1.0, because="")
+
+
+def test_a_pilot_reaches_from_one_end_of_the_text_to_the_other():
+    places, block = choose_pilot(units("serial", range(1000)), 40)
+    assert block == 5 and list(places[:6]) == [0, 1, 2, 3, 4, 142] and places[-1] == 999 and len(places) == 40
+    assert choose_pilot(units("serial", range(41)), 40)[0].size == 40 and list(choose_pilot(units("serial", range(30)), 40)[0]) == list(range(30))
+    places, block = choose_pilot(units("documents", np.repeat(np.arange(100)[::-1], 20)), 40)
+    documents = places // 20
+    assert block == 1 and len(places) == 320 and len(set(documents)) == 40 and np.bincount(documents)[documents].min() == 8 and documents[-1] >= 97
+    assert list(choose_pilot(units("windows", range(100)), 10)[0]) == list(range(5, 100, 10))
+
+
+def test_documents_are_whole_and_what_is_beyond_the_text_is_in_proportion():
+    supply = Supply(tokens=np.full(30, 10), seen=np.full(30, 20), codes=np.repeat(range(10), 3), price=(3.0, "million tokens"), speed=0.5)
+    assert supply.size(4) == {"windows": 12, "tokens": 120, "model_tokens": 480, "seconds": 120.0, "cost": 3.0 * 480 / 1e6}
+    assert supply.size(3.2)["windows"] == 12 and supply.size(10)["windows"] == 30 and supply.size(25)["windows"] == 75 and supply.units == 10
+
+
+def test_a_plan_from_a_standard_deviation_is_the_textbooks():
+    code, out, _ = shell("plan", "--sd", "0.05", "--margin", "1%", "--json")
+    d = json.loads(out)
+    exact = ((stats.norm.ppf(0.975) + stats.norm.ppf(0.9)) * 5) ** 2
+    assert code == 0 and d["exit_code"] == 0 and exact < d["needed"]["windows"] < exact + 4 and d["text"] is None and d["next"] is None
+    one = json.loads(shell("plan", "--sd", "0.05", "--margin", "1%", "--expect", "2%", "--power", "0.9", "--json")[1])["needed"]["windows"]
+    edge = ((stats.norm.ppf(0.975) + stats.norm.ppf(0.9)) * 2.5) ** 2
+    assert edge < one < edge + 4
+    half = json.loads(shell("plan", "--sd", "0.05", "--half-width", "1%", "--json")[1])
+    assert 96 < half["needed"]["windows"] < 120 and half["needed"]["power"] is None and half["needed"]["half_width"] <= 0.01
+    for r in d["table"]: assert r["smallest_margin"] > r["smallest_change"] > r["half_width"] > 0
+
+
+@pytest.fixture
+def files(tmp_path):
+    both = losses(0.0, n=90)
+    for name, arm in (("a", both.baseline), ("b", both.candidate)): write_losses(arm.changed(document_ids=None), tmp_path / f"{name}.jsonl")
+    return tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+
+
+def test_two_files_one_file_and_answers(files, tmp_path):
+    code, out, _ = shell("plan", *files, "--margin", "1%", "--out", tmp_path / "p")
+    assert code == 0 and "planned" in out and "windows in text order" in out
+    d, page = json.loads((tmp_path / "p" / "plan.json").read_text()), (tmp_path / "p" / "plan.html").read_text()
+    assert sorted(p.name for p in (tmp_path / "p").iterdir()) == ["plan.html", "plan.json"] and page.count("<svg") == 1 and f"{d['needed']['windows']:,}" in page
+    assert d["needed"]["power"] >= 0.8 and d["units"] == "serial" and d["pilot"]["dof"] < 10 and "tokens" in d["needed"]
+    assert shell("plan", *files, "--margin", "1%", "--out", tmp_path / "p")[0] == 2 and shell("plan", *files, "--out", tmp_path / "p", "--force")[0] == 0
+    widths = [json.loads(shell("plan", files[0], "--correlation", r, "--units", "windows", "--json")[1])["pilot"]["sd"] for r in (0.99, 0.9975)]
+    assert widths[0] == pytest.approx(2 * widths[1])
+    plan = plan_comparison(answers(), goal=Goal(margin=0.05), metric="accuracy")
+    assert plan.items == "examples" and "points" in str(plan) and plan.needed["windows"] > 10
+
+
+def test_blocks_of_a_pilot_are_its_units():
+    rng = np.random.default_rng(0)
+    shared = np.repeat(rng.standard_normal(8), 5) + 0.1 * rng.standard_normal(40)
+    both = pair_arrays(3 + 0 * shared, 3 + 0.05 * shared, np.full(40, 100))
+    noted = both.baseline.changed(provenance={"pilot": {"units": "serial", "block": 5}})
+    blocks, apart = read_pilot(Pair(baseline=noted, candidate=both.candidate))[0], read_pilot(both, units="windows")[0]
+    assert blocks.serial and blocks.dof <= 7 and 1.8 < blocks.sd / apart.sd < 2.9  # sqrt 5, where blocks are one value
+
+
+@pytest.mark.parametrize("options, code, words", [
+    ((), 2, "a plan needs BASELINE and CANDIDATE"), (("--sd", "0"), 2, "--sd must be"), (("--sd", "nan"), 2, "--sd must be"), (("a", "--sd", "1"), 2, "without models"),
+    (("--sd", "1", "--margin", "0%"), 2, "--margin must be"), (("--sd", "1", "--half-width", "x"), 2, "--half-width must be"), (("--sd", "1", "--expect", "2%"), 2, "change on the margin"),
+    (("--sd", "1", "--price", "2"), 2, "--price must be"), (("--sd", "1", "--price", "2/h"), 2, "--price needs models"), (("--sd", "1", "--units", "documents"), 2, "independent units"),
+    (("--sd", "1", "--pilot", "50"), 2, "--pilot is for models"), (("--sd", "1", "--stride", "5"), 2, "--stride is for models"), (("a",), 2, "one file with --correlation"),
+    (("a", "--correlation", "1"), 2, "correlation"), (("a", "b", "--correlation", ".9"), 2, "is for one file"), (("a", "a"), 3, "must show a spread"), (("--power", "1", "--sd", "1"), 2, "power"),
+    (("a", "b", "--margin", "brier=2%"), 2, "must be a number here"), (("a", "missing.jsonl"), 2, "must be there"), (("a", "b", "--units", "documents"), 2, "needs an id")])
+def test_what_makes_no_plan_is_refused_in_one_line(files, tmp_path, monkeypatch, options, code, words):
+    monkeypatch.chdir(tmp_path)
+    named = {"a": files[0], "b": files[1]}
+    found, out, err = shell("plan", *(named.get(word, word) for word in options), "--quiet")
+    assert found == code and not out and len(err.strip().splitlines()) == 1 and words in err, err
+    assert not (tmp_path / "invar-nb-plan").exists()
+
+
+def test_the_library_refuses_too():
+    with pytest.raises(UsageError, match="margin"): Goal(margin=None)
+    with pytest.raises(ContractError, match="10 effective"): plan_comparison(losses(0.0, n=8))
+    with pytest.raises(UsageError, match="on the margin"): Goal(margin=0.01, expected=-0.01)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    pytest.importorskip("torch")
+    here = tmp_path_factory.mktemp("plan")
+    for name in ("base", "tuned"): (here / name).symlink_to(demo_model(name))
+    (here / "docs.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
+    (here / "one.txt").write_text("\n\n".join(t for t in demo_documents()[1])[:12000])
+    return here
+
+
+def test_a_pilot_of_models_in_one_text(models, monkeypatch):
+    monkeypatch.chdir(models)
+    code, out, err = shell("plan", "base", "tuned", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--price", "3/Mtok", "--out", "serial", "--json")
+    d = json.loads(out)
+    assert code == 0 and d["enough"] is False and d["needed"]["cost"] == pytest.approx(3e-6 * d["needed"]["model_tokens"]) and d["needed"]["seconds"] > 0, err
+    assert "--windows" not in d["next"] and d["next"].startswith("invar-nb compare base tuned --text one.txt --max-length 64 --stride 63")
+    again = json.loads(shell("plan", "serial/baseline.jsonl", "serial/candidate.jsonl", "--json")[1])
+    assert again["needed"]["units"] == d["needed"]["units"] and again["pilot"]["sd"] == d["pilot"]["sd"] and not list(models.glob(".*journal"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("edit, margin", [("int8", "0.1%"), ("int4", "0.5%"), ("int4", "2%"), ("tuned", "9%")])
+@pytest.mark.parametrize("text", ["docs.jsonl", "one.txt"])
+def test_plan_then_run(models, monkeypatch, capsys, edit, margin, text):
+    monkeypatch.chdir(models)
+    if edit != "tuned" and not (models / edit).exists(): quantised_copy(demo_model("base"), models / edit, bits=int(edit[-1]))
+    size = ("--max-length", "128" if text == "one.txt" else "256")
+    code, out, err = shell("plan", "base", edit, "--text", text, *size, "--half-width", margin, "--json", "--force")
+    d = json.loads(out)
+    code, out, err = shell(*shlex.split(d["next"])[1:], "--json", "--force")
+    low, high = json.loads(out)["comparison"][0]["ci"]
+    with capsys.disabled():
+        print(f"\n{text} {edit} half-width {margin}: planned {d['needed']['windows']} of {d['text']['windows']} windows, {d['needed']['half_width']:.5f}; run {(high - low) / 2:.5f}")
+    if d["enough"]: assert (high - low) / 2 <= 1.25 * d["needed"]["half_width"]
