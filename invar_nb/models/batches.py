@@ -56,7 +56,7 @@ def _padding_is_harmless(engine: Engine, documents, windows: list[Window]) -> bo
     return all((np.abs(a - b) <= max(5e-6, 4 * eps * float(np.abs(b).max()))).all()
                for a, b in zip(together, alone, strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c014
+# %% ../../nbs/models/65_batches.ipynb #c017
 BATCH_TOKENS = 4096
 
 
@@ -73,6 +73,12 @@ class Scorer:
         "Losses of the scored tokens [nats, float32], one array for each window of the batch."
         windows = [self.windows[i] for i in batch]
         return _in_memory(lambda: score_batch(self.engine, self.documents, windows), windows)
+
+    def backwards(self) -> "Scorer":
+        "The same windows, batches and the windows in them in reverse: for a control."
+        turned = tuple(batch[::-1] for batch in self.batches[::-1])
+        return dataclasses.replace(self, batches=turned,
+                                   facts={**self.facts, "order": "backwards"})
 
 # %% ../../nbs/models/65_batches.ipynb #c015
 def plan_scoring(

@@ -23,9 +23,10 @@ from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
 from .batches import BATCH_TOKENS, Scorer, plan_scoring
 
-# %% ../../nbs/models/66_score.ipynb #c013
+# %% ../../nbs/models/66_score.ipynb #c004
 KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
-       "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens")  # and data_id
+       "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens",
+       "order")  # and data_id
 
 
 def score_plan(
@@ -33,12 +34,14 @@ def score_plan(
     plan: TextPlan,
     *,
     batch_tokens: int = BATCH_TOKENS,   # tokens in a batch, padding included
+    backwards: bool = False,            # batches and their windows in reverse, for a control
     journal: str | Path | None = None,  # a file that keeps finished batches
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> WindowLosses:
     "Score every window of a plan; the result carries the plan's and the model's provenance."
     facts = _model_facts(model, "score_plan")
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
+    if backwards: scorer = scorer.backwards()
     facts |= scorer.facts
     mean = _kept_means(scorer, plan.data_id, facts, journal, progress)
     return _planned(plan, mean, facts)

@@ -9,13 +9,14 @@ __all__ = ['build_report', 'find_sections', 'evaluate']
 from collections.abc import Mapping
 from dataclasses import asdict
 
-# %% ../../nbs/report/85_build.ipynb #c028
+# %% ../../nbs/report/85_build.ipynb #c005
 import invar_nb
 from ..comparison.compare import Comparison, choose_metrics
+from ..comparison.control import claims_above, judge_above, measure_control
 from ..comparison.metric import lacking, prepared, value_of
 from ..comparison.slices import find_slices
 from ..comparison.units import counted
-from ..comparison.verdict import as_margin, change_text, judge, judge_family
+from ..comparison.verdict import as_margin, change_text, judge_family
 from ..comparison.verdict import margin_text
 from ..foundations.numbers import ContractError, UsageError, as_choice, as_fraction
 from ..foundations.numbers import refuse
@@ -97,7 +98,34 @@ def _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive):
             "tier": asdict(as_tier(tier)), "profile": profile, "gate": gate,
             "fail_inconclusive": bool(fail_inconclusive)}
 
-# %% ../../nbs/report/85_build.ipynb #c034
+# %% ../../nbs/report/85_build.ipynb #c012
+_HOW = ("dtype", "device", "batch_tokens", "order", "attention", "torch", "transformers")
+
+
+def _control(comparison, noise, claims):
+    "The section control; the edit's difference stands beside that of nothing."
+    c, arm = noise.comparison, noise.comparison.pair
+    d, edit = c.primary, comparison[c.primary_metric]
+    known = [(name, *(x.provenance.get(name) for x in (arm.baseline, arm.candidate)))
+             for name in _HOW]
+    how = "; ".join(f"{name.replace('_', ' ')} {'usual' if a is None else a} and {b}"
+                    for name, a, b in known if a != b) or "the same settings"
+    floor, below = noise.floors[d.metric, None], noise.covers(edit)
+    text = lambda value, **more: change_text(value, d, **more)
+    words = {"change": text(d.delta), "floor": text(floor, sign=False), "interval":
+             f"{text(d.interval.low)} to {text(d.interval.high)}",
+             "edit": change_text(edit.delta, edit)}
+    said = (f"The baseline scored twice ({how}): {d.title} {words['change']} "
+            f"({100 * d.level:g} % CI {words['interval']}). The edit is "
+            f"{'below numerical noise' if below else 'above this noise'}.")
+    rows = [{"metric": x.metric, "slice": x.slice, "floor": noise.floors[x.metric, x.slice],
+             "below": noise.covers(x.difference, x.slice)}
+            for x in claims if (x.metric, x.slice) in noise.floors]
+    return {"how": how, "metric": d.metric, "delta": d.delta, "floor": floor, "below": below,
+            "ci": (d.interval.low, d.interval.high), "floors": rows, "words": words,
+            "sentence": said}
+
+# %% ../../nbs/report/85_build.ipynb #c013
 def build_report(
     comparison: Comparison,
     *,
@@ -107,6 +135,7 @@ def build_report(
     profile: str = "dev",   # ci and release refuse broken contracts and apply the gate
     gate: float | None = None,  # limit of the ratio's upper end; None: the tier's, if any
     fail_inconclusive: bool = False,  # exit 4
+    control=None,  # the baseline's arm, scored again: nothing below its noise is a change
     files: Mapping | None = None,        # arm -> (name beside the report, sha256)
     environment: Mapping | None = None,  # None: describe_environment()
     version: str | None = None,
@@ -115,9 +144,13 @@ def build_report(
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
     settings = _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive)
     check_origin(arms)
-    verdict = judge(comparison, margin=settings["margin"][comparison.primary_metric])
-    claims = judge_family(comparison, by=by, margins=settings["margin"])
+    noise = None if control is None else measure_control(comparison, control, by=by)
+    own = settings["margin"][comparison.primary_metric]
+    verdict = judge_above(comparison, noise, margin=own)
+    claims = claims_above(judge_family(comparison, by=by, margins=settings["margin"]), noise)
     document = _compared(comparison, arms, verdict, claims, settings)
+    if noise is not None:
+        document["control"], arms["control"] = _control(comparison, noise, claims), control
     recipe = document["signature"].partition("|")[2]
     document["signature"] = f"invar_nb:{version or invar_nb.__version__}|{recipe}"
     return seal(document, arms, files, environment, version)

@@ -59,7 +59,7 @@ def show_p(value: float | None) -> str:
     "A p-value to three digits."
     return "-" if value is None else "< 1e-12" if value < 1e-12 else f"{value:.3g}"
 
-# %% ../../nbs/report/80_page.ipynb #c003
+# %% ../../nbs/report/80_page.ipynb #c007
 def _label(row):
     return row["words"]["change"] if "part" not in row else (
         f"{row['part']}: {row['words']['change']}")
@@ -77,6 +77,9 @@ def _first_figure(d):
             for r in d["comparison"][:20 if d.get("parts") else 1]
             if (r["metric"], r["margin"]) == (row["metric"], row["margin"])]
     caption = f"Candidate minus baseline with its {100 * row['level']:g} % confidence interval"
+    if (noise := d.get("control")) and noise["metric"] == row["metric"]:
+        said = f"baseline scored twice, {noise['words']['change']}"
+        bars.append((said, shown(noise["delta"]), *map(shown, noise["ci"]), "noise"))
     if band is not None: caption += f"; shaded: the margin of {words['margin']}"
     if limit is not None: caption += f"; dashed: the gate's limit, {limit:+.4g} %"
     figure = interval_figure(bars, margin=band, limit=limit, axis=axis)
@@ -108,7 +111,7 @@ def _bootstrap(boot):
     drawn = f"{draws} draws, seed {boot['seed']}" if draws else "exact"
     return f"{low} to {high} ({boot['method']}, {drawn}, windows as if independent)"
 
-# %% ../../nbs/report/80_page.ipynb #c021
+# %% ../../nbs/report/80_page.ipynb #c003
 def _tight(text): return re.sub(r"\n\s*\n", "\n", text).strip()
 
 
@@ -136,10 +139,10 @@ def _render(name, d, escape, series=None, bins=None, parts=None):
     title = " against ".join(reversed(models))
     if len(models) > len({*models}): title = f"{models[0]}: candidate against baseline"
     return page.get_template(name).render(
-        d=d, arms=list(d["evidence"]), title=title, inner=inner,
+        d=d, arms=[arm for arm in d["evidence"] if arm != "control"], title=title, inner=inner,
         tone="measured" if d["verdict"] is None else d["verdict"]["claim"] or "failed",
         saved=all(arm["file"] for arm in d["evidence"].values()), alone_cells=_alone_cells(d),
-        windows_figure=windows_figure(**series) if series else "",
+        windows_figure=windows_figure(**series) if series else "", noise=d.get("control"),
         reliability_figure=reliability_figure(bins) if bins else "", **names)
 
 # %% ../../nbs/report/80_page.ipynb #c022

@@ -104,7 +104,7 @@ class Report:
         d = self.document()
         return pandas.DataFrame(d["comparison"] + d["slices"] or d["evaluation"]["candidate"])
 
-# %% ../../nbs/report/84_report.ipynb #c021
+# %% ../../nbs/report/84_report.ipynb #c003
 def _series(baseline, candidate):
     "What the figure of windows needs."
     splits, delta = find_splits(baseline)[0], candidate.log_loss - baseline.log_loss
@@ -132,8 +132,8 @@ def _figures(report, d):
 
 def _figures_of(arms):
     found = {}
-    if len(arms) == 2 and arms["baseline"].kind == "losses":
-        found["series"] = _series(**arms)
+    if "baseline" in arms and arms["baseline"].kind == "losses":
+        found["series"] = _series(arms["baseline"], arms["candidate"])
     arm = arms["candidate"]
     if arm.kind == "answers" and arm.confidence is not None: found["bins"] = _bins(arm)
     return found
@@ -203,7 +203,7 @@ def seal(
     whole["environment"] = dict(environment or describe_environment())
     return Report(text=canonical_text(whole), arms=arms)
 
-# %% ../../nbs/report/84_report.ipynb #c023
+# %% ../../nbs/report/84_report.ipynb #c011
 _SEALED = ("schema", "version", "evidence", "digest", "environment")
 REPORT_FILES = ("report.json", "report.md", "report.html", "slices.csv", "reliability.svg")
 
@@ -228,11 +228,11 @@ def _ours(folder: Path) -> set[str]:
     evidence = old.get("evidence") if isinstance(old, dict) else None
     arms = evidence.values() if isinstance(evidence, dict) else ()
     found = {str(arm.get("file")) for arm in arms if isinstance(arm, dict)}
-    ours = re.compile(r"([\w-]+\.)?(baseline|candidate)\.\w+")
+    ours = re.compile(r"([\w-]+\.)?(baseline|candidate|control)\.\w+")
     pictures = {f"{key}.reliability.svg" for key in part_keys(old.get("parts") or ()).values()}
     return names | pictures | {name for name in found if ours.fullmatch(name)}
 
-# %% ../../nbs/report/84_report.ipynb #c010
+# %% ../../nbs/report/84_report.ipynb #c015
 def units_text(units: Mapping) -> str:
     "What an interval takes for independent: how many, and how many effective."
     named = counted(units["n"], noun_of(units["kind"]))
@@ -245,6 +245,7 @@ def summary(document: Mapping) -> str:
     lines = [d["headline"]]
     if d["facts"] and d["facts"]["sentence"]: lines.append(f"  {d['facts']['sentence']}")
     lines += [f"  {line}" for line in (d["facts"] or {}).get("details", ())]
+    if d.get("control"): lines.append(f"  {d['control']['sentence']}")
     if d["units"] and d["units"]["n"]:
         lines.append(f"  interval over {units_text(d['units'])} {d['units']['because']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]

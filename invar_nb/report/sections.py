@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'Direction', 'Scale', 'Kind', 'Section', 'Exit', 'Fallback', 'Ends', 'PrimaryMetric', 'Language', 'Examples',
-           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Policy', 'Part', 'PooledTexts',
+           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Control', 'Policy', 'Part', 'PooledTexts',
            'Document', 'part_keys', 'report_schema']
 
 # %% ../../nbs/report/78_sections.ipynb #c021
@@ -123,7 +123,7 @@ class Dataset(Section):
     examples: Examples | None = None
     seeds: Seeds | None = None
 
-# %% ../../nbs/report/78_sections.ipynb #c000
+# %% ../../nbs/report/78_sections.ipynb #c014
 class Units(Section):
     "What the interval takes for independent, how many they are, why, and what it speaks of."
 
@@ -153,6 +153,20 @@ class Gate(Section):
     passed: bool
 
 
+class Control(Section):
+    "The baseline scored twice; below its noise no edit is called improved or regressed."
+
+    how: str                # what differed between the two scorings
+    metric: str
+    delta: float
+    ci: tuple[float, float]
+    floor: float            # the larger end of ci, without its sign
+    below: bool             # whether the edit's difference is no larger
+    floors: list[dict[str, Any]]  # of every other metric and slice
+    words: dict[str, str]
+    sentence: str
+
+
 class Policy(Section):
     "Tier, profile and contracts; a tier with other numbers carries the note that says why."
 
@@ -180,7 +194,7 @@ class Part(Section):
     settings: dict[str, Any]
     signature: str
 
-# %% ../../nbs/report/78_sections.ipynb #c004
+# %% ../../nbs/report/78_sections.ipynb #c016
 class PooledTexts(Section):
     "One change for several texts: their shares, its interval, what it speaks of."
     metric: str
@@ -211,6 +225,7 @@ class Document(Part):
     digest: str
     environment: dict[str, Any]
     parts: dict[str, Part] | None = None  # of a report on several tasks, or text and examples
+    control: Control | None = None  # where the baseline was scored twice
     pooled: PooledTexts | None = None     # of several texts with weights
 
 # %% ../../nbs/report/78_sections.ipynb #c025

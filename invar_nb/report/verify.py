@@ -52,7 +52,7 @@ def _compared(d, arms):
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
     return made if usual else replace(made, missing=s["missing"])
 
-# %% ../../nbs/report/89_verify.ipynb #c022
+# %% ../../nbs/report/89_verify.ipynb #c003
 def _rebuilt(d, arms, about):
     s = d["settings"]
     if d["kind"] == "joint":
@@ -72,7 +72,8 @@ def _rebuilt(d, arms, about):
                         level=s["level"], **about)
     made = _compared(d, arms)
     margin = {m: v for m, v in s["margin"].items() if m in made}
-    return build_report(made, margin=margin, **{k: s[k] for k in _BUILD}, **about)
+    return build_report(made, margin=margin, control=arms.get("control"),
+                        **{k: s[k] for k in _BUILD}, **about)
 
 # %% ../../nbs/report/89_verify.ipynb #c023
 def _comparable(d, lost):
