@@ -55,6 +55,7 @@ _modules = {
     "report.page": ("comparison_figure",),
     "report.report": ("Report",),
     "report.build": ("build_report", "evaluate"),
+    "report.sweep_report": ("build_sweep",),
     "report.verify": ("verify",),
 }
 _module_of = {name: module for module, names in _modules.items() for name in names}

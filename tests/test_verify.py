@@ -11,6 +11,7 @@ from invar_nb.comparison.compare import compare
 from invar_nb.comparison.joint import compare_parts
 from invar_nb.comparison.metric import METRICS, Metric, register_metric
 from invar_nb.comparison.pair import pair
+from invar_nb.comparison.sweep import compare_many
 from invar_nb.experiments.improvement import LOWER, MetricSpec
 from invar_nb.foundations.document import canonical_text, content_digest, file_digest
 from invar_nb.foundations.numbers import ContractError
@@ -18,6 +19,7 @@ from invar_nb.report import evidence
 from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.joint_report import build_joint
 from invar_nb.report.runs_report import build_runs_report
+from invar_nb.report.sweep_report import build_sweep
 from invar_nb.report.verify import verify
 from test_report import answers, losses, marks, runs, said
 
@@ -25,6 +27,13 @@ def again(pair):
     "The baseline scored twice: noise of a millionth of a nat, in other batches."
     base = pair.baseline
     return base.changed(log_loss=base.log_loss + np.random.default_rng(2).normal(0, 1e-6, len(base)), provenance={"batch_tokens": 2048, "order": "backwards"})
+
+
+def sweep():
+    "Three candidates with one baseline, sizes, and the candidates against each other."
+    rng, base = np.random.default_rng(3), marks(better="lower").baseline
+    arm = lambda k: base.changed(model=f"q{k}", values=base.values + .2 * k + rng.normal(0, .2, len(base)), provenance={"bits_per_weight": 8 - k})
+    return build_sweep(compare_many({f"q{k}": pair(base, arm(k)) for k in range(3)}), gate_on=["q0", "q1"], margin=.1, between=True)
 
 
 KINDS = {
@@ -40,11 +49,12 @@ KINDS = {
     "one arm": lambda: evaluate(losses(n=40).baseline),
     "joint": lambda: build_joint(compare_parts({"text": losses(.03, n=40), "a/b": answers(n=60)}, primary="text"), by=()),
     "tasks": lambda: build_joint(compare_parts({"one": marks(better="lower"), "two": marks(binary=True)})),
+    "sweep": sweep,
     "one arm's answers": lambda: evaluate(answers(n=60).candidate),
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence", "sweep"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 
@@ -100,7 +110,7 @@ def test_every_edited_leaf_is_refused(saved):
     folder, document = saved
     draw, tried = random.Random(7), 0
     for at, part in leaves(document):
-        if at[0] in INPUTS: continue
+        if at[0] in INPUTS or at[0] in ("parts", "comparison") and document["kind"] == "sweep" and draw.random() > .1: continue  # parts as in "joint"
         new = changed(document, at, draw.choice(edits(part)))
         if new is None: continue
         tried += 1

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'Picture', 'visible', 'markdown', 'environment', 'draw', 'ticks', 'interval_figure', 'windows_figure',
-           'reliability_figure', 'plan_figure']
+           'reliability_figure', 'plan_figure', 'size_figure']
 
 # %% ../../nbs/report/79_figures.ipynb #c002
 import math
@@ -248,3 +248,46 @@ def plan_figure(
                     + ", dashed: margin" * bool(margin)), _text(227, 238, what)]
     title = f"{planned:g} {what} planned; half-width {rows[0][1]:.3g} to {rows[-1][1]:.3g}"
     return draw(marks, width=_WIDTH, height=246, title=f"{title} {unit}")
+
+# %% ../../nbs/report/79_figures.ipynb #c035
+def _placed(x, y, label, taken):
+    "A label beside a point, in the first free place; `taken` is what labels cover."
+    left = x > _WIDTH * 0.6
+    width = 7.2 * len(label)
+    start = x - 9 - width if left else x + 9
+    for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
+        box = (start, start + width, y + shift - 7, y + shift + 7)
+        clash = any(box[0] < b and a < box[1] and box[2] < d and c < box[3]
+                    for a, b, c, d in taken)
+        if not clash: break
+    taken.append(box)
+    return _text(x - 9 if left else x + 9, y + shift + 4, label, "end" if left else "start")
+
+# %% ../../nbs/report/79_figures.ipynb #c036
+def size_figure(
+    rows: Sequence[tuple],  # (label, size, estimate, low, high, claim)
+    *,
+    margin: tuple[float, float] | None = None,  # drawn as a band
+    axis: str = "",                             # what is drawn upwards, with its unit
+    size: str = "",                             # what is drawn to the right
+) -> Picture:
+    "Change with its interval against the size of each candidate."
+    low, high = _range([0.0, *(v for row in rows for v in row[2:5])])
+    left, right = _range([row[1] for row in rows])
+    x = lambda value: 60 + (value - left) * 346 / (right - left)
+    y = lambda value: 12 + (high - value) / (high - low) * 220
+    marks, taken = [], []
+    if margin is not None:
+        top, bottom = (y(min(max(end, low), high)) for end in margin[::-1])
+        marks.append(_box(60, top, 346, bottom - top))
+    marks += _grid(ticks(low, high, 5), 60, 406, y, "{:+g}".format)
+    marks.append(_line(60, y(0), 406, y(0), "soft", 1))
+    for label, at, estimate, down, up, claim in rows:
+        colour = _CLAIMS.get(claim, "ink")
+        marks += [_line(x(at), y(down), x(at), y(up), colour, 3),
+                  _dot(x(at), y(estimate), 5, colour),
+                  _placed(x(at), y(estimate), label, taken)]
+    for t in ticks(left, right, 5): marks.append(_text(x(t), 250, f"{t:g}"))
+    marks += [_text(233, 270, size), _text(60, 288, axis, "start")]
+    said = "; ".join(f"{row[0]}: {row[2]:+.3g} at {row[1]:g}" for row in rows)
+    return draw(marks, width=_WIDTH, height=296, title=f"{said}; {axis} by {size}")

@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-# %% ../../nbs/report/84_report.ipynb #c013
+# %% ../../nbs/report/84_report.ipynb #c010
 import invar_nb
 from ..comparison.units import counted, noun_of
 from ..foundations.document import canonical_text, content_digest, write_folder
@@ -29,8 +29,8 @@ from ..foundations.numbers import canonical_json, refuse
 from .dataset import find_splits
 from .evidence import evidence_files
 from .figures import reliability_figure
-from .page import render_html, render_markdown
-from .sections import SCHEMA, Document, part_keys
+from .page import render_html, render_markdown, sweep_table
+from .sections import SCHEMA, Document, part_arms, part_keys
 
 # %% ../../nbs/report/84_report.ipynb #c005
 def describe_environment() -> dict:
@@ -104,7 +104,7 @@ class Report:
         d = self.document()
         return pandas.DataFrame(d["comparison"] + d["slices"] or d["evaluation"]["candidate"])
 
-# %% ../../nbs/report/84_report.ipynb #c003
+# %% ../../nbs/report/84_report.ipynb #c021
 def _series(baseline, candidate):
     "What the figure of windows needs."
     splits, delta = find_splits(baseline)[0], candidate.log_loss - baseline.log_loss
@@ -124,10 +124,9 @@ def _bins(arm):
 
 def _figures(report, d):
     "What the figures need; of a report on several parts, by part."
-    parts, both = d.get("parts"), ("baseline", "candidate")
-    if not parts: return _figures_of(report.arms)
-    return {"parts": {name: _figures_of({arm: report.arms[f"{key}.{arm}"] for arm in both})
-                      for name, key in part_keys(parts).items()}}
+    if not d.get("parts"): return _figures_of(report.arms)
+    return {"parts": {part: _figures_of({arm: report.arms[name] for arm, name in arms.items()})
+                      for part, arms in part_arms(d).items()}}
 
 
 def _figures_of(arms):
@@ -232,7 +231,7 @@ def _ours(folder: Path) -> set[str]:
     pictures = {f"{key}.reliability.svg" for key in part_keys(old.get("parts") or ()).values()}
     return names | pictures | {name for name in found if ours.fullmatch(name)}
 
-# %% ../../nbs/report/84_report.ipynb #c015
+# %% ../../nbs/report/84_report.ipynb #c022
 def units_text(units: Mapping) -> str:
     "What an interval takes for independent: how many, and how many effective."
     named = counted(units["n"], noun_of(units["kind"]))
@@ -249,8 +248,9 @@ def summary(document: Mapping) -> str:
     if d["units"] and d["units"]["n"]:
         lines.append(f"  interval over {units_text(d['units'])} {d['units']['because']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]
+    if d.get("sweep"): lines += _sweep_lines(d)
     leads = not d.get("parts") or d["settings"]["primary"]  # the sentence says the first row
-    for row in d["comparison"][1 if leads else 0:] + worse:
+    for row in ([] if d.get("sweep") else d["comparison"][1 if leads else 0:]) + worse:
         name = row["title"] + (f", {row['slice']}" if row["slice"] else "")
         name = f"{row['part']}: {name}" if "part" in row else name
         p = "" if row["adjusted_p"] is None else f", adjusted p = {row['adjusted_p']:.2g}"
@@ -261,3 +261,12 @@ def summary(document: Mapping) -> str:
     lines += [f"  note: {line}" for line in d["warnings"]]
     if d["exit"]["code"]: lines.append(f"  exit {d['exit']['code']}: {d['exit']['because']}")
     return "\n".join(lines)
+
+
+def _sweep_lines(d):
+    "The table of the candidates, and who decides."
+    head, rows = sweep_table(d)
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    lines = ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip()
+             for row in (head, *rows)]
+    return lines + ["  Candidates with a letter in common are not distinguished."]

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SCHEMA', 'Direction', 'Scale', 'Kind', 'Section', 'Exit', 'Fallback', 'Ends', 'PrimaryMetric', 'Language', 'Examples',
            'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Control', 'Policy', 'Part', 'PooledTexts',
-           'Document', 'part_keys', 'report_schema']
+           'Sweep', 'Document', 'part_keys', 'part_arms', 'report_schema']
 
 # %% ../../nbs/report/78_sections.ipynb #c021
 import re
@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import msgspec
 
-# %% ../../nbs/report/78_sections.ipynb #c022
+# %% ../../nbs/report/78_sections.ipynb #c000
 SCHEMA = "invar_nb/report/1"
 
 
@@ -24,7 +24,8 @@ class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 Direction = Literal["lower", "higher"]
 Scale = Literal["log", "linear"]
-Kind = Literal["losses", "answers", "runs", "translations", "scores", "joint"]
+Kind = Literal["losses", "answers", "runs", "translations", "scores", "joint",
+               "sweep"]
 
 # %% ../../nbs/report/78_sections.ipynb #c006
 class Exit(Section):
@@ -194,7 +195,7 @@ class Part(Section):
     settings: dict[str, Any]
     signature: str
 
-# %% ../../nbs/report/78_sections.ipynb #c016
+# %% ../../nbs/report/78_sections.ipynb #c004
 class PooledTexts(Section):
     "One change for several texts: their shares, its interval, what it speaks of."
     metric: str
@@ -215,6 +216,20 @@ class PooledTexts(Section):
     words: dict[str, str]
 
 
+class Sweep(Section):
+    "Many candidates: what holds their intervals together, their order, groups and sizes."
+    level: float                 # of all intervals together
+    each: float                  # of one of them
+    method: Literal["multivariate t, one factor", "Sidak", "one candidate"]
+    misfit: float                # largest error of a correlation by one factor
+    order: list[str]             # best estimate first
+    groups: list[list[str]]      # no two of a group are distinguished
+    gate_on: list[str]           # the candidates that decide the exit code
+    size_unit: Literal["bits per weight", "bytes"] | None
+    sizes: dict[str, float | None]
+    contrasts: list[dict[str, Any]]  # candidates against each other, where asked for
+
+# %% ../../nbs/report/78_sections.ipynb #c023
 class Document(Part):
     "report.json."
     schema: Literal["invar_nb/report/1"]
@@ -225,10 +240,11 @@ class Document(Part):
     digest: str
     environment: dict[str, Any]
     parts: dict[str, Part] | None = None  # of a report on several tasks, or text and examples
+    sweep: Sweep | None = None  # parts are candidates with one baseline
     control: Control | None = None  # where the baseline was scored twice
     pooled: PooledTexts | None = None     # of several texts with weights
 
-# %% ../../nbs/report/78_sections.ipynb #c025
+# %% ../../nbs/report/78_sections.ipynb #c028
 def part_keys(
     names: Iterable[str],  # of parts, as users call them
 ) -> dict[str, str]:
@@ -240,6 +256,14 @@ def part_keys(
         taken.add(key.lower())
         keys[name] = key
     return keys
+
+
+def part_arms(document: dict) -> dict[str, dict[str, str]]:
+    "Part -> the names of its two arms in the evidence; candidates of a sweep share one."
+    shared = document["kind"] == "sweep"
+    return {name: {"baseline": "baseline" if shared else f"{key}.baseline",
+                   "candidate": f"{key}.candidate"}
+            for name, key in part_keys(document.get("parts") or ()).items()}
 
 # %% ../../nbs/report/78_sections.ipynb #c027
 def report_schema() -> dict:

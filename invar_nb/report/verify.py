@@ -10,12 +10,13 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-# %% ../../nbs/report/89_verify.ipynb #c010
+# %% ../../nbs/report/89_verify.ipynb #c006
 import invar_nb
 from ..comparison.compare import compare
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
+from ..comparison.sweep import sweep_of
 from ..experiments.improvement import MetricSpec
 from ..foundations.document import as_file, first_difference, read_canonical
 from ..foundations.numbers import ContractError, UsageError, refuse
@@ -24,12 +25,12 @@ from .evidence import read_evidence
 from .joint_report import build_joint
 from .report import Report, render
 from .runs_report import build_runs_report
-from .sections import part_keys
+from .sections import part_arms
+from .sweep_report import build_sweep
 
-# %% ../../nbs/report/89_verify.ipynb #c020
+# %% ../../nbs/report/89_verify.ipynb #c008
 _COMPARE = ("method", "units", "level", "replicates", "seed", "resample", "primary")
 _BUILD = ("by", "tier", "profile", "gate", "fail_inconclusive")
-_ARMS = ("baseline", "candidate")
 
 
 def _installed(d):
@@ -52,13 +53,17 @@ def _compared(d, arms):
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
     return made if usual else replace(made, missing=s["missing"])
 
-# %% ../../nbs/report/89_verify.ipynb #c003
+# %% ../../nbs/report/89_verify.ipynb #c013
 def _rebuilt(d, arms, about):
     s = d["settings"]
+    if d["kind"] in ("joint", "sweep"):
+        parts = {part: _compared(d["parts"][part], {arm: arms[name] for arm, name in
+                                                    two.items()})
+                 for part, two in part_arms(d).items()}
+    if d["kind"] == "sweep":
+        return build_sweep(sweep_of(parts), margin=s["margin"], gate_on=s["gate_on"],
+                           between=s["between"], **{k: s[k] for k in _BUILD}, **about)
     if d["kind"] == "joint":
-        two = lambda key: {arm: arms[f"{key}.{arm}"] for arm in _ARMS}
-        parts = {name: _compared(d["parts"][name], two(key))
-                 for name, key in part_keys(d["parts"]).items()}
         joint = JointComparison(parts=parts, primary=s["primary"])
         return build_joint(joint, margin=s["margin"], weights=s["weights"],
                            **{k: s[k] for k in _BUILD}, **about)
@@ -143,15 +148,15 @@ def _check_pages(folder, report):
         files.append(name)
     return tuple(files)
 
-# %% ../../nbs/report/89_verify.ipynb #c024
+# %% ../../nbs/report/89_verify.ipynb #c021
 _UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
 
 
 def _kinds(d):
     "Evidence -> the kind of arm that its file holds."
-    if d["kind"] != "joint": return dict.fromkeys(d["evidence"], d["kind"])
-    return {f"{key}.{arm}": d["parts"][name]["kind"]
-            for name, key in part_keys(d["parts"]).items() for arm in _ARMS}
+    if d["kind"] not in ("joint", "sweep"): return dict.fromkeys(d["evidence"], d["kind"])
+    return {name: d["parts"][part]["kind"] for part, two in part_arms(d).items()
+            for name in two.values()}
 
 
 def _again(folder, d):

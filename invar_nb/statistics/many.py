@@ -37,19 +37,19 @@ def _outside(c: float, loadings: np.ndarray, nu: float) -> float:
     some = -np.expm1(np.log1p(-missed).sum(axis=2))
     return float(chances @ (some @ weights)) / float(weights.sum())
 
-# %% ../../nbs/statistics/21_many.ipynb #c018
+# %% ../../nbs/statistics/21_many.ipynb #c004
 def _loadings(R: np.ndarray) -> np.ndarray:  # shape (m,)
     "l with R_jk ~ l_j l_k off the diagonal (@eq-many-factor)."
     values, vectors = np.linalg.eigh(R)
     axis = vectors[:, -1] * math.sqrt(values[-1])
     found = np.clip(axis, -_STEEPEST, _STEEPEST) if len(R) > 1 else np.zeros(1)
-    for _ in range(200 if len(R) > 1 else 0):
+    for _ in range(500 if len(R) > 1 else 0):
         before = found.copy()
         for k, row in enumerate(R):
             others = found @ found - found[k] ** 2
             if others > 0: found[k] = (row @ found - found[k]) / others
             found[k] = min(max(found[k], -_STEEPEST), _STEEPEST)
-        if np.abs(found - before).max() < 1e-8: break
+        if np.abs(found - before).max() < 1e-12: break
     return found
 
 # %% ../../nbs/statistics/21_many.ipynb #c040
@@ -96,17 +96,14 @@ def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
 
 def _root(family: Family, level: float, sidak: float) -> float:
     "The level whose quantile c has P(c) = level (@eq-many-quantile)."
-    excess = lambda c: _outside(c, family.loadings, family.nu) - 1 + level
-    low, high = (-float(stdtrit(family.nu, (1 - x) / 2)) for x in (level, sidak))
-    left, right = excess(low), excess(high)
-    if right >= 0: return sidak  # Sidak itself, but for rounding
-    for _ in range(50):
-        c = (low * right - high * left) / (right - left)
-        found = excess(c)
-        if abs(found) < 1e-9: break
-        if found > 0: low, left, right = c, found, right / 2
-        else: high, right, left = c, found, left / 2
-    return 1 - 2 * float(stdtr(family.nu, -c))
+    excess = lambda c: math.log(_outside(c, family.loadings, family.nu) / (1 - level))
+    a, b = (-float(stdtrit(family.nu, (1 - x) / 2)) for x in (level, sidak))
+    left, right = excess(a), excess(b)
+    for _ in range(30):
+        if abs(right) < 1e-12 or left == right: break
+        a, b = b, b - right * (b - a) / (right - left)
+        left, right = right, excess(b)
+    return min(max(1 - 2 * float(stdtr(family.nu, -b)), level), sidak)
 
 # %% ../../nbs/statistics/21_many.ipynb #c022
 def fit_family(

@@ -1,0 +1,86 @@
+"The promise of simultaneous intervals, by simulation: any false alarm among 8 and 20 candidates, one factor or three, three laws, windows and documents."
+import math
+from itertools import product
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from invar_nb.statistics.jackknife import jackknife_ratio
+from invar_nb.statistics.many import Family, fit_family
+from invar_nb.statistics.weighted import unit_totals
+
+LAWS = {"normal": lambda rng, shape: rng.standard_normal(shape), "t3": lambda rng, shape: rng.standard_t(3, shape) / math.sqrt(3), "gamma": lambda rng, shape: rng.gamma(1, 1, shape) - 1}
+SHAPES = ("60 windows", "180 windows", "40 documents")
+FACTORS = (0.2, 0.5, 0.8, 0.95, "three groups")
+
+
+def differences(rng, law, n, m, factor):
+    "Differences of m candidates that did not change: correlation `factor`, or .8 within three groups."
+    noise = lambda k: LAWS[law](rng, (n, k))
+    shared, share = (noise(3)[:, np.arange(m) % 3], 0.8) if factor == "three groups" else (noise(1), factor)
+    return math.sqrt(share) * shared + math.sqrt(1 - share) * noise(m)
+
+
+def table(rng, law, shape, m, factor):
+    "(raw p-values, family) of one table; documents of geometric length share a third of the variance within them."
+    n = int(shape.split()[0])
+    if shape.endswith("documents"):
+        lengths = np.minimum(rng.geometric(1 / 8, n), 60)
+        codes = np.repeat(np.arange(n), lengths)
+        d = math.sqrt(0.3) * differences(rng, law, n, m, factor)[codes] + math.sqrt(0.7) * differences(rng, law, codes.size, m, factor)
+        weights = np.full(codes.size, 128.0)
+        numerators, weights = np.column_stack([unit_totals(d[:, k] * weights, codes, n) for k in range(m)]), unit_totals(weights, codes, n)
+    else:
+        weights = np.round(rng.lognormal(5, 0.4, n))
+        numerators = differences(rng, law, n, m, factor) * weights[:, None]
+    influence, fits = np.empty((m, n)), []
+    for k in range(m): fits.append(jackknife_ratio(np.ascontiguousarray(numerators[:, k]), weights, influence=influence[k]))
+    return np.array([fit.p_value() for fit in fits]), fit_family(influence.T, np.array([fit.nu for fit in fits]))
+
+
+def cell(trials, *how):
+    "Rates of a false alarm, (together, Bonferroni, unadjusted), the share of tables with one factor, the rate among them, the mean level used times m / .05."
+    rng, found = np.random.default_rng([ord(c) for c in str(how)]), []
+    for _ in range(trials):
+        p, family = table(rng, *how)
+        each = 1 - family.each()
+        assert 0.05 / p.size <= each <= 0.05 + 1e-12  # widths at most Bonferroni's, at least those of one candidate
+        found.append((p.min() < each, p.min() < 0.05 / p.size, p.min() < 0.05, family.loadings is not None, each * p.size / 0.05))
+    a = np.array(found, float)
+    fits = a[:, 3] > 0
+    return (*a[:, :3].mean(0), fits.mean(), a[fits, 0].mean() if fits.any() else math.nan, a[:, 4].mean())
+
+
+def test_copies_and_still_candidates_ask_nothing():
+    rng = np.random.default_rng(1)
+    y = rng.normal(size=(50, 4)) + rng.normal(size=(50, 1))
+    once, nu = fit_family(y, np.full(4, 30.0)), np.full(6, 30.0)
+    again = fit_family(np.column_stack([y, y[:, 0], np.zeros(50)]), nu)
+    assert again.each() == pytest.approx(once.each(), rel=1e-12) and again.size == once.size == 4
+    p = np.array([0.01, 0.2, 0.03, 0.5, 0.01, 1.0])
+    np.testing.assert_allclose(again.step_down(p), [*once.step_down(p[:4]), once.step_down(p[:4])[0], 1.0], rtol=1e-12)
+
+
+@pytest.mark.parametrize("m", [2, 7])
+def test_order_of_the_candidates_changes_nothing(m):
+    rng = np.random.default_rng(m)
+    y, p, nu, shuffle = rng.normal(size=(40, m)) + rng.normal(size=(40, 1)), np.round(rng.random(m), 1), rng.uniform(5, 39, m), rng.permutation(m)
+    one, two = fit_family(y, nu), fit_family(y[:, shuffle], nu[shuffle])
+    assert one.each() == pytest.approx(two.each(), rel=1e-9)
+    np.testing.assert_allclose(one.step_down(p)[shuffle], two.step_down(p[shuffle]), rtol=1e-7)
+    assert (one.step_down(p) >= p).all() and (one.step_down(p) <= Family(member=one.member, loadings=None, misfit=1.0, nu=one.nu).step_down(p) + 1e-12).all()
+
+
+@pytest.mark.slow
+def test_false_alarms_in_tables_of_8_and_20():
+    "The whole grid; the table is kept beside the tests. Two standard errors are allowed on either side of the promise."
+    trials, lines, broken = 1000, ["candidates,law,units,factor,together,bonferroni,unadjusted,one_factor_share,rate_with_one_factor,level_times_m"], []
+    slack = lambda p, n: 2 * math.sqrt(p * (1 - p) / n)
+    for m, law, shape, factor in product((8, 20), LAWS, SHAPES, FACTORS):
+        found = cell(trials, law, shape, m, factor)
+        lines.append(",".join([str(m), law, shape, str(factor), *(f"{x:.3f}" for x in found)]))
+        print(lines[-1], flush=True)
+        if found[0] > 0.075 + slack(0.075, trials) or found[3] > 0.9 and found[0] < 0.03 - slack(0.03, trials): broken.append(lines[-1])
+    Path(__file__).with_name("data").joinpath("many.csv").write_text("\n".join(lines) + "\n")
+    assert not broken
