@@ -121,16 +121,19 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("edit, margin", [("int8", "0.1%"), ("int4", "0.5%"), ("int4", "2%"), ("tuned", "9%")])
-@pytest.mark.parametrize("text", ["docs.jsonl", "one.txt"])
-def test_plan_then_run(models, monkeypatch, capsys, edit, margin, text):
+def test_plan_then_run(models, monkeypatch, capsys):
+    "Plans of every edit beside the runs that follow: a promise for 80 of 100 pilots, and no two of these are alike."
     monkeypatch.chdir(models)
-    if edit != "tuned" and not (models / edit).exists(): quantised_copy(demo_model("base"), models / edit, bits=int(edit[-1]))
-    size = ("--max-length", "128" if text == "one.txt" else "256")
-    code, out, err = shell("plan", "base", edit, "--text", text, *size, "--half-width", margin, "--json", "--force")
-    d = json.loads(out)
-    code, out, err = shell(*shlex.split(d["next"])[1:], "--json", "--force")
-    low, high = json.loads(out)["comparison"][0]["ci"]
-    with capsys.disabled():
-        print(f"\n{text} {edit} half-width {margin}: planned {d['needed']['windows']} of {d['text']['windows']} windows, {d['needed']['half_width']:.5f}; run {(high - low) / 2:.5f}")
-    if d["enough"]: assert (high - low) / 2 <= 1.25 * d["needed"]["half_width"]
+    for bits in (8, 4): quantised_copy(demo_model("base"), models / f"int{bits}", bits=bits)
+    kept = []
+    for text, length in (("docs.jsonl", 256), ("one.txt", 64)):
+        for edit, widths in (("int8", ("0.06%", "0.1%")), ("int4", ("0.6%", "1%")), ("tuned", ("3%", "5%"))):
+            for width in widths:
+                code, out, err = shell("plan", "base", edit, "--text", text, "--max-length", length, "--half-width", width, "--json", "--force")
+                d = json.loads(out)
+                code, out, err = shell(*shlex.split(d["next"])[1:], "--json", "--force")
+                low, high = json.loads(out)["comparison"][0]["ci"]
+                half, planned = (high - low) / 2, (d["needed"] if d["enough"] else d["text"])
+                kept.append(half <= planned["half_width"])
+                with capsys.disabled(): print(f"\n{text} {edit} {width}: {planned['windows']} of {d['text']['windows']} windows, planned {planned['half_width']:.5f}, run {half:.5f}", end="")
+    assert np.mean(kept) > 0.5, kept

@@ -11,20 +11,20 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-# %% ../../nbs/report/91_plan.ipynb #c007
+# %% ../../nbs/report/91_plan.ipynb #c000
 from ..comparison.metric import METRICS
 from ..comparison.pair import Pair
-from ..comparison.units import FEWEST, counted, noun_of
+from ..comparison.units import FEWEST, choose_units, counted, noun_of
 from ..comparison.verdict import _unit, as_margin, change_text
 from ..comparison.window_losses import WindowLosses
 from ..foundations.numbers import UsageError, as_fraction, refuse
 from .figures import Picture, environment, plan_figure
 from .page import show
-from .pilot import Supply, pilot_of_one, read_pilot
+from .pilot import Supply, for_text, pilot_of_one, read_pilot
 from ..statistics.planning import (Pilot, chance_of_claim, detectable, half_width,
                                           smallest_n)
 
-# %% ../../nbs/report/91_plan.ipynb #c004
+# %% ../../nbs/report/91_plan.ipynb #c011
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     "What a run is to promise; margin, half-width and change in the unit of the metric."
@@ -58,13 +58,16 @@ class Goal:
                 "smallest_change": edge(self.power),
                 "smallest_margin": edge((1 + self.power) / 2)}
 
-    def needs(self, pilot: Pilot) -> int | None:
+    def needs(self, pilot: Pilot) -> int:
         "Effective units that keep every promise, and allow a claim at all."
         def enough(n):
             found = self.promises(pilot, n)
             claimed = self.margin is None or found["power"] >= self.power
             return claimed and found["half_width"] <= (self.half_width or math.inf)
-        return smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
+        n = smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
+        if n is not None: return n
+        refuse("plan_comparison", "a goal must be within reach of a trillion units",
+               f"a spread of {pilot.sd:.3g}", "Wish for less", error=UsageError)
 
 # %% ../../nbs/report/91_plan.ipynb #c019
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -114,7 +117,7 @@ class Plan:
 # %% ../../nbs/report/91_plan.ipynb #c020
 _OF_TEXT = ("documents", "serial", "windows")
 
-# %% ../../nbs/report/91_plan.ipynb #c031
+# %% ../../nbs/report/91_plan.ipynb #c012
 def plan_comparison(
     source,  # a Pair, a WindowLosses with its correlation, or the s of one unit
     *,
@@ -129,11 +132,13 @@ def plan_comparison(
     pilot, found, said = _pilot(source, goal, units, metric, correlation)
     name = found.metric if found else "perplexity"
     if goal.margin is not None: as_margin(goal.margin, METRICS[name], "plan_comparison")
-    known = supply or _own(source, found)
-    row = lambda n: _row(goal, pilot, n, known)
-    n = goal.needs(pilot)
+    own = _own(source, found, pilot)
+    known = supply or own
+    if found and found.units in ("documents", "clusters") and not pilot.serial:
+        pilot = for_text(pilot, own, known)
+    n, row = goal.needs(pilot), lambda n: _row(goal, pilot, n, known)
     there = row(supply.units) if supply and supply.units >= 2 else None
-    sizes = {max(2, round(n * k)) for k in (0.25, 0.5, 1, 2, 4)} - {n}
+    sizes = {max(FEWEST, round(n * k)) for k in (0.25, 0.5, 1, 2, 4)} - {n}
     rows = sorted([row(n), *map(row, sizes), *([there] if there else [])],
                   key=lambda r: r["units"])
     kind = found.units if found else units if units != "auto" else "windows"
@@ -143,7 +148,7 @@ def plan_comparison(
                 units=kind, source=said, at_pilot=_at_pilot(goal, pilot, source, found, known),
                 **more)
 
-# %% ../../nbs/report/91_plan.ipynb #c003
+# %% ../../nbs/report/91_plan.ipynb #c013
 def _pilot(source, goal, units, metric, correlation):
     "(pilot, the difference that it shows or None, one sentence) of any source."
     if isinstance(source, Pair):
@@ -159,13 +164,14 @@ def _pilot(source, goal, units, metric, correlation):
     return pilot, None, said
 
 
-def _own(source, found):
-    "The pilot's own items, as a text that repeats itself."
+def _own(source, found, pilot):
+    "The pilot's own items, unit by unit."
     if found is None: return None
-    arm = source.baseline if isinstance(source, Pair) else source
-    tokens = np.asarray(getattr(arm, "tokens", np.ones(len(arm))))
-    each = found.n / found.units_eff if found.units in ("documents", "clusters") else 1
-    return Supply(tokens=tokens, seen=tokens, codes=(np.arange(len(arm)) / each).astype(int))
+    both = source if isinstance(source, Pair) else Pair(baseline=source, candidate=source)
+    codes = choose_units(both, asked="serial" if pilot.serial else found.units).codes
+    order = np.argsort(codes, kind="stable")
+    tokens = np.asarray(getattr(both.baseline, "tokens", np.ones(both.n)))[order]
+    return Supply(tokens=tokens, seen=tokens, codes=codes[order])
 
 
 def _row(goal, pilot, n, supply):
@@ -179,7 +185,7 @@ def _at_pilot(goal, pilot, source, found, supply):
     if not isinstance(source, Pair) or goal.margin is None: return None
     if abs(found.delta) == goal.margin: return None
     n = replace(goal, expected=found.delta, half_width=None).needs(pilot)
-    return supply.size(n)["windows"] if n else None
+    return supply.size(n)["windows"]
 
 
 def _seen(d, pilot):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/shell/26_plan.ipynb #c003
+# %% ../../nbs/shell/26_plan.ipynb #c007
 from ..comparison.compare import PRIMARY
 from ..comparison.metric import METRICS, as_metric
 from ..comparison.pair import Pair, pair
@@ -25,7 +25,7 @@ from ..comparison.window_losses import WindowLosses
 from ..files.losses import losses_bytes, read_losses
 from ..files.sources import read_pairs
 from ..foundations.document import write_folder
-from ..foundations.numbers import UsageError, refuse
+from ..foundations.numbers import ContractError, UsageError, refuse
 from ..models.batches import plan_scoring
 from ..models.text import data_digest
 from ..report.pilot import Supply, choose_pilot
@@ -176,7 +176,7 @@ def _from_files(arguments, kinds, p, reading):
     return plan_comparison(both, goal=_goal_of(p, as_metric(name, "plan")), units=p.units,
                            metric=name)
 
-# %% ../../nbs/shell/26_plan.ipynb #c022
+# %% ../../nbs/shell/26_plan.ipynb #c012
 def _from_models(arguments, models, p, scoring, price, out, quiet):
     "Score the pilot, then plan for the whole text."
     for name in ("windows", "per_byte"):
@@ -196,8 +196,12 @@ def _from_models(arguments, models, p, scoring, price, out, quiet):
     speed = sum(speeds.values()) if len(speeds) == models else None
     if price and price[1] == "hour" and speed is None:
         o.usage("--price per hour needs models on this machine", "a server", "Write 0.40/Mtok")
-    made = plan_comparison(pair(**arms), goal=goal, units=p.units,
-                           supply=text.supply(models=models, speed=speed, price=price))
+    try:
+        made = plan_comparison(pair(**arms), goal=goal, units=p.units,
+                               supply=text.supply(models=models, speed=speed, price=price))
+    except ContractError:  # the pilot is whole, and nothing can be planned from it
+        for path in journals.values(): path.unlink(missing_ok=True)
+        raise
     windows = made.needed["windows"] if made.enough else None
     return replace(made, command=_command(arguments, scoring, p, windows)), arms, journals
 
