@@ -24,7 +24,7 @@ from .pilot import Supply, for_text, pilot_of_one, read_pilot
 from ..statistics.planning import (Pilot, chance_of_claim, detectable, half_width,
                                           smallest_n)
 
-# %% ../../nbs/report/91_plan.ipynb #c011
+# %% ../../nbs/report/91_plan.ipynb #c003
 @dataclass(frozen=True, kw_only=True)
 class Goal:
     "What a run is to promise; margin, half-width and change in the unit of the metric."
@@ -60,14 +60,19 @@ class Goal:
 
     def needs(self, pilot: Pilot) -> int:
         "Effective units that keep every promise, and allow a claim at all."
-        def enough(n):
-            found = self.promises(pilot, n)
-            claimed = self.margin is None or found["power"] >= self.power
-            return claimed and found["half_width"] <= (self.half_width or math.inf)
-        n = smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
-        if n is not None: return n
-        refuse("plan_comparison", "a goal must be within reach of a trillion units",
-               f"a spread of {pilot.sd:.3g}", "Wish for less", error=UsageError)
+        return _needs(self, pilot)
+
+# %% ../../nbs/report/91_plan.ipynb #c004
+def _needs(self: Goal, pilot: Pilot) -> int:
+    "The smallest size that is enough; refused where there is none."
+    def enough(n):
+        found = self.promises(pilot, n)
+        claimed = self.margin is None or found["power"] >= self.power
+        return claimed and found["half_width"] <= (self.half_width or math.inf)
+    n = smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
+    if n is not None: return n
+    refuse("plan_comparison", "a goal must be within reach of a trillion units",
+           f"a spread of {pilot.sd:.3g}", "Wish for less", error=UsageError)
 
 # %% ../../nbs/report/91_plan.ipynb #c019
 @dataclass(frozen=True, kw_only=True, repr=False)
