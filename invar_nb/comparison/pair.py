@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['Pair', 'pair', 'pair_arrays']
 
-# %% ../../nbs/comparison/34_pair.ipynb #c019
+# %% ../../nbs/comparison/34_pair.ipynb #c025
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from .window_losses import WindowLosses
-from .names import as_labels, natural_order
+from .names import as_labels, listed, natural_order
 from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
 
 # %% ../../nbs/comparison/34_pair.ipynb #c014
@@ -83,7 +83,7 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
                      ("clusters", "Correct the column: clusters belong to the sentences")),
 }
 
-# %% ../../nbs/comparison/34_pair.ipynb #c018
+# %% ../../nbs/comparison/34_pair.ipynb #c026
 def pair(
     baseline,  # A: window losses, predictions, scores, runs
     candidate,  # B, the same kind of arm, on the same items
@@ -104,7 +104,8 @@ def pair(
     if kinds[0] == "losses":
         _match_data(baseline, candidate, "Score both models on one text with one tokenizer "
                     "and one plan")
-    _match_ids(baseline.ids, candidate.ids)
+    _match_prompts(baseline, candidate)
+    _match_ids(baseline, candidate)
     baseline, candidate = _seen_by_either(baseline, candidate)
     for name, cure in _AGREE[kinds[0]]:
         _match(baseline, candidate, name, cure)
@@ -115,7 +116,7 @@ def pair(
                 "labels, prompts, clusters and slices in both files")
     return Pair(baseline=baseline, candidate=candidate)
 
-# %% ../../nbs/comparison/34_pair.ipynb #c021
+# %% ../../nbs/comparison/34_pair.ipynb #c027
 def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
 
@@ -124,12 +125,32 @@ _FACTS = ("task", "evaluation_name", "task_version", "dataset", "metric", "score
           "max_length", "n_ctx", "n_chunk")
 
 
+_PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
+            "system_instruction": "system instruction"}
+
+
+def _facts(arm):
+    found = arm.provenance.get("source")
+    return found if isinstance(found, Mapping) else {}
+
+
+def _match_prompts(*arms):
+    "Where the prompts differ because of a setting, name the setting."
+    asked = [getattr(arm, "prompt_digests", None) or arm.ids for arm in arms]
+    if len({*map(tuple, asked)}) < 2: return
+    for name, said in _PROMPTS.items():
+        a, b = ("none" if (v := _facts(arm).get(name)) is None else str(v)[:12]
+                for arm in arms)
+        if a != b:
+            _unpaired("both models must be asked with the same prompts", f"{said} {a} for the "
+                      f"baseline and {b} for the candidate", f"Run both with the same {said}")
+
+
 def _match_sources(*arms):
     "Where files of one tool hold different data, name the fact that differs."
     if len({arm.data_id for arm in arms}) < 2: return
-    known = [arm.provenance.get("source") for arm in arms]
-    if not all(isinstance(facts, Mapping) for facts in known): return
-    for name in _FACTS:
+    known = list(map(_facts, arms))
+    for name in _FACTS if all(known) else ():
         a, b = (facts.get(name) for facts in known)
         if a != b:
             _unpaired(f"{name} must match", f"{a!r} and {b!r}", f"Run both with one {name}")
@@ -150,17 +171,26 @@ def _seen_by_either(*arms):
     return [arm.changed(labels=labels) for arm in arms]
 
 
-def _match_ids(a, b):
+def _match_ids(*arms):
+    a, b = (arm.ids for arm in arms)
     if a == b: return
-    known_a, known_b = set(a), set(b)
-    lacks = [f"baseline lacks {name!r}" for name in b if name not in known_a][:1]
-    lacks += [f"candidate lacks {name!r}" for name in a if name not in known_b][:1]
-    found = [f"{len(a)} and {len(b)} items"] if len(a) != len(b) else []
-    first = next((i for i in range(min(len(a), len(b))) if a[i] != b[i]), None)
-    found += [] if first is None else [f"{a[first]!r} and {b[first]!r} at item {first}"]
-    _unpaired("ids must match in order", ", ".join(found + lacks),
-              "Measure both models on the same items" if lacks else
+    lacks = [text for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1]))
+             if (text := _lacking(who, own, other))]
+    if lacks:
+        _unpaired("ids must match in order", f"{len(a)} and {len(b)} items, "
+                  f"{', '.join(lacks)}", "Measure both models on the same items")
+    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+    _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
               "The ids are the same in another order: write both in one order")
+
+
+def _lacking(who, own, other):
+    "How many items of the other arm this one lacks, and why, where its source knows."
+    known, limit = set(own.ids), _facts(own).get("limit")
+    lost = [name for name in other.ids if name not in known]
+    why = f" (it was run with --limit {limit:g})" if limit else ""
+    return lost and f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" + (
+        ", ..." if len(lost) > 1 else "")
 
 # %% ../../nbs/comparison/34_pair.ipynb #c017
 def _match(baseline, candidate, name, cure):

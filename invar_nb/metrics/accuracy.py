@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['accuracy_metric', 'share_fields']
 
-# %% ../../nbs/metrics/41_accuracy.ipynb #c002
-from collections.abc import Callable
+# %% ../../nbs/metrics/41_accuracy.ipynb #c012
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -30,6 +31,13 @@ def share_fields(
     def alone(arm, level): return wilson_interval(int(right(arm).sum()), len(arm), level=level)
     return dict(unit="share", margin=0.02, totals=totals, exact=exact, arm_interval=alone)
 
-# %% ../../nbs/metrics/41_accuracy.ipynb #c009
-accuracy_metric = Metric(
-    name="accuracy", better="higher", kind="answers", **share_fields(lambda arm: arm.correct))
+# %% ../../nbs/metrics/41_accuracy.ipynb #c014
+def _titled(*arms):
+    "Other tools have several accuracies: the title says which one was read."
+    source = arms[0].provenance.get("source")
+    name = source.get("metric") if isinstance(source, Mapping) else None
+    return replace(accuracy_metric, prepare=None, title=f"accuracy ({name})" if name else "")
+
+
+accuracy_metric = Metric(name="accuracy", better="higher", kind="answers", prepare=_titled,
+                         **share_fields(lambda arm: arm.correct))

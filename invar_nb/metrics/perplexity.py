@@ -5,16 +5,25 @@
 # %% auto #0
 __all__ = ['perplexity_metric']
 
-# %% ../../nbs/metrics/40_perplexity.ipynb #c010
+# %% ../../nbs/metrics/40_perplexity.ipynb #c002
+from dataclasses import replace
+
 from ..comparison.metric import Metric
 
-# %% ../../nbs/metrics/40_perplexity.ipynb #c011
+# %% ../../nbs/metrics/40_perplexity.ipynb #c013
 def _missing(arm):
     "Documents scored with tokenizers of their own have no token in common."
     if arm.weight_unit != "bytes" or "own_tokens" not in arm.columns: return None
     return "the models split the text differently: see bits per byte"
 
 
+def _titled(*arms):
+    "Per word and per byte it is another number, and another title."
+    unit = arms[0].weight_unit.removesuffix("s")
+    title = "" if unit == "token" else f"{unit} perplexity"
+    return replace(perplexity_metric, prepare=None, title=title)
+
+
 perplexity_metric = Metric(
     name="perplexity", unit="perplexity", better="lower", scale="log", margin=0.02,
-    kind="losses", totals=lambda arm: arm.totals, missing=_missing)
+    kind="losses", totals=lambda arm: arm.totals, prepare=_titled, missing=_missing)
