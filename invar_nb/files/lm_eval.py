@@ -74,8 +74,9 @@ def _results(file: Path, where: str) -> dict:
                _AGAIN)
     return found
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c026
-_USUAL = {"loglikelihood_rolling": "byte_perplexity", "multiple_choice": "acc"}
+# %% ../../nbs/files/53_lm_eval.ipynb #c011
+_USUAL = {"loglikelihood_rolling": ("word_perplexity", "byte_perplexity"),
+          "multiple_choice": ("acc",)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,13 +102,20 @@ class _Task:
         return found[self.name]
 
     @cached_property
+    def there(self) -> dict[str, list[str]]:
+        "Metrics by filter."
+        found = {}
+        for metric, comma, name in (key.rpartition(",") for key in self.said("results")):
+            if comma and not metric.endswith("_stderr"):
+                found.setdefault(name, []).append(metric)
+        return found
+
+    @cached_property
     def chosen(self) -> tuple[str, str]:
         "Metric and filter."
-        keys = [key.rpartition(",") for key in self.said("results") if "," in key]
-        filters = list(dict.fromkeys(name for _, _, name in keys))
-        name = self._one(filters, self.filter, "filter", filters == ["none"])
-        metrics = [m for m, _, f in keys if f == name and not m.endswith("_stderr")]
-        known = (self.metric, _USUAL.get(self.kind))  # asked for, or usual in such a task
+        name = self._one([*self.there], self.filter, "filter", [*self.there] == ["none"])
+        metrics = self.there[name]
+        known = (self.metric, *_USUAL.get(self.kind, ()))  # asked for, or usual here
         wanted = next((metric for metric in known if metric in metrics), None)
         return self._one(metrics, wanted, "metric", len(metrics) == 1), name
 
@@ -122,7 +130,7 @@ class _Task:
     @property
     def kind(self) -> str: return str(self.said("configs").get("output_type"))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c031
+# %% ../../nbs/files/53_lm_eval.ipynb #c014
 _HASHES = ("doc_hash", "prompt_hash", "target_hash")
 
 
@@ -139,7 +147,7 @@ def _objects(file: Path, where: str) -> Iterator[tuple[str, dict]]:
             if not isinstance(row, dict):
                 cut = "" if line.endswith(b"\n") else ", cut off"
                 refuse(f"{where}, line {i}", "every line must be a JSON object",
-                       f"{ascii(line[:40])}{cut}", _AGAIN)
+                       f"{ascii(line[:40].decode(errors='replace'))}{cut}", _AGAIN)
             yield f"{where}, line {i}", row
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c038
@@ -181,7 +189,7 @@ def _slices(task: _Task, rows: list[tuple]) -> dict:
                    for i, cell in enumerate(cells, 1)]
             for name, cells in columns if any(cell is not None for cell in cells)}
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c041
+# %% ../../nbs/files/53_lm_eval.ipynb #c043
 def _shared(task: _Task, rows: list[tuple]) -> dict:
     (metric, name), run = task.chosen, task.run
     version = task.said("versions")
@@ -191,7 +199,10 @@ def _shared(task: _Task, rows: list[tuple]) -> dict:
         "filter": name, "kind": task.kind, "file": task.file.name, "older_files": task.older,
         "examples": len(rows), "examples_of_task": task.said("n-samples").get("original"),
         "shots": task.said("n-shot"), "max_length": run.get("max_length"),
-        "chat_template": run.get("chat_template_sha")}
+        "chat_template": run.get("chat_template_sha"),
+        "system_instruction": run.get("system_instruction_sha"),
+        "limit": (run.get("config") or {}).get("limit"), "metric_asked": task.metric == metric,
+        "other_metrics": [other for other in task.there[name] if other != metric]}
     return dict(model=str(run.get("model_name") or ""), provenance={"source": source},
                 data_id=f"lm-eval:{task.name}@{version}:{metric},{name}")
 
@@ -201,21 +212,23 @@ def _names(rows: list[tuple]) -> tuple[list[str], list[str]]:
     return ([f"{row[0]}:{row[1][:12]}" for row in rows],
             [f"prompt {row[2][:12]} target {row[3][:12]}" for row in rows])
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c019
-def _check_number(task: _Task, ours: float, scale: Callable = float) -> None:
+# %% ../../nbs/files/53_lm_eval.ipynb #c044
+def _check_number(task: _Task, ours: float, scale: Callable = float,
+                  shown: Callable = float) -> None:  # what undoes `scale`
     "Our mean is the harness's own number, or the metric is no mean over examples."
     key = ",".join(task.chosen)
     theirs = task.said("results")[key]
     if not isinstance(theirs, (int, float)) or not math.isclose(
             scale(theirs), ours, rel_tol=1e-9, abs_tol=1e-12):
         refuse(task.where, f"the mean of the rows must be {key} of the results file",
-               f"{ours!r} where it says {theirs!r}",
+               f"{float(shown(ours))!r} where it says {theirs!r}",
                "The file was changed, or the metric is no mean: choose another with metric=")
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c034
-_PERPLEXITIES = {  # metric: (unit, nats in the mean of a result)
-    "byte_perplexity": ("bytes", math.log), "word_perplexity": ("words", math.log),
-    "perplexity": ("words", math.log), "bits_per_byte": ("bytes", lambda x: x * math.log(2))}
+# %% ../../nbs/files/53_lm_eval.ipynb #c046
+_PERPLEXITIES = {  # metric: (unit, nats in the mean of a result, and back)
+    "byte_perplexity": ("bytes", math.log, np.exp),
+    "word_perplexity": ("words", math.log, np.exp), "perplexity": ("words", math.log, np.exp),
+    "bits_per_byte": ("bytes", lambda x: x * math.log(2), lambda x: x / math.log(2))}
 
 
 def _losses(task: _Task) -> WindowLosses:
@@ -224,14 +237,14 @@ def _losses(task: _Task) -> WindowLosses:
     rows = _rows(task, lambda row: (_finite(row[metric]), 1) if one else
                  (_finite(row[metric][0]), row[metric][1]))
     ll, size = (np.array(column) for column in zip(*(row[-1] for row in rows), strict=True))
-    unit, nats = _PERPLEXITIES[metric]
+    unit, *scales = _PERPLEXITIES[metric]
     ids = list(map(" ".join, zip(*_names(rows), strict=True)))
     shared = _shared(task, rows)
     shared["data_id"] += f":max_length={task.run.get('max_length')}"
     losses = WindowLosses.from_arrays(
         ids, size, -ll / np.maximum(size, 1), document_ids=ids, weight_unit=unit,
         n_bytes=size if unit == "bytes" else None, **shared)
-    _check_number(task, math.fsum(-ll) / int(size.sum()), nats)
+    _check_number(task, math.fsum(-ll) / int(size.sum()), *scales)
     return losses
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c028
@@ -319,13 +332,13 @@ def _arm(task: _Task):
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, rows, values, _names(rows)[1])
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c042
+# %% ../../nbs/files/53_lm_eval.ipynb #c026
 def read_lm_eval(
     path: str | os.PathLike,  # a folder, searched with its subfolders, or one of its files
     *,
     tasks: Iterable[str] | None = None,  # None: all
     filter: str | None = None,  # where a task has several
-    metric: str | None = None,  # the same; None: byte_perplexity, acc, or the only one
+    metric: str | None = None,  # the same; None: word_perplexity, acc, or the only one
     slices: Iterable[str] = (),  # fields of the documents to slice answers and scores by
 ) -> dict:
     "What one model did, by task: `WindowLosses`, `Predictions` or `Scores`."
@@ -339,9 +352,13 @@ def read_lm_eval(
     models = {str(task.run.get("model_name")) for task in found.values()}
     if len(models) > 1:
         refuse(where, "all tasks must be of one model", listed(sorted(models)), _OF_ONE)
-    if metric is not None:  # it need not be a metric of all tasks, but of one
-        there = {task.chosen[0] for task in found.values()}
-        as_choice(metric, there, where=where, name="metric", error=UsageError)
+    runs = found.values()
+    there = {"filter": [name for task in runs for name in task.there],
+             "metric": [m for task in runs for names in task.there.values() for m in names]}
+    for what, name in (("filter", filter), ("metric", metric)):
+        if name is not None:  # it need not be one of all tasks
+            as_choice(name, dict.fromkeys(there[what]), where=where, name=what,
+                      error=UsageError)
     return {name: _arm(task) for name, task in found.items()}
 
 

@@ -187,7 +187,7 @@ def find_format(
            + ", ".join(sought), f"{str(path)!r} with {listed(there) or 'nothing'}" if folder
            else repr(str(path)), "Check the path, or write a table with id and score")
 
-# %% ../../nbs/files/58_sources.ipynb #c022
+# %% ../../nbs/files/58_sources.ipynb #c000
 def read_arms(
     path: str | os.PathLike,
     reading: Reading | None = None,
@@ -207,6 +207,14 @@ def _read(name, path, reading):
     return FORMATS[name].read(Path(path), reading.given(FORMATS[name].options))
 
 
+def _of_side(who, name, path, reading):
+    "The arms of a file; a refusal of what it holds says whose it is."
+    try: return _read(name, path, reading)
+    except UsageError: raise
+    except ContractError:
+        with of_part(who): raise
+
+
 def _check_options(name, reading):
     "An option that a format does not take is refused, not passed over."
     if isinstance(reading.score, tuple) and name != "inspect":
@@ -219,7 +227,7 @@ def _check_options(name, reading):
     refuse("read_arms", f"{next(iter(odd))} is an option of {', '.join(takers)}",
            f"a file of {name}", "Leave it out", error=UsageError)
 
-# %% ../../nbs/files/58_sources.ipynb #c020
+# %% ../../nbs/files/58_sources.ipynb #c007
 def read_pairs(
     baseline: str | os.PathLike,
     candidate: str | os.PathLike,
@@ -235,15 +243,16 @@ def read_pairs(
     if names[0] in together:
         _check_options(names[0], reading)
         return {"": together[names[0]](baseline, candidate)}
-    arms = [_read(names[0], path, reading) for path in paths]
+    arms = [_of_side(who, names[0], path, reading)
+            for who, path in zip(("baseline", "candidate"), paths, strict=True)]
     for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1])):
         lost = next((task for task in other if task not in own), None)
         if lost is not None:
             shared = [task for task in own if task in other]
-            refuse("read_pairs", "both must have the same tasks", f"no {lost!r} in the {who}",
-                   f"Choose among those that both have: {listed(shared)}" if shared
-                   else "Compare runs of the same tasks",
-                   error=PairingError)
+            say = " ".join(f"tasks={task!r}" for task in shared)
+            refuse("read_pairs", "both must have the same tasks",
+                   f"no task {lost!r} in the {who}", f"Both have {listed(shared)}: say {say}"
+                   if shared else "Compare runs of the same tasks", error=PairingError)
     found = {}
     for task in arms[0]:
         with of_part(task): found[task] = pair(*(arm[task] for arm in arms))
