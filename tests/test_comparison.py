@@ -38,7 +38,7 @@ def arm(n=5, **changes):
 
 
 @pytest.mark.parametrize("other, said", [
-    (dict(n=4), "5 and 4 items, candidate lacks 'w4'"), (dict(data_id="d:2"), "data_id must match; got 'd:1' and 'd:2'"),
+    (dict(n=4), "5 and 4 items, candidate lacks 1 of 5: 'w4'"), (dict(data_id="d:2"), "data_id must match; got 'd:1' and 'd:2'"),
     (dict(document_ids=list("aabba")), "document_ids must match; got 'b' and 'a' at item 4 ('w4')"), (dict(weight_unit="bytes"), "weight_unit must match")])
 def test_the_first_difference_is_named(other, said):
     with pytest.raises(PairingError) as caught: pair(arm(), arm(**other))

@@ -70,9 +70,9 @@ def test_a_task_of_inspect_has_a_scorer_of_its_own(shell, tmp_path):
 
 
 def test_a_gate_and_a_profile_name_the_part_that_fails(shell, tmp_path):
-    asked = ("compare", *LM[::-1], "--score", "shared", "--filter", "first-word", "--margin", "perplexity=20%", "--margin", "accuracy=0.9")
+    asked = ("compare", *LM[::-1], "--score", "shared", "--filter", "first-word", "--margin", "perplexity=0.9", "--margin", "accuracy=0.9")
     code, out, _ = shell(*asked, "--gate", "1.01", "--json")
-    assert code == 1 and json.loads(out)["exit"]["rule"] == "gate_failed" and "the upper end of the ratio on invar_rolling, 1.0" in json.loads(out)["exit"]["because"]
+    assert code == 1 and json.loads(out)["exit"]["rule"] == "gate_failed" and "the upper end of the ratio on invar_rolling, 1.5" in json.loads(out)["exit"]["because"]
     code, _, err = shell(*asked, "--profile", "ci", out="w")
     assert code == 3 and "invar_rolling: profile ci needs the 360 windows" in err and not (tmp_path / "w").exists()
 
@@ -93,7 +93,7 @@ def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
     *[("invar_choices", "results", lambda d, key=key, value=value: d[key].__setitem__("invar_choices", value)) for key in ("results", "configs", "n-samples") for value in (None, [], "x")],
     ("invar_choices", "results", lambda d: d["n-samples"]["invar_choices"].pop("effective")),
     *[("invar_choices", "samples", lambda d, key=key, value=value: d.__setitem__(key, value)) for key, value in (("target", None), ("acc", 10**400), ("filtered_resps", []), ("filtered_resps", [["nan", "x"]]), ("arguments", None), ("arguments", {}))],
-    ("invar_rolling", "samples", lambda d: d.__setitem__("byte_perplexity", [10**400, 5]))])
+    ("invar_rolling", "samples", lambda d: d.__setitem__("word_perplexity", [10**400, 5]))])
 def test_damaged_folders_are_refused_in_one_line(shell, tmp_path, task, kind, change):
     shutil.copytree(LM[1], tmp_path / "b")
     file = next((tmp_path / "b").glob("results_*" if kind == "results" else f"samples_{task}_*"))

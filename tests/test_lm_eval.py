@@ -79,7 +79,7 @@ def test_the_comparison_is_that_of_our_own_scorer():
     from invar_nb.models.score import score_text
     read, own = [], []
     for model in ("base", "tuned"):
-        read.append(read_lm_eval(DATA / model, tasks="invar_rolling")["invar_rolling"])
+        read.append(read_lm_eval(DATA / model, tasks="invar_rolling", metric="byte_perplexity")["invar_rolling"])
         texts = ["\n" + row["doc"]["text"] for row in lines(DATA / model, "invar_rolling")]
         own.append(score_text(load_model(MODELS / model, dtype="float32"), texts))
         assert own[-1].tokens.tolist() == read[-1].tokens.tolist()
@@ -214,8 +214,8 @@ def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key
 @pytest.mark.parametrize("task, change, part", [
     ("invar_rolling", dict(text=lambda t: t + "[1]\n"), "line 21: every line must be"), ("invar_rolling", dict(text=lambda t: ""), "got 0. Rows were lost"), ("invar_rolling", dict(rows=lambda r: r + r[:1]), "got 21. Rows"),
     ("invar_rolling", dict(rows=lambda r: [r[1], r[0], *r[2:]]), "the rows' hashes must give the task hash"),
-    ("invar_rolling", dict(rows=lambda r: [r[0] | {"byte_perplexity": [-9.0, 95]}, *r[1:]]), "the mean of the rows must be byte_perplexity,none of the results file"),
-    ("invar_rolling", dict(rows=lambda r: [r[0] | {"byte_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of byte_perplexity; got 'x' (ValueError)"),
+    ("invar_rolling", dict(rows=lambda r: [r[0] | {"word_perplexity": [-9.0, 20]}, *r[1:]]), "the mean of the rows must be word_perplexity,none of the results file; got "),
+    ("invar_rolling", dict(rows=lambda r: [r[0] | {"word_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of word_perplexity; got 'x' (ValueError)"),
     ("invar_choices", dict(rows=lambda r: [r[0] | {"acc": 1.0}, *r[1:]]), "the mean of the rows must be acc,none of the results file; got 0.3 where it says 0.25"),
     ("invar_choices", dict(rows=without("filter")), "line 1: a row must have filter; got none. Run lm_eval 0.4.5 or newer"), ("invar_lengths", {}, "one metric must be chosen; got 'shared', 'missing'"),
     *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples", "configs")],

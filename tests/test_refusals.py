@@ -196,9 +196,9 @@ def fewer_samples(log):
 
 
 def other_bytes(found):
-    found["rows"][3]["byte_perplexity"][1] += 1
-    pairs = [row["byte_perplexity"] for row in found["rows"]]
-    found["said"]["results"]["byte_perplexity,none"] = math.exp(-math.fsum(ll for ll, _ in pairs) / sum(n for _, n in pairs))
+    found["rows"][3]["word_perplexity"][1] += 1
+    pairs = [row["word_perplexity"] for row in found["rows"]]
+    found["said"]["results"]["word_perplexity,none"] = math.exp(-math.fsum(ll for ll, _ in pairs) / sum(n for _, n in pairs))
 
 
 def other_tokens(log):
@@ -227,7 +227,7 @@ CASES = [
     ("version", INSPECT, put("eval", "task_version", 2), "choices: task_version", "1 and 2"),
     ("version", INSPECT, put("version", 1), "format 2"),
     ("version", "EEE", put(3, "schema_version", "instance_level_eval_0.3"), "schema_version"),
-    ("version", "EEE", each(put("evaluation_name", "GSM8K-2")), "no 'GSM8K-2' in the baseline"),
+    ("version", "EEE", each(put("evaluation_name", "GSM8K-2")), "no task 'GSM8K-2' in the baseline"),
     ("version", LOSSES, b"", header(b"losses/2", b"losses/1"), "losses/2", "losses/1"),
     ("version", "kept", b"", header(b"predictions/2", b"predictions/1"), "predictions/2", "predictions/1"),
 
@@ -248,7 +248,7 @@ CASES = [
     ("filters", ANSWERS, put(3, "model", "n"), "model", "'m' and 'n'"),
     ("filters", "EEE", put(3, "model_id", "n"), "model_id", "'m' and 'n'"),
 
-    ("counts", "lm-eval", fewer_rows, "20 and 19 items", "candidate lacks '19:"),
+    ("counts", "lm-eval", fewer_rows, "20 and 19 items", "candidate lacks 1 of 20: '19:"),
     ("counts", INSPECT, fewer_samples, "20 and 19 items", "q03"),
     ("counts", "logits", b"", fewer_chunks, "20 and 19"),
     ("counts", LLAMA, b"", fewer_lines, "n_chunk", "20 and 19"),
@@ -281,7 +281,7 @@ CASES = [
     ("error", INSPECT, put("samples", 3, "invalidation", {"reason": "leaked"}), "sample 'q0", "leaked"),
     ("error", INSPECT, put("samples", 3, "scores", "choice", "value", float("nan")), "sample 'q0", "nan"),
     ("error", "lm-eval", put("rows", 3, "acc", float("nan")), "line 4", "nan"),
-    ("error", "lm-eval losses", put("rows", 3, "byte_perplexity", 0, float("nan")), "line 4", "nan"),
+    ("error", "lm-eval losses", put("rows", 3, "word_perplexity", 0, float("nan")), "line 4", "nan"),
     ("error", "EEE", put(3, "error", "timeout"), "line 4", "timeout"),
     ("error", TABLES, put(3, "nll", None), "nll"), ("error", ANSWERS, put(3, "prediction", None), "prediction"),
     ("error", "logits", b"", at(20 + 4 * 160, struct.pack("<f", math.nan)), "nan", "row 0 of chunk 0"),

@@ -54,7 +54,7 @@ def test_folders_of_other_tools(tmp_path):
     other = tmp_path / "fewer"
     shutil.copytree(tuned, other)
     for file in other.glob("samples_invar_choices*"): file.unlink()
-    with pytest.raises(PairingError, match="no 'invar_choices' in the candidate.*invar_rolling"): read_pairs(base, other, Reading(score="shared", filter="first-word"))
+    with pytest.raises(PairingError, match="no task 'invar_choices' in the candidate.*Both have 'invar_lengths', .*as in tasks='invar_lengths'"): read_pairs(base, other, Reading(score="shared", filter="first-word"))
     with pytest.raises(UsageError, match="nope"): read_arms(base, Reading(tasks=("nope",)))
     with pytest.raises(UsageError, match="nope"): read_arms(DATA / "inspect" / "base" / "choices.json", Reading(tasks=("nope",), score="choice"))
     assert set(read_arms(DATA / "inspect" / "base" / "choices.json", Reading(score="choice"))) == {"choices"}

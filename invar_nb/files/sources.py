@@ -187,7 +187,7 @@ def find_format(
            + ", ".join(sought), f"{str(path)!r} with {listed(there) or 'nothing'}" if folder
            else repr(str(path)), "Check the path, or write a table with id and score")
 
-# %% ../../nbs/files/58_sources.ipynb #c000
+# %% ../../nbs/files/58_sources.ipynb #c007
 def read_arms(
     path: str | os.PathLike,
     reading: Reading | None = None,
@@ -208,11 +208,10 @@ def _read(name, path, reading):
 
 
 def _of_side(who, name, path, reading):
-    "The arms of a file; a refusal of what it holds says whose it is."
+    "The arms of a file; a refusal says whose it is, unless no file has what was asked for."
     try: return _read(name, path, reading)
-    except UsageError: raise
-    except ContractError:
-        with of_part(who): raise
+    except ContractError as error:
+        with of_part("" if isinstance(error, UsageError) and who == "baseline" else who): raise
 
 
 def _check_options(name, reading):
@@ -227,7 +226,7 @@ def _check_options(name, reading):
     refuse("read_arms", f"{next(iter(odd))} is an option of {', '.join(takers)}",
            f"a file of {name}", "Leave it out", error=UsageError)
 
-# %% ../../nbs/files/58_sources.ipynb #c007
+# %% ../../nbs/files/58_sources.ipynb #c013
 def read_pairs(
     baseline: str | os.PathLike,
     candidate: str | os.PathLike,
@@ -249,10 +248,10 @@ def read_pairs(
         lost = next((task for task in other if task not in own), None)
         if lost is not None:
             shared = [task for task in own if task in other]
-            say = " ".join(f"tasks={task!r}" for task in shared)
             refuse("read_pairs", "both must have the same tasks",
-                   f"no task {lost!r} in the {who}", f"Both have {listed(shared)}: say {say}"
-                   if shared else "Compare runs of the same tasks", error=PairingError)
+                   f"no task {lost!r} in the {who}", f"Both have {listed(shared)}: ask for "
+                   f"each, as in tasks={shared[0]!r}" if shared
+                   else "Compare runs of the same tasks", error=PairingError)
     found = {}
     for task in arms[0]:
         with of_part(task): found[task] = pair(*(arm[task] for arm in arms))

@@ -138,6 +138,12 @@ def _engine_warnings(pair, delta):
     return [f"The difference is as small as the noise of the server: {moved}."]
 
 # %% ../../nbs/report/82_policy.ipynb #c011
+def _source(arm):
+    "What the files of another tool said."
+    found = arm.provenance.get("source")
+    return found if isinstance(found, Mapping) else {}
+
+
 _SAME = ("dtype", "device", "batch_tokens", "windowing", "first_window", "bos", "max_length",
          "stride")
 
@@ -154,10 +160,12 @@ def find_warnings(comparison) -> list[str]:
         if a != b and None not in (a, b):
             said.append(f"The models were scored with different settings: {name} {a} and {b}.")
     for name, arm in (("baseline", pair.baseline), ("candidate", pair.candidate)):
-        source = arm.provenance.get("source")
-        older = isinstance(source, Mapping) and source.get("older_files")
-        if older:
+        if older := _source(arm).get("older_files"):
             said.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
+    source = _source(pair.candidate)
+    if (others := source.get("other_metrics")) and not source.get("metric_asked"):
+        said.append(f"The score is {source.get('metric')}; the files also have "
+                    f"{', '.join(map(str, others))} (--score {others[0]}).")
     said += _engine_warnings(pair, d.delta)
     return said + [f"{name} not computed: {why}." for name, why in comparison.missing.items()]
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import fields, replace
 
 # %% ../../nbs/shell/22_imports.ipynb #c006
-from ..comparison.compare import compare as compare_pair
+from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
@@ -95,6 +95,7 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
 def _report(pairs, primary, job):
     "An ordinary report of one pair, a report on several parts of more."
     asked, policy = job.asked, job.policy
+    _check_names(asked, pairs)
     kinds = list(dict.fromkeys(p.kind for p in pairs.values()))
     margins = find_margins(asked.margin, kinds, asked.metric, bare=primary or len(kinds) == 1)
     settings = find_settings(asked, job.intervals, "files")
@@ -106,6 +107,23 @@ def _report(pairs, primary, job):
             "profile": policy.profile, "fail_inconclusive": policy.fail_inconclusive}
     if len(parts) == 1: return build_report(*parts.values(), margin=margins, **more)
     return build_joint(JointComparison(parts=parts, primary=primary), margin=margins, **more)
+
+
+def _check_names(asked, pairs):
+    "What another tool calls a metric is said by --score, and has another name here."
+    theirs = {}
+    for p in pairs.values():
+        source = p.candidate.provenance.get("source") or {}
+        names = (source.get("metric"), source.get("scorer"), *source.get("other_metrics", ()))
+        theirs |= {name: (source.get("format"), PRIMARY[p.kind]) for name in names}
+    for name in asked.metric or ():
+        if name in theirs and name not in METRICS:
+            o.usage("--metric must be a metric of invar-nb", f"{name!r}",
+                    f"It is one of {theirs[name][0]}: say --score {name}")
+    for name, _, value in (text.rpartition("=") for text in asked.margin or ()):
+        if name in theirs and name not in METRICS:
+            o.usage("--margin must name a metric of invar-nb", f"{name!r}", "It is called "
+                    f"{theirs[name][1]} here: --margin {theirs[name][1]}={value}")
 
 
 def _metrics(asked, pair, kinds):

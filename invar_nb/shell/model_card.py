@@ -15,10 +15,16 @@ from ..foundations.numbers import UsageError, refuse
 _TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "other",
           "translations": "translation", "runs": "other"}
 
-# %% ../../nbs/shell/24_model_card.ipynb #c013
+# %% ../../nbs/shell/24_model_card.ipynb #c005
+def _type(row):
+    "Per word and per byte, perplexity has a type of its own."
+    own = row["metric"] == "perplexity"
+    return row["title"].replace(" ", "_") if own else row["metric"]
+
+
 def _metric(row, d):
     "One metric of the block."
-    found = {"type": row["metric"], "name": row["title"], "value": row["candidate"]}
+    found = {"type": _type(row), "name": row["title"], "value": row["candidate"]}
     low, high = row["ci"]
     args = {"baseline": row["baseline"], "change": row["words"]["change"],
             "interval": row["words"]["interval"], "level": row["level"],
@@ -28,7 +34,7 @@ def _metric(row, d):
 
 
 def _alone(row, d):
-    found = {"type": row["metric"], "name": row["title"], "value": row["value"]}
+    found = {"type": _type(row), "name": row["title"], "value": row["value"]}
     low, high = row["interval"] or (None, None)
     return found | {"args": {"low": low, "high": high, "report": d["digest"]}}
 

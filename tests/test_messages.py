@@ -1,0 +1,103 @@
+"What somebody with files of other tools reads: which number is shown, which setting differs, whose file it is, what to type instead."
+import hashlib
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from invar_nb.shell.cli import main
+
+DATA = Path(__file__).parent / "data"
+BASE, TUNED = (DATA / "lm_eval" / name for name in ("base", "tuned"))
+
+
+@pytest.fixture
+def said(tmp_path, capsys, monkeypatch):
+    "(exit code, everything that was printed, in one line)."
+    def run(command, *arms, out="r"):
+        monkeypatch.chdir(tmp_path)
+        head, *options = command.split()
+        code = main([head, *map(str, arms), *options, *(["--out", out, "--force"] if out else [])])
+        found = capsys.readouterr()
+        return code, " ".join((found.out + found.err).split())
+    return run
+
+
+def edited(folder, task, rows=lambda rows: rows, of=TUNED, **results):
+    "One task of a folder of lm-eval, with changed rows, other fields of its results, and hashes that fit."
+    file, beside = next(of.glob(f"samples_{task}_*")), next(of.glob("results_*"))
+    folder.mkdir()
+    kept = rows([json.loads(line) for line in file.read_text().splitlines()])
+    (folder / file.name).write_text("".join(json.dumps(row) + "\n" for row in kept))
+    d = json.loads(beside.read_text()) | {name: value for name, value in results.items() if not isinstance(value, dict)}
+    for name, value in results.items():
+        if isinstance(value, dict): d[name] |= value
+    d["task_hashes"][task] = hashlib.sha256("".join(row[key] for row in kept for key in ("doc_hash", "prompt_hash", "target_hash")).encode()).hexdigest()
+    (folder / beside.name).write_text(json.dumps(d))
+    return folder
+
+
+# --- which number it is ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("options, words", [
+    ("--task invar_rolling", ("word perplexity -23", "also have byte_perplexity, bits_per_byte (--score byte_perplexity)")),
+    ("--task invar_rolling --score byte_perplexity", (": byte perplexity -5.1 %",)), ("--task invar_rolling --score bits_per_byte", (": byte perplexity -5.1 %",)),
+    ("--task invar_choices", ("accuracy (acc) +15", "also have acc_norm (--score acc_norm)")), ("--task invar_choices --score acc_norm", ("accuracy (acc_norm) 0 points",))])
+def test_the_title_says_which_number_it_is(said, tmp_path, options, words):
+    code, text = said(f"compare {options}", BASE, TUNED)
+    assert code == 0 and all(word in text for word in words) and ("also have" in text) == ("--score" not in options), text
+    _, card = said("card", tmp_path / "r", out=None)
+    assert ("perplexity" not in card or f'"{words[0].split()[0 if "word" in words[0] else 1]} perplexity"' in card) and '"perplexity"' not in card
+
+
+def test_a_change_per_word_is_not_hidden_by_a_margin_per_byte(said, tmp_path):
+    "+1.5 % per byte is inside 2 %; per word it is +7.9 %."
+    def worse(rows): return [row | {name: [row[name][0] - size * row[name][1], row[name][1]] for name, size in (("word_perplexity", 0.076), ("byte_perplexity", 0.015))} for row in rows]
+    new = {"word_perplexity,none": 793.6646853293714 * math.exp(0.076), "byte_perplexity,none": 3.7162250459788835 * math.exp(0.015)}
+    other = edited(tmp_path / "worse", "invar_rolling", of=BASE, rows=worse, results={"invar_rolling": new})
+    assert "Regressed: word perplexity +7.9" in said("compare --task invar_rolling", BASE, other)[1]
+    assert "Equivalent within 2 %: byte perplexity +1.5" in said("compare --task invar_rolling --score byte_perplexity", BASE, other)[1]
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("options, words", [
+    ("--score brier", "--score must be one of 'acc', 'acc_norm',"), ("--score accnorm", "Did you mean 'acc_norm'?"), ("--task invar_choices --filter foo", "--filter must be one of 'none'; got 'foo'"),
+    ("--task invar_lengths --score nope", "got 'nope'"), ("--task invar_choices --metric acc_norm", "It is one of lm-eval: say --score acc_norm"),
+    ("--task invar_choices --margin acc=30%", "It is called accuracy here: --margin accuracy=30%")])
+def test_a_name_of_another_tool_is_understood_or_refused(said, options, words):
+    code, text = said(f"compare {options}", BASE, TUNED)
+    assert code == 2 and words in text, text
+
+
+half = lambda rows: rows[:10]
+asked = lambda rows: [row | {"prompt_hash": "f" * 64} for row in rows]
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(rows=asked, **{"n-shot": {"invar_choices": 5}}), "num_fewshot 0 for the baseline and 5 for the candidate. Run both with the same num_fewshot"),
+    (dict(rows=asked, chat_template_sha="ab" * 32), "chat template none for the baseline and abababababab for the candidate"),
+    (dict(rows=lambda rows: half(rows), config={"limit": 10.0}, results={"invar_choices": {"acc,none": 0.4, "alias": "x"}}, **{"n-samples": {"invar_choices": {"original": 20, "effective": 10}}}),
+     "candidate lacks 10 of 20 (it was run with --limit 10)"),
+    (dict(rows=lambda rows: [*rows[:3], rows[3] | {"acc": "x"}, *rows[4:]]), "candidate: edited/samples_invar_choices"),
+    (dict(results={"invar_choices": {"acc,none": 0.9}}), "candidate: edited/samples_invar_choices")])
+def test_the_setting_that_differs_is_named(said, tmp_path, change, words):
+    code, text = said("compare --task invar_choices", BASE, edited(tmp_path / "edited", "invar_choices", **change))
+    assert code == 3 and words in text, text
+
+
+def test_the_side_the_task_and_the_rows_that_are_lacking_are_named(said, tmp_path):
+    other, two = edited(tmp_path / "edited", "invar_choices"), tmp_path / "two"
+    shutil.copytree(BASE, two, ignore=shutil.ignore_patterns("*_words_*", "*_lengths_*"))
+    for asked, words in (("", "no task 'invar_rolling' in the candidate. Both have 'invar_choices': ask for each, as in --task invar_choices"), ("--score word_perplexity", "candidate: --score must be one of 'acc'")):
+        assert words in said(f"compare {asked}", two, other)[1]
+    file = next(other.glob("samples_*"))
+    file.write_text(file.read_text()[:-40])
+    text = said("compare --task invar_choices", BASE, other)[1]
+    assert "candidate: edited/samples" in text and "cut off" in text and "b'" not in text and "b\"" not in text
+    for name, n in (("a", 300), ("b", 250)): (tmp_path / f"{name}.csv").write_text("id,score\n" + "".join(f"q{i},{i % 7}\n" for i in range(n)))
+    assert "300 and 250 items, candidate lacks 50 of 300: 'q250', ..." in said("compare", "a.csv", "b.csv")[1]
+    rolling = edited(tmp_path / "rolling", "invar_rolling", results={"invar_rolling": {"word_perplexity,none": 700.0}})
+    said_mean = re.search(r"got ([\d.]+) where it says 700", said("compare --task invar_rolling", BASE, rolling)[1])
+    assert float(said_mean[1]) == pytest.approx(608.678, abs=1e-3)
