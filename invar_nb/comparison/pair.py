@@ -116,7 +116,7 @@ def pair(
                 "labels, prompts, clusters and slices in both files")
     return Pair(baseline=baseline, candidate=candidate)
 
-# %% ../../nbs/comparison/34_pair.ipynb #c027
+# %% ../../nbs/comparison/34_pair.ipynb #c018
 def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
 
@@ -124,7 +124,7 @@ def _unpaired(must, got, cure):
 _FACTS = ("task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
           "max_length", "n_ctx", "n_chunk")
 
-
+# %% ../../nbs/comparison/34_pair.ipynb #c019
 _PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
             "system_instruction": "system instruction"}
 
@@ -170,7 +170,7 @@ def _seen_by_either(*arms):
     labels = as_labels(sorted({*arms[0].labels, *arms[1].labels}, key=natural_order), "pair")
     return [arm.changed(labels=labels) for arm in arms]
 
-
+# %% ../../nbs/comparison/34_pair.ipynb #c021
 def _match_ids(*arms):
     a, b = (arm.ids for arm in arms)
     if a == b: return
