@@ -104,31 +104,27 @@ class _Task:
     @cached_property
     def there(self) -> dict[str, list[str]]:
         "Metrics by filter."
-        found = {}
-        for metric, comma, name in (key.rpartition(",") for key in self.said("results")):
-            if comma and not metric.endswith("_stderr"):
-                found.setdefault(name, []).append(metric)
-        return found
+        keys = [key.rpartition(",") for key in self.said("results") if "," in key]
+        return {name: [m for m, _, own in keys if own == name and not m.endswith("_stderr")]
+                for _, _, name in keys}
 
     @cached_property
     def chosen(self) -> tuple[str, str]:
         "Metric and filter."
-        name = self._one([*self.there], self.filter, "filter", [*self.there] == ["none"])
-        metrics = self.there[name]
-        known = (self.metric, *_USUAL.get(self.kind, ()))  # asked for, or usual here
-        wanted = next((metric for metric in known if metric in metrics), None)
-        return self._one(metrics, wanted, "metric", len(metrics) == 1), name
-
-    def _one(self, there: list[str], wanted: str | None, what: str, single: bool) -> str:
-        if wanted is not None and not single:
-            return as_choice(wanted, there, where=self.where, name=what, error=UsageError)
-        if len(there) != 1:
-            refuse(self.where, f"one {what} must be chosen", listed(there) or "none",
-                   f"Say {what}={there[0]!r}, for instance" if there else _AGAIN)
-        return there[0]
+        name = _one(self, [*self.there], [self.filter], "filter")
+        known = [self.metric, *_USUAL.get(self.kind, ())]
+        return _one(self, self.there[name], known, "metric"), name
 
     @property
     def kind(self) -> str: return str(self.said("configs").get("output_type"))
+
+# %% ../../nbs/files/53_lm_eval.ipynb #c003
+def _one(task: _Task, there: list[str], wanted: list, what: str) -> str:
+    "The first that is wanted, or the only one."
+    if found := [name for name in wanted if name in there]: return found[0]
+    if len(there) == 1: return there[0]
+    refuse(task.where, f"one {what} must be chosen", listed(there) or "none",
+           f"Say {what}={there[0]!r}, for instance" if there else _AGAIN)
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c014
 _HASHES = ("doc_hash", "prompt_hash", "target_hash")
@@ -189,10 +185,9 @@ def _slices(task: _Task, rows: list[tuple]) -> dict:
                    for i, cell in enumerate(cells, 1)]
             for name, cells in columns if any(cell is not None for cell in cells)}
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c043
+# %% ../../nbs/files/53_lm_eval.ipynb #c008
 def _shared(task: _Task, rows: list[tuple]) -> dict:
-    (metric, name), run = task.chosen, task.run
-    version = task.said("versions")
+    (metric, name), run, version = task.chosen, task.run, task.said("versions")
     source = {
         "format": "lm-eval", "tool_version": run.get("lm_eval_version"), "task": task.name,
         "task_version": version, "task_hash": task.said("task_hashes"), "metric": metric,
@@ -212,23 +207,21 @@ def _names(rows: list[tuple]) -> tuple[list[str], list[str]]:
     return ([f"{row[0]}:{row[1][:12]}" for row in rows],
             [f"prompt {row[2][:12]} target {row[3][:12]}" for row in rows])
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c044
-def _check_number(task: _Task, ours: float, scale: Callable = float,
-                  shown: Callable = float) -> None:  # what undoes `scale`
+# %% ../../nbs/files/53_lm_eval.ipynb #c004
+def _check_number(task: _Task, ours: float) -> None:
     "Our mean is the harness's own number, or the metric is no mean over examples."
     key = ",".join(task.chosen)
     theirs = task.said("results")[key]
     if not isinstance(theirs, (int, float)) or not math.isclose(
-            scale(theirs), ours, rel_tol=1e-9, abs_tol=1e-12):
+            theirs, ours, rel_tol=1e-9, abs_tol=1e-12):
         refuse(task.where, f"the mean of the rows must be {key} of the results file",
-               f"{float(shown(ours))!r} where it says {theirs!r}",
+               f"{ours!r} where it says {theirs!r}",
                "The file was changed, or the metric is no mean: choose another with metric=")
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c046
-_PERPLEXITIES = {  # metric: (unit, nats in the mean of a result, and back)
-    "byte_perplexity": ("bytes", math.log, np.exp),
-    "word_perplexity": ("words", math.log, np.exp), "perplexity": ("words", math.log, np.exp),
-    "bits_per_byte": ("bytes", lambda x: x * math.log(2), lambda x: x / math.log(2))}
+# %% ../../nbs/files/53_lm_eval.ipynb #c042
+_PERPLEXITIES = {  # metric: (unit, what the harness makes of nats)
+    "byte_perplexity": ("bytes", np.exp), "word_perplexity": ("words", np.exp),
+    "perplexity": ("words", np.exp), "bits_per_byte": ("bytes", lambda x: x / math.log(2))}
 
 
 def _losses(task: _Task) -> WindowLosses:
@@ -237,17 +230,16 @@ def _losses(task: _Task) -> WindowLosses:
     rows = _rows(task, lambda row: (_finite(row[metric]), 1) if one else
                  (_finite(row[metric][0]), row[metric][1]))
     ll, size = (np.array(column) for column in zip(*(row[-1] for row in rows), strict=True))
-    unit, *scales = _PERPLEXITIES[metric]
+    unit, as_theirs = _PERPLEXITIES[metric]
     ids = list(map(" ".join, zip(*_names(rows), strict=True)))
     shared = _shared(task, rows)
     shared["data_id"] += f":max_length={task.run.get('max_length')}"
-    losses = WindowLosses.from_arrays(
+    _check_number(task, float(as_theirs(math.fsum(-ll) / int(size.sum()))))
+    return WindowLosses.from_arrays(
         ids, size, -ll / np.maximum(size, 1), document_ids=ids, weight_unit=unit,
         n_bytes=size if unit == "bytes" else None, **shared)
-    _check_number(task, math.fsum(-ll) / int(size.sum()), *scales)
-    return losses
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c028
+# %% ../../nbs/files/53_lm_eval.ipynb #c018
 def _choices(row: Mapping, delimiter: str) -> tuple[list[float], list[str]]:
     "Log-likelihood and text of each choice."
     lls = [float(pair[0]) for pair in row["filtered_resps"]]
@@ -262,9 +254,8 @@ _SIZES = {"acc": lambda text: 1, "acc_norm": len, "acc_bytes": lambda text: len(
 def _delimiter(task: _Task) -> str:
     "What stands between prompt and choice: nothing in a chat."
     config, chat = task.said("configs"), task.run.get("chat_template_sha")
-    prefix = config.get("gen_prefix") or ""
-    plain = not chat or prefix and not prefix[-1].isspace()
-    return config.get("target_delimiter", " ") if plain else ""
+    if chat and (config.get("gen_prefix") or " ")[-1].isspace(): return ""
+    return config.get("target_delimiter", " ")
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c024
 def _softmax(lls: list[list], sizes: list[list]) -> np.ndarray:  # shape (n, most choices)
@@ -283,17 +274,16 @@ def _place(target: str, texts: list[str]) -> tuple[int, int]:
     return (place if place < len(texts) else -1,
             texts.index(target) if target in texts else -1)
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c018
+# %% ../../nbs/files/53_lm_eval.ipynb #c032
 def _answers(task: _Task) -> Predictions | Scores:
     metric, delimiter = task.chosen[0], _delimiter(task)
-    size = _SIZES[metric]
 
     def value(row):
         lls, texts = _choices(row, delimiter)
         if len(lls) != len(texts): raise ValueError("not a likelihood for each choice")
         asked = hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12]
-        places = _place(row["target"], texts)
-        return lls, list(map(size, texts)), _finite(row[metric]), *places, asked
+        return (lls, list(map(_SIZES[metric], texts)), _finite(row[metric]),
+                *_place(row["target"], texts), asked)
 
     rows = _rows(task, value)
     lls, sizes, right, *places, asked = zip(*(row[-1] for row in rows), strict=True)
@@ -302,11 +292,10 @@ def _answers(task: _Task) -> Predictions | Scores:
     best, right = p.argmax(axis=1), np.array(right)
     truth = next((t for t in map(np.array, places) if (t >= 0).all()
                   and ((t == best) == right).all()), None)
-    ids, prompts = _names(rows)
-    prompts = [f"{a} choices {b}" for a, b in zip(prompts, asked, strict=True)]
+    prompts = [f"{a} choices {b}" for a, b in zip(_names(rows)[1], asked, strict=True)]
     if truth is None: return _scores(task, rows, right, prompts)
     return Predictions(
-        ids=ids, label=[str(t) for t in truth.tolist()], probabilities=p,
+        ids=_names(rows)[0], label=[str(t) for t in truth.tolist()], probabilities=p,
         labels=tuple(map(str, range(p.shape[1]))), labels_from="choices",
         prompt_digests=prompts, where=task.where, slices=_slices(task, rows),
         **_shared(task, rows))
@@ -332,7 +321,7 @@ def _arm(task: _Task):
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, rows, values, _names(rows)[1])
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c026
+# %% ../../nbs/files/53_lm_eval.ipynb #c046
 def read_lm_eval(
     path: str | os.PathLike,  # a folder, searched with its subfolders, or one of its files
     *,
@@ -352,13 +341,11 @@ def read_lm_eval(
     models = {str(task.run.get("model_name")) for task in found.values()}
     if len(models) > 1:
         refuse(where, "all tasks must be of one model", listed(sorted(models)), _OF_ONE)
-    runs = found.values()
-    there = {"filter": [name for task in runs for name in task.there],
-             "metric": [m for task in runs for names in task.there.values() for m in names]}
-    for what, name in (("filter", filter), ("metric", metric)):
+    there = [pair for task in found.values() for pair in task.there.items()]
+    for what, name, known in (("filter", filter, [f for f, _ in there]),
+                              ("metric", metric, [m for _, ms in there for m in ms])):
         if name is not None:  # it need not be one of all tasks
-            as_choice(name, dict.fromkeys(there[what]), where=where, name=what,
-                      error=UsageError)
+            as_choice(name, dict.fromkeys(known), where=where, name=what, error=UsageError)
     return {name: _arm(task) for name, task in found.items()}
 
 
