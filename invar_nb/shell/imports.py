@@ -91,7 +91,7 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     return evaluate(arm, metrics=find_metrics(asked, [arm]), by=asked.by or None,
                     level=asked.level)
 
-# %% ../../nbs/shell/22_imports.ipynb #c021
+# %% ../../nbs/shell/22_imports.ipynb #c002
 def _report(pairs, primary, job):
     "An ordinary report of one pair, a report on several parts of more."
     asked, policy = job.asked, job.policy
@@ -108,7 +108,7 @@ def _report(pairs, primary, job):
     if len(parts) == 1: return build_report(*parts.values(), margin=margins, **more)
     return build_joint(JointComparison(parts=parts, primary=primary), margin=margins, **more)
 
-
+# %% ../../nbs/shell/22_imports.ipynb #c003
 def _check_names(asked, pairs):
     "What another tool calls a metric is said by --score, and has another name here."
     theirs = {}
