@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from invar_nb.comparison.compare import compare
+from invar_nb.comparison.looks import compare_looks, order_units
 from invar_nb.comparison.metric import Metric
 from invar_nb.comparison.pair import pair
 from invar_nb.comparison.predictions import Predictions
@@ -31,6 +32,16 @@ def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
         [f"{i}:0-64" for i in range(n)], [64] * n, values, model=name, data_id="sha256:abc",
         document_ids=[f"d{i}" for i in range(n)], n_bytes=[200] * n, **more)
     return pair(made(base, "old"), made(base + shift + rng.normal(0, noise, n), "new"))
+
+
+def looked(shift=0.0, noise=.03, n=96, seed=1, margin=None, **design):
+    "A comparison that stopped at the look that decided, or at the last."
+    record = {"target": "text", "looks": 4, "spending": "pocock", "seed": 7, **design, "units": n, "windows": n, "tokens": 64 * n}
+    whole = losses(shift, noise, n, seed, provenance={"looks": record})
+    for k in (order := order_units(whole.baseline)).at:
+        found = compare_looks(whole.take(order.rows(k)), margin=margin)
+        if found.looks.decided: break
+    return found
 
 
 def answers(flips=6, n=200, worse="es"):

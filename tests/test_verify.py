@@ -21,7 +21,7 @@ from invar_nb.report.joint_report import build_joint
 from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.sweep_report import build_sweep
 from invar_nb.report.verify import verify
-from test_report import answers, losses, marks, runs, said
+from test_report import answers, looked, losses, marks, runs, said
 
 def again(pair):
     "The baseline scored twice: noise of a millionth of a nat, in other batches."
@@ -50,11 +50,12 @@ KINDS = {
     "joint": lambda: build_joint(compare_parts({"text": losses(.03, n=40), "a/b": answers(n=60)}, primary="text"), by=()),
     "tasks": lambda: build_joint(compare_parts({"one": marks(better="lower"), "two": marks(binary=True)})),
     "sweep": sweep,
+    "looks": lambda: build_report(looked(.015, n=60, looks=3), gate=1.2),
     "one arm's answers": lambda: evaluate(answers(n=60).candidate),
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence", "sweep"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence", "looks", "sweep"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 

@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['TARGETS', 'FIRST', 'LooksDesign', 'LooksOrder', 'order_units', 'Look', 'Looks', 'StoppedComparison', 'compare_looks']
 
-# %% ../../nbs/comparison/43_looks.ipynb #c002
+# %% ../../nbs/comparison/43_looks.ipynb #c011
 import math
 from dataclasses import asdict, dataclass, fields, replace
+from functools import lru_cache
 
 import numpy as np
 
@@ -161,7 +162,7 @@ def _notes(looks: Looks) -> list[str]:
     if looks.finished: return said
     return [*said, "The estimate after an early stop leans away from the edge of the margin."]
 
-# %% ../../nbs/comparison/43_looks.ipynb #c015
+# %% ../../nbs/comparison/43_looks.ipynb #c024
 def _fit(seen: Comparison, order: LooksOrder, k: int):
     "The jackknife of what was seen, for the target."
     metric = seen.metrics[0]
@@ -169,11 +170,16 @@ def _fit(seen: Comparison, order: LooksOrder, k: int):
     return of_this_text(fit, k / order.total) if order.units == "windows" else fit
 
 
+def _rounded(level: float) -> float:
+    "Up to four decimals, which widens the interval by a hair."
+    return level if level > 0.9998 else math.ceil(1e4 * level) / 1e4
+
+
 def _looked(seen: Comparison, order: LooksOrder, k: int, bound: float | None,
             margin: float) -> tuple[Difference, Look]:
     "The difference with its repeated interval, and the look."
     fit, d = _fit(seen, order, k), seen.primary
-    level = d.level if bound is None else repeated_level(bound)
+    level = d.level if bound is None else _rounded(repeated_level(bound))
     sure = {} if bound is not None else {"dof": math.inf, "nu": math.inf}
     d = replace(d, interval=fit.interval(level), level=level, at=fit.interval, p_value=None,
                 standard_error=fit.standard_error, **sure)
@@ -196,14 +202,15 @@ class StoppedComparison(Comparison):
         return (f"{super().signature}|look:{len(self.looks.rows)}/{d.looks}:{d.target}"
                 f":{d.spending}@{d.seed}")
 
-# %% ../../nbs/comparison/43_looks.ipynb #c021
-def _bounds(order: LooksOrder, level: float) -> list[float | None]:
+# %% ../../nbs/comparison/43_looks.ipynb #c025
+@lru_cache(maxsize=64)
+def _bounds(at: tuple[int, ...], total: int, units: str, level: float, spending: str) -> tuple:
     "The bound of each look; None for all windows of a text, which are exact."
-    share, exact = np.array(order.at) / order.total, order.units == "windows"
-    known = information(order.at, order.total if exact else None)
-    drawn = len(share) - exact
-    error = spent(share, level, order.design.spending)
-    return [*boundaries(known[:drawn], error[:drawn]).tolist(), *[None] * exact]
+    exact = units == "windows"
+    drawn = np.array(at[:len(at) - exact])
+    known = information(drawn, total if exact else None)
+    error = spent(drawn / total, level, spending)
+    return (*boundaries(known, error).tolist(), *[None] * exact)
 
 
 def compare_looks(
@@ -215,7 +222,8 @@ def compare_looks(
     "The comparison at the last look, with the looks up to it."
     order, rows = _checked(pair), []
     k_max = int(order.place.max()) + 1
-    for k, bound in zip(order.at, _bounds(order, level), strict=True):
+    bounds = _bounds(order.at, order.total, order.units, level, order.design.spending)
+    for k, bound in zip(order.at, bounds, strict=True):
         if k > k_max: break
         seen = compare(pair.take(order.rows(k)), metrics=["perplexity"], units=order.units,
                        level=level)

@@ -9,7 +9,7 @@ __all__ = ['build_report', 'find_sections', 'evaluate']
 from collections.abc import Mapping
 from dataclasses import asdict
 
-# %% ../../nbs/report/85_build.ipynb #c005
+# %% ../../nbs/report/85_build.ipynb #c011
 import invar_nb
 from ..comparison.compare import Comparison, choose_metrics
 from ..comparison.control import claims_above, judge_above, measure_control
@@ -26,6 +26,7 @@ from .dataset import part_perplexities, window_stats
 from .policy import PROFILES, as_tier, conventions, coverage_of, find_exit
 from .policy import find_policy, find_warnings
 from .report import Report, seal
+from .stopped import describe_looks, margin_of
 
 # %% ../../nbs/report/85_build.ipynb #c002
 def _row(d, margin, claim, adjusted=None, slice=None):
@@ -125,7 +126,7 @@ def _control(comparison, noise, claims):
             "ci": (d.interval.low, d.interval.high), "floors": rows, "words": words,
             "sentence": said}
 
-# %% ../../nbs/report/85_build.ipynb #c013
+# %% ../../nbs/report/85_build.ipynb #c015
 def build_report(
     comparison: Comparison,
     *,
@@ -142,6 +143,7 @@ def build_report(
 ) -> Report:
     "The report of a comparison, @eq-report-function; raises ContractError, UsageError."
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
+    margin = margin_of(comparison, margin)
     settings = _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive)
     check_origin(arms)
     noise = None if control is None else measure_control(comparison, control, by=by)
@@ -155,7 +157,7 @@ def build_report(
     document["signature"] = f"invar_nb:{version or invar_nb.__version__}|{recipe}"
     return seal(document, arms, files, environment, version)
 
-# %% ../../nbs/report/85_build.ipynb #c003
+# %% ../../nbs/report/85_build.ipynb #c016
 def _compared(comparison, arms, verdict, claims, settings):
     "The sections of a comparison and its verdict."
     first = _row(comparison.primary, verdict.improvement_threshold, verdict.claim)
@@ -171,15 +173,18 @@ def find_sections(comparison, first, claims, settings) -> dict:
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
     rows, slices = _rows(first, claims)
     kind, primary = comparison.pair.kind, _primary(comparison, arms)
-    windows = policy = None
-    warnings = find_warnings(comparison)
+    windows, policy, looks = None, None, describe_looks(comparison)
+    warnings, units = find_warnings(comparison), describe_units(comparison)
     if kind == "losses":
         windows, policy, said = _windows(comparison, primary, settings)
-        warnings = said + warnings
-    return {"kind": kind, "facts": find_facts(*arms.values()), "primary_metric": primary,
+        if looks is None: warnings = said + warnings  # a tier asks for a fixed length
+    if looks is not None: units["speaks_of"] = looks.pop("speaks_of")
+    found = {} if looks is None else {"looks": looks}
+    return found | {
+            "kind": kind, "facts": find_facts(*arms.values()), "primary_metric": primary,
             "comparison": rows, "slices": slices, "classes": confusion_of(arms),
             "evaluation": _evaluation(comparison, arms),
-            "units": describe_units(comparison), "dataset": describe_dataset(arms, windows),
+            "units": units, "dataset": describe_dataset(arms, windows),
             "policy": policy, "warnings": warnings, "settings": settings,
             "conventions": conventions(kind, bool(claims)), "signature": comparison.signature}
 

@@ -87,6 +87,17 @@ def _first_figure(d):
     figure = interval_figure(bars, margin=band, limit=limit, axis=axis)
     return {"first_figure": figure, "first_caption": f"{caption}."}
 
+# %% ../../nbs/report/80_page.ipynb #c003
+def _looks_figure(d):
+    "Every look against the margin."
+    row, looks = d["comparison"][0], d["looks"]
+    shown, axis = axis_of(row)
+    bars = [(f"{look['units']} {looks['units']}", shown(look["delta"]),
+             *map(shown, look["ci"]), row["claim"] if look["decided"] else "")
+            for look in looks["rows"]]
+    band = (shown(-looks["margin"]), shown(looks["margin"])) if looks["margin"] else None
+    return interval_figure(bars, margin=band, axis=axis)
+
 # %% ../../nbs/report/80_page.ipynb #c011
 def _alone_cells(d):
     arms = d["evaluation"].values()
@@ -167,7 +178,7 @@ def _swept(d):
     names["size_picture"] = size_figure(points, margin=band, axis=axis, size=size)
     return names
 
-# %% ../../nbs/report/80_page.ipynb #c024
+# %% ../../nbs/report/80_page.ipynb #c007
 def _tight(text): return re.sub(r"\n\s*\n", "\n", text).strip()
 
 
@@ -186,10 +197,12 @@ def _inner(name, d, escape, figures):
 
 def _render(name, d, escape, series=None, bins=None, parts=None):
     page = environment(escape)
-    page.filters.update(show=show, p_value=show_p, bootstrap=_bootstrap, tight=_tight)
+    page.filters.update(show=show, p_value=show_p, bootstrap=_bootstrap, tight=_tight,
+                        percent=lambda share: f"{100 * share:.0f} %")
     names = {"first_figure": "", "first_caption": "", **_evidence_cells(d), **_swept(d)}
     if d["verdict"] is not None and d["comparison"]:
         names |= _first_figure(d)
+        if d.get("looks"): names["looks_figure"] = _looks_figure(d)
     models = [e["model"] or arm for arm, e in list(d["evidence"].items())[:2]]
     inner = _inner(name, d, escape, parts or {}) if d.get("parts") else []
     title = " against ".join(reversed(models))

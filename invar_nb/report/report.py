@@ -231,7 +231,7 @@ def _ours(folder: Path) -> set[str]:
     pictures = {f"{key}.reliability.svg" for key in part_keys(old.get("parts") or ()).values()}
     return names | pictures | {name for name in found if ours.fullmatch(name)}
 
-# %% ../../nbs/report/84_report.ipynb #c022
+# %% ../../nbs/report/84_report.ipynb #c003
 def units_text(units: Mapping) -> str:
     "What an interval takes for independent: how many, and how many effective."
     named = counted(units["n"], noun_of(units["kind"]))
@@ -247,6 +247,7 @@ def summary(document: Mapping) -> str:
     if d.get("control"): lines.append(f"  {d['control']['sentence']}")
     if d["units"] and d["units"]["n"]:
         lines.append(f"  interval over {units_text(d['units'])} {d['units']['because']}")
+    lines += [f"  {line}" for line in (d.get("looks") or {}).get("sentences", ())]
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]
     if d.get("sweep"): lines += _sweep_lines(d)
     leads = not d.get("parts") or d["settings"]["primary"]  # the sentence says the first row

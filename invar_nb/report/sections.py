@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'Direction', 'Scale', 'Kind', 'Section', 'Exit', 'Fallback', 'Ends', 'PrimaryMetric', 'Language', 'Examples',
-           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Control', 'Policy', 'Part', 'PooledTexts',
-           'Sweep', 'Document', 'part_keys', 'part_arms', 'report_schema']
+           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Control', 'Policy', 'Look', 'Looks',
+           'Part', 'PooledTexts', 'Sweep', 'Document', 'part_keys', 'part_arms', 'report_schema']
 
 # %% ../../nbs/report/78_sections.ipynb #c021
 import re
@@ -176,6 +176,37 @@ class Policy(Section):
     contracts: dict[str, bool]
     gate: Gate | None
 
+# %% ../../nbs/report/78_sections.ipynb #c025
+class Look(Section):
+    "One look: its repeated interval, the bound, and z at both edges of the margin."
+    units: int
+    tokens: int
+    share: float  # of all tokens
+    delta: float
+    ci: tuple[float, float]
+    level: float  # of a single interval as wide
+    bound: float | None  # none where the whole text was scored
+    z: tuple[float | None, float | None]
+    decided: bool
+    words: dict[str, str]
+
+
+class Looks(Section):
+    "What was agreed on before the first look, the looks, and what the stop means."
+    target: Literal["text", "texts-like-this"]
+    spending: Literal["pocock", "linear"]
+    seed: int  # of the order
+    planned: int
+    units: Literal["windows", "documents"]
+    total_units: int
+    total_tokens: int
+    at: list[int]  # units at each look
+    margin: float
+    rows: list[Look]
+    decided: bool
+    tokens_saved: float  # share
+    sentences: list[str]
+
 # %% ../../nbs/report/78_sections.ipynb #c002
 class Part(Section):
     "What was found on one kind of evidence."
@@ -229,7 +260,7 @@ class Sweep(Section):
     sizes: dict[str, float | None]
     contrasts: list[dict[str, Any]]  # candidates against each other, where asked for
 
-# %% ../../nbs/report/78_sections.ipynb #c023
+# %% ../../nbs/report/78_sections.ipynb #c029
 class Document(Part):
     "report.json."
     schema: Literal["invar_nb/report/1"]
@@ -239,6 +270,7 @@ class Document(Part):
     evidence: dict[str, dict[str, Any]]
     digest: str
     environment: dict[str, Any]
+    looks: Looks | None = None  # of a comparison that was looked at until decided
     parts: dict[str, Part] | None = None  # of a report on several tasks, or text and examples
     sweep: Sweep | None = None  # parts are candidates with one baseline
     control: Control | None = None  # where the baseline was scored twice

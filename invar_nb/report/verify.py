@@ -10,10 +10,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-# %% ../../nbs/report/89_verify.ipynb #c006
+# %% ../../nbs/report/89_verify.ipynb #c003
 import invar_nb
 from ..comparison.compare import compare
 from ..comparison.joint import JointComparison
+from ..comparison.looks import compare_looks
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
 from ..comparison.sweep import sweep_of
@@ -28,7 +29,7 @@ from .runs_report import build_runs_report
 from .sections import part_arms
 from .sweep_report import build_sweep
 
-# %% ../../nbs/report/89_verify.ipynb #c008
+# %% ../../nbs/report/89_verify.ipynb #c010
 _COMPARE = ("method", "units", "level", "replicates", "seed", "resample", "primary")
 _BUILD = ("by", "tier", "profile", "gate", "fail_inconclusive")
 
@@ -48,6 +49,8 @@ def _compared(d, arms):
                "Install the package that defines it", code="metric_not_installed")
     asked = {name: s[name] for name in _COMPARE}
     both = pair(arms["baseline"], arms["candidate"])
+    if d.get("looks"):
+        return compare_looks(both, margin=s["margin"][s["primary"]], level=s["level"])
     usual = {m.name for m in METRICS.of_arms(both.baseline, both.candidate)} == {
         *known, *s["missing"]}
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
