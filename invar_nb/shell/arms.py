@@ -194,30 +194,42 @@ def score_model(
     _release()
     return losses, (plan, words)
 
-# %% ../../nbs/shell/16_arms.ipynb #c016
+# %% ../../nbs/shell/16_arms.ipynb #c000
 def find_weights(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     kinds: Mapping[str, str],
     o: Loading,
     quiet: bool = False,
+    label: str = "",
 ) -> dict | None:
     "How the weights of two models on this machine differ; None where one is no such model."
     if not all(kind in ("model", "hub") for kind in kinds.values()): return None
     found = compare_weights(arguments["baseline"], arguments["candidate"], revision=o.revision,
                             progress=Progress("weights", quiet=quiet))
-    say(found.sentence, quiet)
+    say(f"{label}{found.sentence}", quiet)
     return found.to_dict()
 
 
-def with_weights(arms: Mapping, weights: Mapping | None) -> dict:
+def with_weights(arms: Mapping, weights: Mapping | None, name: str = "candidate") -> dict:
     "The arms, and what is known of the weights with the candidate."
     if weights is None: return dict(arms)
-    known = {**arms["candidate"].provenance, "weights": weights}
-    return {**arms, "candidate": arms["candidate"].changed(provenance=known)}
+    known = {**arms[name].provenance, "weights": weights}
+    return {**arms, name: arms[name].changed(provenance=known)}
 
-# %% ../../nbs/shell/16_arms.ipynb #c009
+
+def _all_weights(arguments, kinds, o, quiet):
+    "How the weights of each candidate differ from those of the baseline."
+    found = {}
+    for name in (name for name in arguments if name != "baseline"):
+        two, kind = ({"baseline": x["baseline"], "candidate": x[name]}
+                     for x in (arguments, kinds))
+        label = f"{name}: " if len(arguments) > 2 else ""
+        found[name] = find_weights(two, kind, o, quiet, label)
+    return found
+
+# %% ../../nbs/shell/16_arms.ipynb #c017
 def load_arms(
-    arguments: Mapping[str, str],  # baseline and candidate -> as typed
+    arguments: Mapping[str, str],  # baseline and candidates -> as typed
     o: Scoring,
     *,
     journals: Mapping[str, Path],
@@ -226,7 +238,7 @@ def load_arms(
     also=None,                   # called with each name and model that was scored
     quiet: bool = False,
 ) -> dict:
-    "Both arms: files are read, models scored on one plan."
+    "All arms: files are read, models scored on one plan, the baseline first."
     kinds = {name: arm_kind(argument) for name, argument in arguments.items()}
     models = [name for name, kind in kinds.items() if kind in SCORED]
     models.sort(key=lambda name: kinds[name] == "served")  # a tokenizer comes with the others
@@ -237,7 +249,7 @@ def load_arms(
             for name, argument in arguments.items() if name not in models}
     for losses in arms.values() if models else (): o = _follow(losses, o)
     o = _same_limit(o, [arguments[name] for name in models])
-    weights = find_weights(arguments, kinds, o, quiet)
+    weights = _all_weights(arguments, kinds, o, quiet)
 
     def check(plan, words):
         counts, whole = plan.counts, plan.counts["documents"]
@@ -246,12 +258,15 @@ def load_arms(
         for losses in arms.values(): _check_origin(plan, losses, o)
         for name in models[1:]: _check_tokenizer(arguments[name], words, o)
     o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
-    for name in models:
-        arms[name], plan = score_model(arguments[name], o, label=name, plan=plan, check=check,
-                                       part=part, journal=journals[name], also=also,
-                                       quiet=quiet)
+    for i, name in enumerate(models, 1):
+        label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
+        arms[name], plan = score_model(arguments[name], o, label=label, plan=plan,
+                                       check=check, part=part, journal=journals[name],
+                                       also=also, quiet=quiet)
         if o.per_byte: plan = None  # the other model has a tokenizer of its own
-    return with_weights({name: arms[name] for name in arguments}, weights)
+    arms = {name: arms[name] for name in arguments}
+    for name, found in weights.items(): arms = with_weights(arms, found, name)
+    return arms
 
 # %% ../../nbs/shell/16_arms.ipynb #c010
 def _amount(counts):

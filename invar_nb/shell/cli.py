@@ -102,21 +102,21 @@ _MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:U
 _ARM = (f"{_MODEL}. Or losses, answers, scores: a table, a folder of lm-eval or inspect, a "
         "file of llama.cpp or Every Eval Ever, recognised by its content.")
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
-_Candidate = Annotated[str, typer.Argument(metavar="CANDIDATE", help="The edited model.")]
+_SEVERAL = "The edited model; several are ranked in one table."
+_Candidates = Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help=_SEVERAL)]
 
-# %% ../../nbs/shell/30_cli.ipynb #c029
+# %% ../../nbs/shell/30_cli.ipynb #c024
 @app.command()
 @o.grouped
 def compare(
-    baseline: _Baseline, candidate: _Candidate, job: g.Job, force: g.Force = False,
-    out: _out("invar-nb-report") = Path("invar-nb-report"),
+    baseline: _Baseline, candidates: _Candidates, job: g.Job, sweeping: g.Sweeping,
+    force: g.Force = False, out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
     "Did CANDIDATE change against BASELINE? Takes models or files, writes a report."
-    say(f"invar-nb compare: {baseline} and {candidate}", job.output.quiet)
+    say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     _check_out(out, force)
-    from invar_nb.shell.imports import compare_any
-    arguments = {"baseline": baseline, "candidate": candidate}
-    report, journals = compare_any(arguments, job, out=out)
+    from invar_nb.shell.sweep import compare_all
+    report, journals = compare_all(baseline, candidates, job, sweeping, out=out)
     try: _deliver(report, out, force=force, output=job.output)
     finally:
         if (out / "report.json").exists():  # what the journals hold is in it
@@ -207,13 +207,13 @@ def evaluate(
     from invar_nb.shell.imports import evaluate_file
     _deliver(evaluate_file(file, asked, columns), out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c003
+# %% ../../nbs/shell/30_cli.ipynb #c023
 @app.command()
 @o.grouped
 def diff(
     baseline: Annotated[str, typer.Argument(metavar="BASELINE", help="Model folder, GGUF or "
                                             "hub id.")],
-    candidate: _Candidate, output: g.Output,
+    candidate: Annotated[str, typer.Argument(metavar="CANDIDATE")], output: g.Output,
     revision: Annotated[Optional[str], typer.Option(
         "--revision", help="Branch, tag or commit of a hub id.")] = None,
     fail_different: Annotated[bool, typer.Option(

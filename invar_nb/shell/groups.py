@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'refuse_given', 'Loading', 'Scoring',
-           'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Output', 'Job']
+           'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Sweeping', 'Output',
+           'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
 from dataclasses import dataclass, field, fields
@@ -256,6 +257,24 @@ class Policy:
     config: _policy(Optional[Path], "Other numbers for a tier, with a note that the report "
                     "carries.", metavar="TOML") = None
     fail_inconclusive: FailInconclusive = False
+
+# %% ../../nbs/shell/13_groups.ipynb #c024
+_several = panel("Several candidates")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweeping:
+    "What is asked of several candidates."
+    size: _several(_many, "Bits for each weight of a candidate, or of the baseline. "
+                   "Repeatable. Default: size of the files.", metavar="NAME=BITS") = None
+    gate_on: _several(_many, "Candidate that decides the exit code. Repeatable. Default: the "
+                      "worst of all.", metavar="NAME") = None
+    between: _several(bool, "Also show the candidates against each other.",
+                      "--between") = False
+
+    def check_unused(self):
+        "Refuse what belongs to several candidates where there is one."
+        refuse_given(self, "is for several candidates", "one")
 
 # %% ../../nbs/shell/13_groups.ipynb #c013
 _output = panel("Output")
