@@ -1,5 +1,6 @@
 """Plans through the command: from models, files, one file, a standard deviation; which windows a pilot takes; what a run then keeps."""
 import json
+import math
 import shlex
 
 import numpy as np
@@ -8,12 +9,14 @@ from scipy import stats
 
 from invar_nb.comparison.pair import Pair, pair_arrays
 from invar_nb.comparison.units import Units
-from invar_nb.files.losses import write_losses
+from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models.demo_text import demo_documents
-from invar_nb.report.pilot import Supply, choose_pilot, read_pilot
+from invar_nb.report.pilot import Supply, choose_pilot, for_text, read_pilot
 from invar_nb.report.plan import Goal, plan_comparison
 from invar_nb.shell.demo import demo_model, quantised_copy
+from invar_nb.statistics.jackknife import jackknife_ratio
+from invar_nb.statistics.planning import as_pilot
 from test_report import answers, losses
 from test_shell import shell
 
@@ -137,3 +140,27 @@ def test_plan_then_run(models, monkeypatch, capsys):
                 kept.append(half <= planned["half_width"])
                 with capsys.disabled(): print(f"\n{text} {edit} {width}: {planned['windows']} of {d['text']['windows']} windows, planned {planned['half_width']:.5f}, run {half:.5f}", end="")
     assert np.mean(kept) > 0.5, kept
+
+
+@pytest.mark.slow
+def test_plans_of_real_documents(models, monkeypatch, capsys):
+    "Losses of the shipped models: a pilot of 40 documents at random, a run over others drawn at random until it is as large as planned."
+    monkeypatch.chdir(models)
+    if not (models / "int8").exists(): quantised_copy(demo_model("base"), models / "int8", bits=8)
+    rng = np.random.default_rng(0)
+    for edit, widths in (("int8", (0.0004, 0.0006, 0.001)), ("tuned", (0.05, 0.08))):
+        assert shell("compare", "base", edit, "--text", "docs.jsonl", "--max-length", 256, "--out", f"full-{edit}")[0] in (0, 1)
+        a, b = (read_losses(f"full-{edit}/{name}.parquet") for name in ("baseline", "candidate"))
+        codes = np.unique(list(map(int, a.document_ids)), return_inverse=True)[1]
+        W, N = np.bincount(codes, a.tokens).astype(float), np.bincount(codes, a.tokens * (b.log_loss - a.log_loss))
+        for width in widths:
+            held = []
+            for _ in range(400):
+                some, run = rng.permutation(W.size)[:40], rng.integers(0, W.size, 400)
+                own, text = (Supply(tokens=w, seen=w, codes=np.arange(w.size)) for w in (W[some], W[run]))
+                pilot = for_text(as_pilot(jackknife_ratio(N[some], W[some])), own, text)
+                m = text.size(Goal(margin=None, half_width=width).needs(pilot))["windows"]
+                found = jackknife_ratio(N[run[:m]], W[run[:m]]).interval() if m <= run.size else None
+                if found is not None: held.append(found.high - found.low <= 2 * width)
+            with capsys.disabled(): print(f"\n{edit} half-width {width}: kept {np.mean(held):.3f} of {len(held)}", end="")
+            assert np.mean(held) > 0.8 - 3 * math.sqrt(0.8 * 0.2 / 400)
