@@ -1,15 +1,23 @@
 "The baseline scored twice: its interval is a floor, and nothing below it has improved or regressed."
+import json
+import shutil
+from pathlib import Path
+
 import numpy as np
 import pytest
 from test_report import losses
+from test_shell import shell
 from test_verify import again
 
+import invar_nb
 from invar_nb.comparison.compare import compare
 from invar_nb.comparison.control import measure_control
 from invar_nb.comparison.pair import pair
 from invar_nb.foundations.numbers import ContractError, PairingError
 from invar_nb.report.build import build_report
 from invar_nb.report.verify import verify
+
+BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 
 
 def moved(by, noise=1e-9):
@@ -54,3 +62,37 @@ def test_a_control_is_of_the_baseline_and_its_windows():
     only = compare(columns, metrics=["kl_divergence"])
     with pytest.raises(ContractError, match="some metric must have a value of the baseline"): measure_control(only, again(columns))
     assert {key[0] for key in measure_control(compare(columns), again(columns)).floors} == {"perplexity"}
+
+
+def test_the_command_scores_the_baseline_twice_once(tmp_path):
+    "In float32 the noise of the shipped model is below 1e-6; it is kept beside the report, and a second comparison reads it; another type is another scoring."
+    torch = pytest.importorskip("torch")
+    from safetensors.torch import load_file, save_file
+    near = Path(shutil.copytree(BASE, tmp_path / "near"))
+    tensors = {name: x.float() for name, x in load_file(BASE / "model.safetensors").items()}
+    tensors["model.layers.1.mlp.up_proj.weight"][17, 4] *= 1 + 1e-6
+    save_file(tensors, near / "model.safetensors", metadata={"format": "pt"})
+    text = tmp_path / "t.jsonl"
+    text.write_text("".join(json.dumps({"text": f"Line {i} of the file is read before line {3 * i}. " * 3}) + "\n" for i in range(11)))
+    compared = lambda out, *more: shell("compare", BASE, near, "--text", text, "--max-length", 128, "--margin", "1e-13", "--out", tmp_path / out, *more)
+    code, out, err = compared("one", "--control")
+    d = json.loads((tmp_path / "one" / "report.json").read_text())
+    assert code == 0 and 0 < d["control"]["floor"] < 1e-6 and "control: scoring" in err and d["control"]["below"] == (abs(d["primary_metric"]["delta"]) <= d["control"]["floor"]), (out, err)
+    assert d["control"]["how"] == "batch tokens 4096 and 128; order usual and backwards" and shell("verify", tmp_path / "one")[0] == 0
+    kept, = tmp_path.glob("invar-nb-control-*.jsonl")
+    code, out, err = compared("two", "--control")
+    assert f"control: the second scoring is read from {kept}" in err and "control: scoring" not in err
+    assert json.loads((tmp_path / "two" / "report.json").read_text())["control"] == d["control"] and not [*tmp_path.glob(".*journal")]
+    code, out, err = compared("coarse", "--control-dtype", "bfloat16")
+    coarse = json.loads((tmp_path / "coarse" / "report.json").read_text())["control"]
+    assert "dtype float32 and bfloat16" in coarse["how"] and coarse["floor"] > 1e-5 > d["control"]["floor"] and len([*tmp_path.glob("invar-nb-control-*.jsonl")]) == 2
+    arms = [next((tmp_path / "one").glob(f"{arm}.*")) for arm in ("baseline", "candidate")]
+    assert shell("compare", *arms, "--control-file", kept, "--out", tmp_path / "files", "--margin", "1e-13")[0] == 0
+    assert json.loads((tmp_path / "files" / "report.json").read_text())["control"] == d["control"]
+    assert compared("files", "--control", "--force")[0] == 0 and torch
+    refusals = [((*arms, "--control"), 2, "BASELINE that can be scored twice"), ((BASE, near, "--control-file", tmp_path / "x.csv", "--text", text), 2, "must be .jsonl or .parquet"),
+                ((BASE, near, "--control-file", kept, "--control-dtype", "float16", "--text", text), 2, "--control-dtype is for a scoring"),
+                ((BASE, near, "--control", "--examples", text), 2, "--control is for losses"), ((arms[1], arms[0], "--control-file", kept), 3, "must be the baseline, scored again")]
+    for more, code, words in refusals:
+        found = shell("compare", *more, "--out", tmp_path / "no")
+        assert found[0] == code and words in found[2] and not (tmp_path / "no").exists(), (more, found)

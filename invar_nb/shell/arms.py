@@ -165,6 +165,7 @@ def score_model(
     check=None,           # called with the plan and its tokenizer before anything is scored
     part=None,            # plan -> the plan of those windows that are scored
     also=None,            # called with the label and the model when it has been scored
+    backwards: bool = False,  # the second time
     quiet: bool = False,
 ):
     "(losses, (plan, tokenizer)) of one model; finished batches are found in the journal."
@@ -183,10 +184,10 @@ def score_model(
         if not served: check_same_tokenizer(words, loaded.tokenizer)
     say(f"{label}: scoring {_amount(plan.counts)}", quiet)
     more = {"journal": journal, "progress": Progress(label, quiet=quiet)}
-    if served:
-        more |= {"tokenizer": words, "concurrency": o.concurrency}
-        losses = score_served(argument, plan, **more)
-    else: losses = score_plan(loaded, plan, batch_tokens=o.batch_tokens, **more)
+    more |= {"tokenizer": words, "concurrency": o.concurrency} if served else {
+        "batch_tokens": o.batch_tokens, "backwards": backwards}
+    act, what = (score_served, argument) if served else (score_plan, loaded)
+    losses = act(what, plan, **more)
     say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
     if o.per_byte: losses = whole_documents(losses, plan)
     if also is not None: also(label, loaded)

@@ -70,7 +70,7 @@ def _check_out(out, force, kind="folder"):
                 "Name another place, or change its permissions")
     if there == whole: _check_old(out, set(os.listdir(out)) if out.is_dir() else None, force)
 
-# %% ../../nbs/shell/30_cli.ipynb #c010
+# %% ../../nbs/shell/30_cli.ipynb #c018
 def _check_old(out, names, force):
     if names == set(): return
     if not force:
@@ -78,7 +78,7 @@ def _check_old(out, names, force):
         o.usage(f"--out must be {new}", repr(str(out)),
                 "Choose another one, or give --force to replace an older one")
     ours = (r"report\.(json|md|html)|plan\.(json|html)|slices\.csv|\.incoming|"
-            r"([\w-]+\.)?((baseline|candidate)\.\w+|reliability\.svg)")
+            r"([\w-]+\.)?((baseline|candidate|control)\.\w+|reliability\.svg)")
     if odd := [name for name in names or () if not re.fullmatch(ours, name)]:
         o.usage("--force replaces files of an older report only", repr(str(out / min(odd))),
                 "Move it away, or name another folder")

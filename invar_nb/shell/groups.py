@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'refuse_given', 'Loading', 'Scoring',
            'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Sweeping', 'Output',
-           'Job']
+           'Noise', 'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
 from dataclasses import dataclass, field, fields
@@ -289,6 +289,24 @@ class Output:
     debug: _output(bool, "Show the traceback of an error.", "--debug") = False
 
 # %% ../../nbs/shell/13_groups.ipynb #c019
+_noise = panel("Numerical noise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    "Whether the baseline is scored twice, how, and where that is kept."
+    control: _noise(bool, "Score the baseline twice, in other batches: no edit below this "
+                    "noise is called improved or regressed. Kept beside --out and reused.",
+                    "--control") = False
+    control_dtype: _noise(Optional[Literal["float32", "bfloat16", "float16"]],
+                          "Precision of the second scoring. Default: the first's.") = None
+    control_file: _noise(Optional[Path], "Losses of the second scoring, .jsonl or .parquet: "
+                         "reused where they are there, else written.", metavar="FILE") = None
+
+    @property
+    def asked(self) -> bool: return self != Noise()
+
+# %% ../../nbs/shell/13_groups.ipynb #c023
 @dataclass(frozen=True, kw_only=True)
 class Job:
     "What a comparison is asked for, beside its arms."
@@ -301,3 +319,4 @@ class Job:
     output: Output = field(default_factory=Output)
     examples: ExamplesOption = None
     divergence: DivergenceOption = False
+    noise: Noise = field(default_factory=Noise)

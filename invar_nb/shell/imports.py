@@ -9,12 +9,13 @@ __all__ = ['compare_any', 'evaluate_file', 'save_answers']
 import re
 from dataclasses import fields, replace
 
-# %% ../../nbs/shell/22_imports.ipynb #c006
+# %% ../../nbs/shell/22_imports.ipynb #c005
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
 from ..comparison.units import counted
+from ..files.losses import read_losses
 from ..files.predictions import write_predictions
 from ..files.sources import Reading, read_arms, read_pairs
 from ..foundations.document import file_digest
@@ -27,14 +28,14 @@ from . import options as o
 from .arms import (SCORED, _load, _release, arm_kind, find_weights, load_arms,
                                   with_weights)
 from ..report.build import build_report, evaluate
-from .jobs import (compare_arms, find_margins, find_metrics, find_settings,
-                                  find_tier)
+from .jobs import (check_noise, compare_arms, find_margins, find_metrics,
+                                 find_settings, find_tier)
 from ..report.joint_report import build_joint
 from ..report.policy import check_enough
 from .terminal import OK, Progress, say
 from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c012
+# %% ../../nbs/shell/22_imports.ipynb #c010
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -45,6 +46,7 @@ def compare_any(
     reading = _reading(job.columns, job.asked.by)
     kinds = [arm_kind(argument, reading) for argument in arguments.values()]
     check_divergence(kinds, job)
+    check_noise(kinds, job)
     models = [kind in SCORED for kind in kinds]
     if job.examples is not None:
         if not all(models) or "served" in kinds:
@@ -91,7 +93,7 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     return evaluate(arm, metrics=find_metrics(asked, [arm]), by=asked.by or None,
                     level=asked.level)
 
-# %% ../../nbs/shell/22_imports.ipynb #c002
+# %% ../../nbs/shell/22_imports.ipynb #c021
 def _report(pairs, primary, job):
     "An ordinary report of one pair, a report on several parts of more."
     asked, policy = job.asked, job.policy
@@ -105,7 +107,9 @@ def _report(pairs, primary, job):
              for name, p in pairs.items()}
     more = {"by": asked.by or None, "tier": find_tier(policy), "gate": policy.gate,
             "profile": policy.profile, "fail_inconclusive": policy.fail_inconclusive}
-    if len(parts) == 1: return build_report(*parts.values(), margin=margins, **more)
+    if len(parts) == 1:
+        control = read_losses(job.noise.control_file) if job.noise.asked else None
+        return build_report(*parts.values(), margin=margins, control=control, **more)
     return build_joint(JointComparison(parts=parts, primary=primary), margin=margins, **more)
 
 # %% ../../nbs/shell/22_imports.ipynb #c003
