@@ -44,7 +44,7 @@ def _power(distance: np.ndarray, weights: np.ndarray) -> float:
     spread = float(x @ x)
     return min(max(-float(x @ y) / spread, 0.0), 0.5) if spread > 1e-9 * x.size else 0.0
 
-# %% ../../nbs/comparison/45_passages.ipynb #c027
+# %% ../../nbs/comparison/45_passages.ipynb #c006
 class _Tail:
     "The upper half of the law that all passages share."
 
@@ -58,7 +58,8 @@ class _Tail:
 
     def bounds(self, level):
         "@eq-passages-bound, of each passage."
-        return self.middle + self.scale * float(stdtrit(self.nu, level ** (1 / self.scale.size)))
+        z = float(stdtrit(self.nu, level ** (1 / self.scale.size)))
+        return self.middle + self.scale * z
 
     def expected(self, k):
         "@eq-passages-expected: the k-th largest by noise alone."
