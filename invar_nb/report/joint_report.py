@@ -33,6 +33,12 @@ def _as_margins(joint, margin):
     return dict.fromkeys(names, margin)
 
 
+def _in_order(joint):
+    "The part that decides first, then by name: the order in which a file gives them back."
+    names = sorted(joint, key=lambda name: (name != joint.primary, name))
+    return JointComparison(parts={name: joint[name] for name in names}, primary=joint.primary)
+
+
 def _said(claim):
     "One part in a sentence."
     d = claim.difference
@@ -68,6 +74,7 @@ def build_joint(
     version: str | None = None,
 ) -> Report:
     "The report of several parts; raises ContractError, UsageError."
+    joint = _in_order(joint)
     margins, by = _as_margins(joint, margin), [by] if isinstance(by, str) else by
     if gate is not None and all(c.pair.kind != "losses" for c in joint.values()):
         refuse("report", "a gate needs a part with losses", repr(gate),
@@ -77,9 +84,8 @@ def build_joint(
     pooled = None if weights is None else pool_parts(joint, weights, margin=size)
     options = {"tier": tier, "profile": profile, "gate": gate,
                "fail_inconclusive": fail_inconclusive}
-    order = sorted(joint, key=lambda name: name != joint.primary)
     parts = {}
-    for name in order:
+    for name in joint:
         with of_part(name):
             parts[name] = _part(joint[name], verdict.leading[name], verdict.others[name],
                                 margins, by, options)

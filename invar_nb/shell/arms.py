@@ -121,9 +121,15 @@ def _words(o):
               "Name the folder of the tokenizer that its model was trained with")
     return load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
 
-# %% ../../nbs/shell/16_arms.ipynb #c003
+# %% ../../nbs/shell/16_arms.ipynb #c000
 _RECORDED = {"max_length": None, "stride": None, "bos": "auto", "first_window": "all",
              "windowing": "invar", "prefix_token": None}  # and their defaults
+
+
+def _documents(o):
+    if len(o.texts) > 1:
+        usage("one text must be given here", ", ".join(o.texts), "Several are for compare")
+    return read_documents(o.text, pieces=o.documents)
 
 
 def _planned(source, documents, o):
@@ -154,7 +160,7 @@ def _check_origin(plan, losses, o):
                "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/shell/16_arms.ipynb #c005
+# %% ../../nbs/shell/16_arms.ipynb #c017
 def score_model(
     argument: str,        # folder, hub id or address of a server
     o: Scoring,
@@ -169,7 +175,7 @@ def score_model(
     quiet: bool = False,
 ):
     "(losses, (plan, tokenizer)) of one model; finished batches are found in the journal."
-    documents = read_documents(o.text, pieces=o.documents) if plan is None else None
+    documents = _documents(o) if plan is None else None
     served = is_address(argument)
     say(f"{label}: {'asking' if served else 'loading'} {argument}", quiet)
     loaded = None if served else _load(argument, o)
@@ -195,7 +201,7 @@ def score_model(
     _release()
     return losses, (plan, words)
 
-# %% ../../nbs/shell/16_arms.ipynb #c000
+# %% ../../nbs/shell/16_arms.ipynb #c003
 def find_weights(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     kinds: Mapping[str, str],
@@ -228,7 +234,7 @@ def _all_weights(arguments, kinds, o, quiet):
         found[name] = find_weights(two, kind, o, quiet, label)
     return found
 
-# %% ../../nbs/shell/16_arms.ipynb #c017
+# %% ../../nbs/shell/16_arms.ipynb #c005
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidates -> as typed
     o: Scoring,

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'refuse_given', 'Loading', 'Scoring',
            'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Sweeping', 'Output',
-           'Noise', 'Job']
+           'Noise', 'Texts', 'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
 from dataclasses import dataclass, field, fields
@@ -52,7 +52,8 @@ _scoring = panel("Scoring")
 class Scoring(Loading):
     "How models are scored; what makes no sense is refused before anything is loaded."
     text: _scoring(_many, "Text to score, UTF-8. A .jsonl file is one document a line, in "
-                   "field text. Repeatable.", metavar="FILE") = None
+                   "field text. Repeatable; files with a NAME are texts of their own.",
+                   metavar="[NAME=]FILE") = None
     max_length: _scoring(Optional[int], "Tokens of one window. Default: the model's limit, "
                          "at most 1024.", min=2) = None
     stride: _scoring(Optional[int], "New tokens in each window. Default: half of "
@@ -76,17 +77,40 @@ class Scoring(Loading):
         refuse_given(self, "is for models that score a text", what, but=but)
 
     def __post_init__(self):
-        if self.max_length and self.stride and self.stride > self.max_length:
-            usage("--stride must not pass --max-length", f"{self.stride} > {self.max_length}",
-                  "Tokens between windows would not be scored")
-        whole = ("windows", "windowing", "first_window", "documents")
-        odd = next((name for name in whole if getattr(self, name) != getattr(Scoring, name)),
-                   None)
-        if self.per_byte and odd:
-            usage("--per-byte scores whole documents", f"--{odd.replace('_', '-')} beside it",
-                  "Leave one of them out")
-        lost = next((file for file in self.text or () if not Path(file).is_file()), None)
-        if lost is not None: usage("--text must be a file", repr(lost), "Check the path")
+        _check_scoring(self)
+        if len(self.texts) == 1:
+            object.__setattr__(self, "text", next(iter(self.texts.values())))
+
+    @property
+    def texts(self) -> dict[str, list[str]]: return _named(self.text)
+
+# %% ../../nbs/shell/13_groups.ipynb #c025
+def _named(texts):
+    "Name -> files; one text without a name is called nothing."
+    found: dict[str, list[str]] = {}
+    for text in texts or ():
+        name, mark, file = text.partition("=")
+        if not mark or Path(text).is_file(): name, file = "", text
+        found.setdefault(name, []).append(file)
+    return found
+
+
+def _check_scoring(o):
+    "What is seen before anything is loaded."
+    if o.max_length and o.stride and o.stride > o.max_length:
+        usage("--stride must not pass --max-length", f"{o.stride} > {o.max_length}",
+              "Tokens between windows would not be scored")
+    whole = ("windows", "windowing", "first_window", "documents")
+    odd = next((name for name in whole if getattr(o, name) != getattr(Scoring, name)), None)
+    if o.per_byte and odd:
+        usage("--per-byte scores whole documents", f"--{odd.replace('_', '-')} beside it",
+              "Leave one of them out")
+    files = [file for named in o.texts.values() for file in named]
+    lost = next((file for file in files if not Path(file).is_file()), None)
+    if lost is not None: usage("--text must be a file", repr(lost), "Check the path")
+    if len(o.texts) > 1 and "" in o.texts:
+        usage("--text must have a NAME for every file or for none", "some of both",
+              "Write --text news=a.txt --text law=b.txt")
 
 # %% ../../nbs/shell/13_groups.ipynb #c021
 _files = panel("Files of other tools")
@@ -308,6 +332,18 @@ class Noise:
 
 # %% ../../nbs/shell/13_groups.ipynb #c023
 @dataclass(frozen=True, kw_only=True)
+class Texts:
+    "How several texts are joined."
+    weights: panel("Several texts")(
+        _many, "One number for all texts leads: equal, tokens, random (texts like these), or "
+        "NAME=NUMBER for each. Default: each text by itself.", metavar="RULE") = None
+
+    def check_unused(self):
+        "Refuse weights where there is one text."
+        refuse_given(self, "needs several texts", "one")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Job:
     "What a comparison is asked for, beside its arms."
     scoring: Scoring = field(default_factory=Scoring)
@@ -317,6 +353,7 @@ class Job:
     columns: Columns = field(default_factory=Columns)
     questions: Questions = field(default_factory=Questions)
     output: Output = field(default_factory=Output)
+    texts: Texts = field(default_factory=Texts)
     examples: ExamplesOption = None
     divergence: DivergenceOption = False
     noise: Noise = field(default_factory=Noise)

@@ -33,6 +33,7 @@ from .jobs import (check_noise, compare_arms, find_margins, find_metrics,
 from ..report.joint_report import build_joint
 from ..report.policy import check_enough
 from .terminal import OK, Progress, say
+from .texts import as_weights, score_texts
 from .together import HINT, check_divergence, load_together, with_divergence
 
 # %% ../../nbs/shell/22_imports.ipynb #c010
@@ -48,6 +49,15 @@ def compare_any(
     check_divergence(kinds, job)
     check_noise(kinds, job)
     models = [kind in SCORED for kind in kinds]
+    if len(job.scoring.texts) > 1:
+        if job.examples is not None:
+            o.usage("--examples goes with one text", ", ".join(job.scoring.texts), "Give one")
+        job.columns.check_unused()
+        job.questions.check_unused()
+        weights = as_weights(job.texts.weights, [*job.scoring.texts])
+        pairs, journals = score_texts(arguments, job, out=out)
+        return _report(pairs, None, job, weights=weights), journals
+    job.texts.check_unused()
     if job.examples is not None:
         if not all(models) or "served" in kinds:
             o.usage("--examples needs two models on this machine", " and ".join(kinds),
@@ -94,7 +104,7 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
                     level=asked.level)
 
 # %% ../../nbs/shell/22_imports.ipynb #c021
-def _report(pairs, primary, job):
+def _report(pairs, primary, job, weights=None):
     "An ordinary report of one pair, a report on several parts of more."
     asked, policy = job.asked, job.policy
     _check_names(asked, pairs)
@@ -110,7 +120,8 @@ def _report(pairs, primary, job):
     if len(parts) == 1:
         control = read_losses(job.noise.control_file) if job.noise.asked else None
         return build_report(*parts.values(), margin=margins, control=control, **more)
-    return build_joint(JointComparison(parts=parts, primary=primary), margin=margins, **more)
+    joint = JointComparison(parts=parts, primary=primary)
+    return build_joint(joint, margin=margins, weights=weights, **more)
 
 # %% ../../nbs/shell/22_imports.ipynb #c003
 def _check_names(asked, pairs):

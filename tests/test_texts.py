@@ -1,0 +1,80 @@
+"Several texts through the shell: each its row, one number by weights, both models loaded once."
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import invar_nb
+from invar_nb.models.demo_text import demo_documents
+from invar_nb.report.verify import verify
+from invar_nb.shell import arms
+from invar_nb.shell.cli import main
+
+pytest.importorskip("torch")
+BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
+NAMES = ("news", "law", "code")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    root, documents = tmp_path_factory.mktemp("texts"), [text[:140] for text in demo_documents()[1][:48]]
+    for k, name in enumerate(NAMES): (root / f"{name}.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in documents[16 * k:16 * k + 14 - 2 * k]))
+    return root
+
+
+@pytest.fixture
+def run(texts, tmp_path, capsys):
+    def call(*options, models=(BASE, TUNED), names=NAMES, out="r"):
+        given = [part for name in names for part in ("--text", f"{name}={texts / name}.jsonl")]
+        code = main(["compare", *map(str, models), *given, *options, "--out", str(tmp_path / out), "--dtype", "float32", "--max-length", "64", "-q", "--json"])
+        return code, json.loads(capsys.readouterr().out)
+    return call
+
+
+def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, texts, capsys):
+    loaded, load = [], arms._load
+    monkeypatch.setattr(arms, "_load", lambda argument, o: loaded.append(argument) or load(argument, o))
+    code, plain = run()
+    assert len(loaded) == 2 and [row["part"] for row in plain["comparison"]] == sorted(NAMES) and plain["pooled"] is None
+    assert code == 0 and verify(tmp_path / "r") and {p["settings"]["primary"] for p in plain["parts"].values()} == {"perplexity"}
+    main(["compare", str(BASE), str(TUNED), "--text", str(texts / "law.jsonl"), "--out", str(tmp_path / "alone"), "--dtype", "float32", "--max-length", "64", "-q", "--json"])
+    alone = json.loads(capsys.readouterr().out)
+    assert alone["comparison"][0]["delta"] == plain["parts"]["law"]["comparison"][0]["delta"]      # the text by itself: the same windows and losses
+    delta = np.array([plain["parts"][name]["comparison"][0]["delta"] for name in NAMES])
+    for rule, weights in (("tokens", [plain["parts"][name]["dataset"]["total_weight"] for name in NAMES]), ("given", [2, 1, 1])):
+        options = ("--weights", "news=2", "--weights", "law=1", "--weights", "code=1") if rule == "given" else ("--weights", rule)
+        code, found = run(*options, out=rule)
+        w = np.array(weights) / sum(weights)
+        np.testing.assert_allclose([found["pooled"]["weights"][name] for name in NAMES], w, rtol=1e-12)
+        np.testing.assert_allclose(found["pooled"]["delta"], w @ delta, rtol=1e-12)
+        assert found["headline"] == found["pooled"]["headline"] and found["verdict"]["claim"] == found["pooled"]["claim"] and code == 0
+    code, found = run("--weights", "random", out="random")
+    assert found["pooled"]["speaks_of"] == "texts like these" and found["pooled"]["prediction"][0] < found["pooled"]["ci"][0]
+    assert "next such text" in (tmp_path / "random" / "report.html").read_text() and verify(tmp_path / "random")
+
+
+def test_every_edit_of_the_pooled_numbers_is_rejected(run, tmp_path):
+    run("--weights", "random")
+    file = tmp_path / "r" / "report.json"
+    whole = json.loads(file.read_text())
+
+    def edits(value):
+        if isinstance(value, dict): yield from ({**value, k: new} for k, v in value.items() for new in edits(v))
+        elif isinstance(value, list): yield from ([*value[:i], new, *value[i + 1:]] for i, v in enumerate(value) for new in edits(v))
+        else: yield value + "x" if isinstance(value, str) else 1.0 if value is None else value * 1.001 + 1e-6
+    count = 0
+    for edited in edits(whole["pooled"]):
+        file.write_text(json.dumps(whole | {"pooled": edited}, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
+        assert main(["verify", str(file), "-q"]) == 3
+        count += 1
+    assert count > 20
+
+
+@pytest.mark.parametrize("options, names, words", [
+    (("--weights", "random"), NAMES[:2], "at least 3 texts"), (("--weights", "bag"), NAMES, "must be equal, tokens, random"),
+    (("--weights", "equal"), NAMES[:1], "needs several texts"), (("--profile", "ci"), NAMES, "profile ci needs"),
+    (("--text", "other.txt"), NAMES, "must be a file")])
+def test_what_makes_no_sense(run, options, names, words, tmp_path):
+    code, found = run(*options, names=names)
+    assert code in (2, 3) and words in found["error"] and not (tmp_path / "r").exists()
