@@ -84,6 +84,8 @@ def test_files_equal_loops_over_their_rows(tmp_path, monkeypatch, n_ctx, n_vocab
         assert (alone.log_loss == arm.log_loss).all() and alone.data_id == arm.data_id and not alone.columns
     np.testing.assert_allclose(both.candidate.columns["kl_divergence"], want[2], rtol=1e-5, atol=2e-5)
     np.testing.assert_array_equal(both.candidate.columns["top1_changed"], want[3])
+    assert both.baseline.columns == {} and sum(v for k, v in both.candidate.columns.items() if k.startswith("dp<")).tolist() == [scored] * n_chunk
+    if scored == 1: np.testing.assert_allclose(both.candidate.columns["probability_change"], np.exp(-want[1]) - np.exp(-want[0]), atol=1e-9)
     assert both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}" and both.clusters is None and compare(both).units.name == "serial"
 
 
@@ -161,7 +163,7 @@ def test_a_pair_is_reported_with_divergences_that_verify(files, tmp_path):
     report = build_report(compare(both))
     d = report.document()
     rows = {row["metric"]: row for row in d["comparison"]}
-    assert list(rows) == ["perplexity", "kl_divergence", "top1_changed"] and rows["kl_divergence"]["baseline"] is None and not rows["kl_divergence"]["judged"]
+    assert list(rows) == ["perplexity", "kl_divergence", "top1_changed", *[f"probability_change{end}" for end in ("", "_p1", "_p99")]] and rows["kl_divergence"]["baseline"] is None and not rows["kl_divergence"]["judged"]
     assert d["exit"]["rule"] in ("not_worse", "primary_regressed") and d["evidence"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
     saved = report.save(tmp_path / "r")
     assert verify(saved).report.headline == report.headline and "KL divergence" in (saved / "report.md").read_text() and "None" not in (saved / "report.md").read_text()
@@ -184,7 +186,7 @@ def test_divergences_of_another_baseline_are_not_shown(files):
     assert list(found) == ["perplexity"] and "must be from this baseline" in found.missing["kl_divergence"]
     with pytest.raises(ContractError, match="must be from this baseline"): compare(pair(read_logit_arm(folder / "c.kld"), candidate), metrics=["kl_divergence"])
     assert "kl_divergence" in compare(pair(read_logit_arm(folder / "a.kld"), candidate))
-    assert compare(pair(candidate, candidate)).missing.keys() == {"kl_divergence", "top1_changed"}
+    assert compare(pair(candidate, candidate)).missing.keys() == {*candidate.columns} - {name for name in candidate.columns if name.startswith("dp<")} | {"probability_change_p1", "probability_change_p99"}
 
 
 # --- logs -----------------------------------------------------------------------------------------------------------------------------

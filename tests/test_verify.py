@@ -15,6 +15,7 @@ from invar_nb.comparison.sweep import compare_many
 from invar_nb.experiments.improvement import LOWER, MetricSpec
 from invar_nb.foundations.document import canonical_text, content_digest, file_digest
 from invar_nb.foundations.numbers import ContractError
+from invar_nb.metrics.divergence import change_columns, change_counts
 from invar_nb.report import evidence
 from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.joint_report import build_joint
@@ -22,6 +23,16 @@ from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.sweep_report import build_sweep
 from invar_nb.report.verify import verify
 from test_report import answers, looked, losses, marks, runs, said
+
+def change():
+    "Columns of a change of probability, with four values."
+    n, rng = losses(n=40).candidate.tokens, np.random.default_rng(6)
+    drawn = [rng.choice([-.3, -.01, 0, .02], t) for t in n]
+    return change_columns(np.array([x.sum() for x in drawn]), np.array([change_counts(x) for x in drawn]))
+
+
+CHANGE = change()
+
 
 def again(pair):
     "The baseline scored twice: noise of a millionth of a nat, in other batches."
@@ -38,7 +49,7 @@ def sweep():
 
 KINDS = {
     "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
-    "divergence": lambda: build_report(compare(p := losses(.01, n=40, columns={"kl_divergence": np.linspace(.1, 1, 40), "top1_changed": [2] * 40})), control=again(p)),
+    "divergence": lambda: build_report(compare(p := losses(.01, n=40, columns={"kl_divergence": np.linspace(.1, 1, 40), "top1_changed": [0] * 40, **CHANGE})), control=again(p)),
     "answers": lambda: build_report(compare(answers(n=60), metrics=["accuracy", "brier"])),
     "scores": lambda: build_report(compare(marks(better="lower", clusters=np.repeat(range(20), 3).tolist())), margin=.1),
     "shares": lambda: build_report(compare(marks(binary=True, slices={"language": ["en", "es"] * 30}))),
@@ -112,6 +123,7 @@ def test_every_edited_leaf_is_refused(saved):
     draw, tried = random.Random(7), 0
     for at, part in leaves(document):
         if at[0] in INPUTS or at[0] in ("parts", "comparison") and document["kind"] == "sweep" and draw.random() > .1: continue  # parts as in "joint"
+        if kind_of(folder) == "divergence" and at[0] not in ("comparison", "control") and draw.random() > .1: continue  # the others as in "losses"
         new = changed(document, at, draw.choice(edits(part)))
         if new is None: continue
         tried += 1

@@ -6,7 +6,7 @@
 __all__ = ['is_logit_file', 'read_logit_arm', 'read_logit_pair', 'is_perplexity_log', 'read_perplexity_log',
            'read_perplexity_pair']
 
-# %% ../../nbs/files/55_llama_cpp.ipynb #c002
+# %% ../../nbs/files/55_llama_cpp.ipynb #c021
 import math, os, re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +17,7 @@ import numpy as np
 
 from ..comparison.pair import Pair, pair
 from ..comparison.window_losses import WindowLosses
+from ..metrics.divergence import EDGES, change_columns, change_counts
 from ..foundations.document import as_file
 from ..foundations.numbers import PairingError, digest, refuse
 
@@ -178,27 +179,31 @@ def read_logit_arm(path: str | os.PathLike) -> WindowLosses:
         cut += floored
     return _arm(logits, sums, cut)
 
-# %% ../../nbs/files/55_llama_cpp.ipynb #c019
+# %% ../../nbs/files/55_llama_cpp.ipynb #c033
 def read_logit_pair(
     baseline: str | os.PathLike,
     candidate: str | os.PathLike,  # a file of the same text, context and vocabulary
 ) -> Pair:
-    "Losses, KL divergence and changed first choices of two files."
+    "Losses, KL divergence, changed first choices and probabilities of two files."
     where = "read_logit_pair"
     both = [_opened(path, where) for path in (baseline, candidate)]
     _check_same(*both, where)
     n = len(both[0].tokens)
-    sums, cut, kl, changed = np.zeros((2, n)), [0, 0], np.zeros(n), np.zeros(n)
+    sums, cut, counts = np.zeros((2, n)), [0, 0], np.zeros((n, len(EDGES) - 1))
+    kl, changed, moved = np.zeros((3, n))
     for blocks in zip(*[_blocks(logits, where) for logits in both], strict=True):
         c = blocks[0].chunk
-        for k, block in enumerate(blocks):
-            losses, floored = block.losses
-            sums[k, c] += losses.sum()
+        losses = [block.losses for block in blocks]
+        for k, (values, floored) in enumerate(losses):
+            sums[k, c] += values.sum()
             cut[k] += floored
+        change = np.exp(-losses[1][0]) - np.exp(-losses[0][0])
+        moved[c] += change.sum()
+        counts[c] += change_counts(change)
         kl[c] += _divergence(*blocks)
         changed[c] += _changed(*blocks)
     old = _arm(both[0], sums[0], cut[0])
-    columns = {"kl_divergence": kl, "top1_changed": changed}
+    columns = {"kl_divergence": kl, "top1_changed": changed, **change_columns(moved, counts)}
     return pair(old, _arm(both[1], sums[1], cut[1], columns, against=old.provenance["digest"]))
 
 

@@ -1,0 +1,303 @@
+"What else changed, beside perplexity: tiles of both heads against the whole vocabulary in float64, the metrics, the command."
+import json
+import shutil
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy.stats import beta, chi2
+
+import invar_nb
+from invar_nb import ContractError, PairingError, WindowLosses, bootstrap_interval, compare, jackknife_interval, pair, plan_windows, score_windows
+from invar_nb.metrics.divergence import change_columns, change_counts
+from invar_nb.report.verify import verify
+from invar_nb.shell.cli import main
+
+torch = pytest.importorskip("torch")
+import small_models as small  # noqa: E402
+from invar_nb.models import score, tiles  # noqa: E402
+
+BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
+NAMES = ["kl_divergence", "top1_changed", "probability_change", "probability_change_p1", "probability_change_p99"]
+
+
+# --- both models, token by token -------------------------------------------------------------------------------------------------------
+def plan_of(ids, max_length=16, stride=8):
+    windows = plan_windows(len(ids), max_length=max_length, stride=stride)
+    return SimpleNamespace(token_ids={"0": ids}, windows=windows, window_ids=[w.window_id for w in windows], tokens=[w.tokens for w in windows],
+                           data_id="ids", document_ids=None, n_bytes=None, provenance={})
+
+
+def moved(model, seed=9, size=.02):
+    "A copy with every weight moved a little."
+    import copy
+    found, rng = copy.deepcopy(model), np.random.default_rng(seed)
+    with torch.no_grad():
+        for p in found.parameters(): p += torch.tensor(size * rng.normal(size=p.shape), dtype=torch.float32)
+    found.tie_weights()
+    return found
+
+
+def exact(forward, models, plan):
+    "Means over each window of what each token says: losses, KL, changed first choice, change of its probability."
+    ids, found = plan.token_ids["0"], []
+    for w in plan.windows:
+        rows = []
+        for j in range(w.score_from, w.stop):
+            p, q = (small.softmax(forward(model, ids[w.start:j])) for model in models)
+            rows.append((-np.log(p[ids[j]]), -np.log(q[ids[j]]), (p * np.log(p / q)).sum(), p.argmax() != q.argmax(), q[ids[j]] - p[ids[j]]))
+        found.append(np.mean(rows, axis=0))
+    return np.array(found)
+
+
+def means(arms):
+    return np.stack([arms[0].log_loss, arms[1].log_loss, *[arms[1].columns[name] / arms[1].tokens for name in NAMES[:3]]], axis=1)
+
+
+@pytest.mark.parametrize("make, forward, together", [
+    (lambda: small.gpt2(2100), small.numpy_gpt2, "tiles"), (lambda: small.llama(2100), small.numpy_llama, "tiles"), (lambda: small.llama(97, tied=True), small.numpy_llama, "tiles"),
+    (lambda: small.make("gemma2"), small.own_float64, "tiles")])
+def test_windows_equal_float64_over_the_whole_vocabulary(make, forward, together):
+    models = [one := make(), moved(one)]
+    plan = plan_of(small.text_ids(one.config.vocab_size, n=50))
+    arms = tiles.score_together(*models, plan)
+    np.testing.assert_allclose(means(arms), exact(forward, models, plan), rtol=0, atol=1e-6)
+    assert arms[1].provenance["together"] == together and arms[1].columns["kl_divergence"].min() > 1e-3
+    for arm, model in zip(arms, models, strict=True):  # and both losses are those of scoring one by one
+        np.testing.assert_allclose(arm.log_loss, score_windows(model, plan.token_ids, plan.windows).log_loss, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("change", [dict(COLUMNS=7), dict(ROWS=3), dict(COLUMNS=2000, ROWS=5), "whole"])
+def test_neither_tiles_nor_blocks_change_anything(monkeypatch, change):
+    models = [one := small.llama(307), moved(one)]
+    plan = plan_of(small.text_ids(307, n=60))
+    usual = tiles.score_together(*models, plan)
+    if change == "whole": monkeypatch.setattr(tiles, "_separable", lambda engine: False)
+    else: [monkeypatch.setattr(tiles, name, value) for name, value in change.items()]
+    again = tiles.score_together(*models, plan)
+    np.testing.assert_allclose(means(again), means(usual), rtol=0, atol=1e-6)
+    assert (again[1].provenance["together"] == "whole logits") == (change == "whole")
+
+
+def test_ties_go_to_the_smaller_id_in_both_models_wherever_the_tiles_end(monkeypatch):
+    monkeypatch.setattr(tiles, "COLUMNS", 10)
+    one = small.llama(40)
+    one.lm_head.weight.data[:] = one.lm_head.weight[:4].repeat(10, 1)  # ten times the same four tokens
+    two = moved(one, size=0)
+    two.lm_head.weight.data[20:] += 0.0
+    plan = plan_of(small.text_ids(40, n=40))
+    assert not tiles.score_together(one, two, plan)[1].columns["top1_changed"].any()
+    two.lm_head.weight.data[:20] -= 1e-3 * two.lm_head.weight.sign()[:20]  # now the first twenty are no longer first, or alone
+    assert tiles.score_together(one, two, plan)[1].columns["top1_changed"].sum() > 0
+
+
+class Forbidding(small.transformers.LlamaForCausalLM):
+    "Rules out some tokens."
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        out.logits[..., self.out_of] = -torch.inf
+        return out
+
+
+def test_what_neither_allows_adds_nothing_and_what_only_the_candidate_rules_out_is_refused():
+    config = small.transformers.LlamaConfig(**small.DENSE, bos_token_id=None, eos_token_id=None)
+    one = small.fill(Forbidding(config), 3)
+    one.out_of, ids = [90, 95], np.arange(1, 60)
+    two, plan = moved(one), plan_of(ids)
+    assert np.isfinite(means(arms := tiles.score_together(one, two, plan))).all() and arms[1].columns["kl_divergence"].min() > 0
+    two.out_of = [90, 95, 96]
+    with pytest.raises(ContractError, match="must allow what the baseline allows; got an infinite divergence in window '0:"): tiles.score_together(one, two, plan)
+
+
+def test_rows_beyond_float32_are_done_again(monkeypatch):
+    one = small.llama(2100)
+    one.lm_head.weight.data[1500:] *= 25
+    models, plan, seen, own = [one, moved(one, size=.002)], plan_of(small.text_ids(2100, n=40)), [], tiles._from_rows
+    monkeypatch.setattr(tiles, "_from_rows", lambda torch, rows, target, places: seen.append(len(places)) or own(torch, rows, target, places))
+    found = means(tiles.score_together(*models, plan))
+    assert 0 < sum(seen) < sum(plan.tokens)
+    np.testing.assert_allclose(found, exact(small.own_float64, models, plan), rtol=1e-4, atol=1e-3)
+
+
+def test_bfloat16_gives_the_losses_of_scoring_alone():
+    models, plan = [(one := small.llama(2100)).bfloat16(), moved(one.float()).bfloat16()], plan_of(small.text_ids(2100, n=40))
+    models[0] = one.bfloat16()
+    for arm, model in zip(tiles.score_together(*models, plan), models, strict=True):
+        np.testing.assert_allclose(arm.log_loss, score_windows(model, plan.token_ids, plan.windows).log_loss, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("first, batching", [(lambda: small.make("longrope"), "equal lengths"), (lambda: small.llama(97), "padded"), (lambda: small.make("mixtral"), None)])
+def test_the_more_careful_batches_are_taken_for_both(first, batching):
+    rng = np.random.default_rng(4)
+    texts = {str(d): rng.integers(1, 97, rng.integers(2, 36)) for d in range(30)}
+    windows = [invar_nb.Window(start=0, score_from=1, stop=len(x), document_id=d) for d, x in texts.items()]
+    plan = plan_of(np.arange(9))
+    plan.token_ids, plan.windows = texts, windows
+    scorer = tiles.plan_together(first(), small.llama(97), plan, batch_tokens=256)
+    assert sorted(i for batch in scorer.batches for i in batch) == list(range(30)) and scorer.facts["batching"] == (batching or scorer.facts["batching"])
+
+
+def test_a_run_that_stopped_goes_on_and_other_models_are_refused(tmp_path):
+    models, plan = [one := small.llama(97), moved(one)], plan_of(small.text_ids(97))
+    whole = tiles.score_together(*models, plan, batch_tokens=40)
+    def stop(done, total):
+        if done > total / 2: raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt): tiles.score_together(*models, plan, batch_tokens=40, journal=tmp_path / "j", progress=stop)
+    again = tiles.score_together(*models, plan, batch_tokens=40, journal=tmp_path / "j")
+    assert all((a.log_loss == b.log_loss).all() and a.provenance == b.provenance for a, b in zip(whole, again, strict=True))
+    assert all((whole[1].columns[name] == again[1].columns[name]).all() for name in whole[1].columns)
+    with pytest.raises(ContractError, match="candidate.weights_digest"): tiles.score_together(models[0], models[0], plan, batch_tokens=40, journal=tmp_path / "j")
+    with pytest.raises(PairingError, match="97 and 98 logits"): tiles.score_together(one, small.llama(98), plan)
+
+
+# --- the metrics -----------------------------------------------------------------------------------------------------------------------
+def arms(kl, flips, change, tokens, documents=None):
+    "A pair whose candidate has the columns; the change of each window's tokens in a list."
+    ids = [f"0:{i}-{i + 1}" for i in range(len(tokens))]
+    columns = {"kl_divergence": kl, "top1_changed": flips, **change_columns(np.array([c.sum() for c in change]), np.array([change_counts(c) for c in change]))}
+    a, b = (WindowLosses.from_arrays(ids, tokens, np.full(len(tokens), 2.0), document_ids=documents, columns=c) for c in (None, columns))
+    return pair(a, b)
+
+
+def test_a_percentile_has_woodruffs_interval():
+    rng = np.random.default_rng(2)
+    tokens = rng.integers(60, 200, 50)
+    change = [rng.normal(0, .03, t) * rng.gamma(2, .5) for t in tokens]
+    made = compare(arms(tokens * .1, tokens * 0 + 1, change, tokens), metrics=NAMES, units="windows")
+    every = np.sort(np.concatenate(change))
+    for name, share in (("probability_change_p1", .01), ("probability_change_p99", .99)):
+        d = made[name]
+        np.testing.assert_allclose(d.candidate, np.quantile(every, share), rtol=.03)
+        below = np.array([(c <= np.quantile(every, share)).mean() for c in change])
+        ends = jackknife_interval(below, tokens, units="windows")
+        np.testing.assert_allclose([d.interval.low, d.interval.high], np.quantile(every, [ends.low, ends.high]), rtol=.06)
+        drawn = compare(arms(tokens * .1, tokens * 0 + 1, change, tokens), metrics=[name], method="percentile", replicates=400, seed=1).primary
+        ends = bootstrap_interval(below, tokens, method="percentile", replicates=400, seed=1)
+        np.testing.assert_allclose([drawn.interval.low, drawn.interval.high], np.quantile(every, [ends.low, ends.high]), rtol=.06)
+        assert d.delta == d.candidate and d.baseline is None and d.p_value is None and not d.judged and 0 < d.standard_error < abs(d.delta)
+
+
+def test_the_grid_knows_signs_ends_and_nothing_at_all():
+    counts = change_counts(np.array([-1.0, -.5, -1e-7, 0.0, 1e-7, .5, 1.0]))
+    assert counts.sum() == 7 and counts[0] == 1 and counts[40] == 3 and counts[-1] == 1
+    still = compare(arms(np.ones(20), np.zeros(20), [np.zeros(30)] * 20, [30] * 20), metrics=NAMES)
+    assert [still[name].delta for name in NAMES[2:]] == [0, 0, 0] and still["probability_change_p1"].interval.width == 0
+    wrong = arms(np.ones(20), np.zeros(20), [np.zeros(30)] * 20, [30] * 20)
+    wrong = pair(wrong.baseline, wrong.candidate.changed(tokens=wrong.candidate.tokens, columns={**wrong.candidate.columns, "dp<0.5": np.ones(20)}))
+    made = compare(wrong)
+    assert "must add up to its tokens; got 31 of 30 in window 0" in made.missing["probability_change_p1"] and "probability_change" in made
+
+
+@pytest.mark.parametrize("level", [.9, .95])
+@pytest.mark.parametrize("documents, units", [(None, 25), (np.repeat(range(12), 3)[:25].tolist(), None)])
+def test_no_flip_has_clopper_and_pearsons_bound(documents, units, level):
+    d = compare(arms(np.ones(25), np.zeros(25), [np.zeros(9)] * 25, [9] * 25, documents), metrics=["top1_changed"], units="documents" if documents else "auto", level=level).primary
+    n = units or 25**2 / sum(documents.count(k) ** 2 for k in set(documents))
+    np.testing.assert_allclose([d.interval.low, d.interval.high], [0, beta.ppf(1 - (1 - level) / 2, 1, n)], rtol=1e-12)
+    assert d.method == "clopper_pearson" and d.fallback is None and d.p_value == 1
+
+
+# --- the command -----------------------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def shell(tmp_path, capsys, monkeypatch):
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": f"Numbered text {i}: " + "the heap is a tree in a list, and the smallest item comes first. " * (1 + i % 3)}) + "\n" for i in range(12)))
+    shutil.copytree(BASE, tmp_path / "cand")
+    from safetensors.numpy import load_file, save_file
+    weights = load_file(tmp_path / "cand" / "model.safetensors")
+    rng = np.random.default_rng(1)
+    save_file({k: (w * (1 + .05 * rng.normal(size=w.shape))).astype(w.dtype) for k, w in weights.items()}, tmp_path / "cand" / "model.safetensors", metadata={"format": "pt"})
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, out="r", text=True):
+        code = main(["compare", *map(str, arguments), *(["--text", "t.jsonl"] if text else []), "--out", out, "--json"])
+        said = capsys.readouterr()
+        return code, json.loads(said.out), said.err
+    return run
+
+
+def test_the_command_shows_what_else_changed_and_nothing_else_moves(shell, tmp_path):
+    alone = shell(BASE, "cand", out="alone")
+    code, found, said = shell(BASE, "cand", "--divergence")
+    rows = {row["metric"]: row for row in found["comparison"]}
+    assert list(rows) == ["perplexity", *NAMES] and code == alone[0] and found["verdict"]["claim"] == alone[1]["verdict"]["claim"]
+    assert "--divergence also shows" in alone[2] and "--divergence" not in said and not list(tmp_path.glob(".*journal"))
+    np.testing.assert_allclose(rows["perplexity"]["ci"], alone[1]["comparison"][0]["ci"], atol=1e-6)
+    assert rows["kl_divergence"]["candidate"] > 0 and 0 < rows["top1_changed"]["candidate"] < 1 and "points" in rows["probability_change"]["words"]["change"]
+    assert verify(tmp_path / "r").report.headline == found["headline"] and "KL divergence" in (tmp_path / "r" / "report.html").read_text()
+    chosen = shell(BASE, "cand", "--divergence", "--metric", "perplexity", out="chosen")[1]
+    assert [row["metric"] for row in chosen["comparison"]] == ["perplexity", *NAMES] and verify(tmp_path / "chosen")
+
+
+def test_a_stopped_command_goes_on(shell, tmp_path, monkeypatch):
+    whole, own, calls = shell(BASE, "cand", "--divergence", out="whole")[1], tiles.PairScorer.score, []
+    def stop(self, batch):
+        calls.append(batch)
+        if len(calls) == 2: raise KeyboardInterrupt
+        return own(self, batch)
+    monkeypatch.setattr(tiles.PairScorer, "score", stop)
+    assert main(["compare", str(BASE), "cand", "--text", "t.jsonl", "--divergence", "--batch-tokens", "100", "--out", "r", "-q"]) == 130
+    again = shell(BASE, "cand", "--divergence", "--batch-tokens", "100")[1]
+    assert len({tuple(batch) for batch in calls}) == len(calls) - 1  # only the batch that was stopped is asked for twice
+    np.testing.assert_allclose([row["delta"] for row in again["comparison"]], [row["delta"] for row in whole["comparison"]], rtol=1e-4, atol=1e-6)
+
+
+def test_models_that_do_not_fit_are_refused_before_loading(shell, monkeypatch):
+    from invar_nb.shell import arms as arms_page, together
+    monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20))
+    monkeypatch.setattr(arms_page, "load_model", None)
+    code, found, _ = shell(BASE, "cand", "--divergence")
+    assert code == 2 and "both models must fit into memory for --divergence; got at least" in found["error"] and "Give --dtype bfloat16, or leave --divergence out" in found["error"]
+    numbers = sum(w.size for w in __import__("safetensors.numpy").numpy.load_file(BASE / "model.safetensors").values())
+    o = lambda **more: SimpleNamespace(dtype="auto", revision=None, trust_remote_code=False, allow_pickle=False, device="cpu", **more)
+    assert together.memory_needed(str(BASE), o()) == 4 * numbers and together.memory_needed(str(BASE), o(), on_cpu=False) == (BASE / "model.safetensors").stat().st_size
+
+
+@pytest.mark.parametrize("arguments, text, part", [
+    (("cand", "l.jsonl", "--divergence"), True, "--divergence needs two models on this machine; got model and losses"), (("l.jsonl", "l.jsonl", "--divergence"), False, "got losses and losses"),
+    (("cand", "openai:http://localhost:1", "--divergence"), True, "got model and served"), (("cand", "cand", "--divergence", "--per-byte"), True, "token by token"),
+    (("cand", "cand", "--divergence", "--examples", "q.jsonl"), False, "--divergence needs a text"), (("cand", "cand", "--metric", "top1_changed"), True, "--metric top1_changed needs both models side by side")])
+def test_what_makes_no_sense_is_refused_at_once(shell, tmp_path, monkeypatch, arguments, text, part):
+    from invar_nb.shell import arms as arms_page
+    monkeypatch.setattr(arms_page, "load_model", None)
+    invar_nb.write_losses(WindowLosses.from_arrays(["a"], [3], [1.0]), tmp_path / "l.jsonl")
+    (tmp_path / "q.jsonl").write_text('{"id": "a", "prompt": "x", "candidates": ["a", "b"], "label": "a"}\n')
+    code, found, _ = shell(*arguments, text=text)
+    assert code == 2 and part in found["error"]
+
+
+# --- coverage --------------------------------------------------------------------------------------------------------------------------
+def drawn(rng, n, dof, correlation):
+    "Chi-square effects of windows in text order, mean 1."
+    if not correlation: return rng.chisquare(dof, n) / dof
+    z = np.empty(n)
+    z[0] = rng.normal()
+    for i in range(1, n): z[i] = correlation * z[i - 1] + np.sqrt(1 - correlation**2) * rng.normal()
+    from scipy.special import ndtr
+    return chi2.ppf(ndtr(z), dof) / dof
+
+
+def tokens_of(rng, u, t):
+    "(KL, flip, change of probability) of t tokens whose window has effect u."
+    return .02 * u * rng.chisquare(1, t), rng.random(t) < min(1, .05 * u), np.clip(rng.normal(0, .05, t) * np.sqrt(u) * rng.uniform(0, 1, t) ** 2, -1, 1) - .002 * u
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dof", [1, 2, 4])
+def test_intervals_cover_at_an_effective_size_of_40(dof, trials=2000):
+    rng, effects = np.random.default_rng(99), np.random.default_rng(98).chisquare(dof, 400_000) / dof
+    change = np.clip(rng.normal(0, .05, 5 * effects.size) * np.sqrt(np.repeat(effects, 5)) * rng.uniform(0, 1, 5 * effects.size) ** 2, -1, 1) - .002 * np.repeat(effects, 5)
+    truth = dict(zip(NAMES, (.02, np.minimum(1, .05 * effects).mean(), -.002, *np.quantile(change, [.01, .99])), strict=True))
+    for design, sizes, per_document, correlation in (("40 windows", lambda r: [128] * 40, 1, 0), ("40 documents of 3 windows", lambda r: [64] * 120, 3, 0),
+                                                     ("49 unequal documents", lambda r: r.integers(20, 237, 49).tolist(), 1, 0), ("serial, 40 windows", lambda r: [128] * 40, 0, 0),
+                                                     ("serial, 74 windows, correlation .3", lambda r: [128] * 74, 0, .3)):
+        rng, inside = np.random.default_rng(5), dict.fromkeys(NAMES, 0)
+        for _ in range(trials):
+            tokens = sizes(rng)
+            u = np.repeat(drawn(rng, len(tokens) // max(1, per_document), dof, correlation), max(1, per_document))
+            kl, flips, change = zip(*[tokens_of(rng, *each) for each in zip(u, tokens, strict=True)], strict=True)
+            documents = (np.arange(len(tokens)) // per_document).tolist() if per_document else None
+            made = compare(arms([x.sum() for x in kl], [float(x.sum()) for x in flips], change, tokens, documents), metrics=NAMES, units="documents" if documents else "serial")
+            for name in NAMES: inside[name] += made[name].interval.contains(truth[name])
+        print(f"chi-square {dof}, {design}: " + ", ".join(f"{name} {count / trials:.3f}" for name, count in inside.items()))
+        assert min(inside.values()) >= .92 * trials, (design, inside)
