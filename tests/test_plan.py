@@ -88,7 +88,7 @@ def test_blocks_of_a_pilot_are_its_units():
     (("--sd", "1", "--price", "2"), 2, "--price must be"), (("--sd", "1", "--price", "2/h"), 2, "--price needs models"), (("--sd", "1", "--units", "documents"), 2, "independent units"),
     (("--sd", "1", "--pilot", "50"), 2, "--pilot is for models"), (("--sd", "1", "--stride", "5"), 2, "--stride is for models"), (("a",), 2, "one file with --correlation"),
     (("a", "--correlation", "1"), 2, "correlation"), (("a", "b", "--correlation", ".9"), 2, "is for one file"), (("a", "a"), 3, "must show a spread"), (("--power", "1", "--sd", "1"), 2, "power"),
-    (("a", "b", "--margin", "brier=2%"), 2, "must be a number here"), (("a", "missing.jsonl"), 2, "must be there"), (("a", "b", "--units", "documents"), 2, "needs an id")])
+    (("a", "b", "--margin", "brier=2%"), 2, "--margin must be a size"), (("a", "missing.jsonl"), 2, "must be there"), (("a", "b", "--units", "documents"), 2, "needs an id")])
 def test_what_makes_no_plan_is_refused_in_one_line(files, tmp_path, monkeypatch, options, code, words):
     monkeypatch.chdir(tmp_path)
     named = {"a": files[0], "b": files[1]}

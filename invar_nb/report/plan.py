@@ -122,7 +122,7 @@ class Plan:
 # %% ../../nbs/report/91_plan.ipynb #c020
 _OF_TEXT = ("documents", "serial", "windows")
 
-# %% ../../nbs/report/91_plan.ipynb #c012
+# %% ../../nbs/report/91_plan.ipynb #c007
 def plan_comparison(
     source,  # a Pair, a WindowLosses with its correlation, or the s of one unit
     *,
@@ -149,6 +149,8 @@ def plan_comparison(
     kind = found.units if found else units if units != "auto" else "windows"
     if pilot.serial: kind = "serial"
     more = {"scale": found.scale, "unit": found.unit, "title": found.title} if found else {}
+    if isinstance(source, Pair) and supply is None and found.n >= row(n)["windows"]:
+        said += ", as many as are planned: compare them"
     return Plan(goal=goal, pilot=pilot, needed=row(n), rows=tuple(rows), text=there,
                 units=kind, source=said, at_pilot=_at_pilot(goal, pilot, source, found, known),
                 **more)
@@ -235,7 +237,7 @@ def _goal(plan):
     if g.half_width: wishes.append(f"half-width at most {_amount(plan, g.half_width, 3)}")
     return f"Goal: {', and '.join(wishes)}; {100 * g.level:g} % interval."
 
-# %% ../../nbs/report/91_plan.ipynb #c010
+# %% ../../nbs/report/91_plan.ipynb #c011
 def _about_text(plan):
     if plan.text is None: return []
     r, has = plan.text, counted(f"{plan.text['windows']:,}", "windows")
@@ -256,7 +258,7 @@ def _sentences(plan):
         found.append(f"The table holds after {100 * plan.goal.assurance:g} of 100 pilots: the "
                      f"spread is known to {plan.pilot.dof:.2g} degrees of freedom.")
     return [*found, f"Change: the smallest that is found with {100 * plan.goal.power:g} % "
-            "power. Margin: the smallest within which no change at all is shown."]
+            "power. Margin: the smallest for which an unchanged model is called equivalent."]
 
 # %% ../../nbs/report/91_plan.ipynb #c009
 def _cells(plan):

@@ -122,7 +122,7 @@ def compare(
         if (out / "report.json").exists():  # what the journals hold is in it
             for path in journals.values(): path.unlink(missing_ok=True)
 
-# %% ../../nbs/shell/30_cli.ipynb #c009
+# %% ../../nbs/shell/30_cli.ipynb #c003
 _PLAN = "plan.json, plan.html and the pilot's losses. Default: invar-nb-plan, for models."
 
 
@@ -131,7 +131,8 @@ _PLAN = "plan.json, plan.html and the pilot's losses. Default: invar-nb-plan, fo
 def plan(
     planning: g.Planning, scoring: g.Scoring, columns: g.Columns, output: g.Output,
     baseline: Annotated[Optional[str], typer.Argument(metavar="BASELINE", help=_ARM)] = None,
-    candidate: Annotated[Optional[str], typer.Argument(metavar="CANDIDATE")] = None,
+    candidate: Annotated[Optional[str], typer.Argument(
+        metavar="CANDIDATE", help="The edited model.")] = None,
     force: g.Force = False,
     out: Annotated[Optional[Path], typer.Option(
         "--out", metavar="DIR", help=_PLAN, rich_help_panel="Output")] = None,

@@ -260,7 +260,7 @@ class Planning:
     sd: _goal(Optional[float], "Plan without models: standard deviation of the difference "
               "from window to window, in nats per token.") = None
     correlation: _goal(Optional[float], "Plan from one file of losses: correlation of the two "
-                       "models' losses, such as 0.999.") = None
+                       "models' losses, such as 0.999.", min=1e-9, max=1 - 1e-12) = None
 
 # %% ../../nbs/shell/13_groups.ipynb #c012
 _policy = panel("Policy")

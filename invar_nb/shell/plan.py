@@ -36,13 +36,15 @@ from .arms import SCORED, arm_kind, load_arms
 from .imports import _options_named, _reading
 from .terminal import OK
 
-# %% ../../nbs/shell/26_plan.ipynb #c005
+# %% ../../nbs/shell/26_plan.ipynb #c003
 def _size(text, option, metric):
     "A change as typed, in the unit of the metric."
     if text is None: return None
+    if not re.fullmatch(r"\s*\+?[\d.]+(e[-+]?\d+)?\s*%?\s*", text, re.I | re.A):
+        o.usage(f"{option} must be a size such as 1% or 0.01", repr(text),
+                "Write a number, without a sign; --metric names the metric")
     try:
-        found = o.parse_margin(text)
-        if found.metric: o.usage("--margin must be a number here", repr(text), "Say --metric")
+        found = o.parse_margin(text.replace("+", ""))
         return o.resolve_margin(found, scale=metric.scale, unit=metric.unit, name=metric.name)
     except UsageError as error:
         raise UsageError(str(error).replace("--margin", option), culprit=error.culprit,
