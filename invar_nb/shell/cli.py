@@ -122,7 +122,7 @@ def compare(
         if (out / "report.json").exists():  # what the journals hold is in it
             for path in journals.values(): path.unlink(missing_ok=True)
 
-# %% ../../nbs/shell/30_cli.ipynb #c003
+# %% ../../nbs/shell/30_cli.ipynb #c009
 _PLAN = "plan.json, plan.html and the pilot's losses. Default: invar-nb-plan, for models."
 
 
@@ -138,13 +138,12 @@ def plan(
         "--out", metavar="DIR", help=_PLAN, rich_help_panel="Output")] = None,
 ):
     "How many windows are enough, and what will they cost? From a pilot, or from files."
-    arguments = {name: value for name, value in (
-        ("baseline", baseline), ("candidate", candidate)) if value is not None}
-    say(f"invar-nb plan: {' and '.join(arguments.values()) or 'no models'}", output.quiet)
+    given = [name for name in (baseline, candidate) if name is not None]
+    say(f"invar-nb plan: {' and '.join(given) or 'no models'}", output.quiet)
     place = out or Path("invar-nb-plan")
     if out or scoring.text: _check_out(place, force)
     from invar_nb.shell.plan import deliver_plan
-    _print(*deliver_plan(arguments, planning, scoring, columns, place, force=force,
+    _print(*deliver_plan(given, planning, scoring, columns, place, force=force,
                          save=out is not None, quiet=output.quiet), output)
 
 # %% ../../nbs/shell/30_cli.ipynb #c031

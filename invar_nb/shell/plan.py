@@ -230,7 +230,7 @@ def _command(arguments, scoring, p, windows):
                         for w in (option, str(v))]
     return shlex.join(words)
 
-# %% ../../nbs/shell/26_plan.ipynb #c025
+# %% ../../nbs/shell/26_plan.ipynb #c016
 def save_plan(made: Plan, arms: dict, out: Path, *, force: bool = False) -> None:
     "plan.json, plan.html, and the pilot's losses, from which the next plan needs no model."
     text = json.dumps(made.to_dict(), sort_keys=True, indent=1, allow_nan=False)
@@ -241,10 +241,12 @@ def save_plan(made: Plan, arms: dict, out: Path, *, force: bool = False) -> None
 
 
 def deliver_plan(
-    arguments, planning: g.Planning, scoring: g.Scoring, columns: g.Columns, out: Path, *,
+    given: list[str],  # baseline and candidate as typed, one of them, or none
+    planning: g.Planning, scoring: g.Scoring, columns: g.Columns, out: Path, *,
     force: bool, save: bool, quiet: bool,
 ) -> tuple[dict, str]:
     "Plan, save where there is something to save; (what was found, the same in words)."
+    arguments = dict(zip(("baseline", "candidate")[:len(given)], given, strict=True))
     made, arms, journals = plan_any(arguments, planning, scoring, columns, out=out,
                                     quiet=quiet)
     found, text = made.to_dict() | {"exit_code": OK}, str(made)
