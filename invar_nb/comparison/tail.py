@@ -122,7 +122,7 @@ class TailResult:
 
     to_dict = asdict
 
-# %% ../../nbs/comparison/46_tail.ipynb #c012
+# %% ../../nbs/comparison/46_tail.ipynb #c021
 def _independent(comparison, x):
     "Effective number of windows for the mean of x."
     pair, units = comparison.pair, comparison.units
@@ -143,8 +143,8 @@ def _judged(comparison, d, name, limit, level):
         said = (f"{m} effective windows cannot bound the {100 * q:g} % quantile of the "
                 f"windows' differences: {least} are needed")
     else:
-        said = (f"the {100 * q:g} % quantile of the windows' differences is at most {bound:.4g}"
-                f" (in this text {observed:.4g}), the limit {limit:g}")
+        said = (f"the {100 * q:g} % quantile of the windows' differences is at most "
+                f"{bound:.4g} (in this text {observed:.4g}), the limit {limit:g}")
     return TailResult(
         quantile=name, limit=limit, observed=observed, bound=bound, mass=float(over.mean()),
         mass_bound=bound_mass(float(over.mean()), m, level), windows=m, needed=least,
