@@ -9,7 +9,7 @@ __all__ = ['compare_any', 'evaluate_file', 'save_answers']
 import re
 from dataclasses import fields, replace
 
-# %% ../../nbs/shell/22_imports.ipynb #c005
+# %% ../../nbs/shell/22_imports.ipynb #c002
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -32,11 +32,12 @@ from .jobs import (check_noise, compare_arms, find_margins, find_metrics,
                                  find_settings, find_tier)
 from ..report.joint_report import build_joint
 from ..report.policy import check_enough
+from .rounds import compare_rounds
 from .terminal import OK, Progress, say
 from .texts import as_weights, score_texts
 from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c010
+# %% ../../nbs/shell/22_imports.ipynb #c006
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -48,6 +49,8 @@ def compare_any(
     kinds = [arm_kind(argument, reading) for argument in arguments.values()]
     check_divergence(kinds, job)
     check_noise(kinds, job)
+    if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
+    g.refuse_given(job.stopping, "needs --until-decided", "none")
     models = [kind in SCORED for kind in kinds]
     if len(job.scoring.texts) > 1:
         if job.examples is not None:

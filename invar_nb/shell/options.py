@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TierName', 'usage', 'MarginText', 'parse_margin', 'split_margins', 'resolve_margin',
-           'read_tier_config', 'panel', 'grouped']
+           'read_tier_config', 'panel', 'grouped', 'refuse_given', 'Stopping']
 
-# %% ../../nbs/shell/12_options.ipynb #c000
+# %% ../../nbs/shell/12_options.ipynb #c002
 import functools
 import inspect
 import math
 import re
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, Optional
 
@@ -151,3 +151,28 @@ def grouped(command):
     call.__signature__ = inspect.Signature(shown)
     call.__annotations__ = {p.name: p.annotation for p in shown}
     return call
+
+# %% ../../nbs/shell/12_options.ipynb #c013
+def refuse_given(options, must, got, *, but=()):
+    "Refuse the first option that was given, but for those of these fields."
+    allowed = {f.name for f in but}
+    odd = next((f.name for f in fields(options) if f.name not in allowed
+                and getattr(options, f.name) != f.default), None)
+    if odd is not None: usage(f"--{odd.replace('_', '-')} {must}", got, "Leave it out")
+
+
+_stopping = panel("Stopping early")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stopping:
+    "When a comparison is looked at before all is scored."
+    until_decided: _stopping(bool, "Score both models in rounds, in a random order, and stop "
+                             "at the first look that decides.", "--until-decided") = False
+    looks: _stopping(int, "Looks at most. Default: 5.", min=2, max=20) = 5
+    target: _stopping(Literal["text", "texts-like-this"], "What the answer is about: this "
+                      "text alone, or texts like its documents. Default: texts-like-this."
+                      ) = "texts-like-this"
+    spending: _stopping(Literal["pocock", "linear"], "How the error is spent over the looks. "
+                        "Default: pocock.") = "pocock"
+    order_seed: _stopping(int, "Seed of the random order. Default: 0.", min=0) = 0
