@@ -120,6 +120,9 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
     assert code == 0 and d["enough"] is False and d["needed"]["cost"] == pytest.approx(3e-6 * d["needed"]["model_tokens"]) and d["needed"]["seconds"] > 0, err
     assert "--windows" not in d["next"] and d["next"].startswith("invar-nb compare base tuned --text one.txt --max-length 64 --stride 63")
     again = json.loads(shell("plan", "serial/baseline.jsonl", "serial/candidate.jsonl", "--json")[1])
+    assert shell("score", "base", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--out", "base.jsonl")[0] == 0
+    half = json.loads(shell("plan", "base.jsonl", "tuned", "--text", "one.txt", "--half-width", "20%", "--out", "half", "--json")[1])
+    assert half["enough"] and half["next"] == "invar-nb compare base.jsonl tuned --text one.txt" and half["needed"]["model_tokens"] < d["needed"]["model_tokens"] / 2
     assert again["needed"]["units"] == d["needed"]["units"] and again["pilot"]["sd"] == d["pilot"]["sd"] and not list(models.glob(".*journal"))
 
 

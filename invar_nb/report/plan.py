@@ -237,7 +237,7 @@ def _goal(plan):
     if g.half_width: wishes.append(f"half-width at most {_amount(plan, g.half_width, 3)}")
     return f"Goal: {', and '.join(wishes)}; {100 * g.level:g} % interval."
 
-# %% ../../nbs/report/91_plan.ipynb #c011
+# %% ../../nbs/report/91_plan.ipynb #c010
 def _about_text(plan):
     if plan.text is None: return []
     r, has = plan.text, counted(f"{plan.text['windows']:,}", "windows")
@@ -256,7 +256,7 @@ def _sentences(plan):
                      f"{plan.items} decide.")
     if not math.isinf(plan.pilot.dof):
         found.append(f"The table holds after {100 * plan.goal.assurance:g} of 100 pilots: the "
-                     f"spread is known to {plan.pilot.dof:.2g} degrees of freedom.")
+                     f"spread is known to {_number(plan.pilot.dof)} degrees of freedom.")
     return [*found, f"Change: the smallest that is found with {100 * plan.goal.power:g} % "
             "power. Margin: the smallest for which an unchanged model is called equivalent."]
 

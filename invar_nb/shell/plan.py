@@ -178,7 +178,7 @@ def _from_files(arguments, kinds, p, reading):
     return plan_comparison(both, goal=_goal_of(p, as_metric(name, "plan")), units=p.units,
                            metric=name)
 
-# %% ../../nbs/shell/26_plan.ipynb #c012
+# %% ../../nbs/shell/26_plan.ipynb #c020
 def _from_models(arguments, models, p, scoring, price, out, quiet):
     "Score the pilot, then plan for the whole text."
     for name in ("windows", "per_byte"):
@@ -204,7 +204,8 @@ def _from_models(arguments, models, p, scoring, price, out, quiet):
     except ContractError:  # the pilot is whole, and nothing can be planned from it
         for path in journals.values(): path.unlink(missing_ok=True)
         raise
-    windows = made.needed["windows"] if made.enough else None
+    part = made.enough and models == len(arms)  # a file of losses is of the whole text
+    windows = made.needed["windows"] if part else None
     return replace(made, command=_command(arguments, scoring, p, windows)), arms, journals
 
 
