@@ -13,6 +13,7 @@ from test_shell import shell
 import invar_nb
 from invar_nb.foundations.document import canonical_text, content_digest
 from invar_nb.foundations.numbers import ContractError
+from invar_nb.models import tensors as tensors_page
 from invar_nb.models.load import load_model
 from invar_nb.models.weights import compare_weights
 
@@ -34,7 +35,8 @@ def copied(tmp_path):
     return made
 
 
-def test_one_changed_element_is_named(copied):
+def test_one_changed_element_is_named(copied, monkeypatch):
+    monkeypatch.setattr(tensors_page, "PIECE", 1024)      # UP is read in eleven pieces
     tensors = copied.tensors
     tensors[UP] = tensors[UP].clone()
     before = float(tensors[UP][17, 4])
@@ -43,6 +45,7 @@ def test_one_changed_element_is_named(copied):
     change, = d.changed
     assert (d.state, d.tensors_changed, d.tensors) == ("different", 1, len(tensors))
     assert (change.name, change.index, change.changed, change.elements) == (UP, (17, 4), 1, tensors[UP].numel())
+    assert change.relative == pytest.approx(abs(float(tensors[UP][17, 4]) - before) / float(tensors[UP].double().norm()), rel=1e-3)
     assert change.values == (before, float(tensors[UP][17, 4])) and f"{UP} (1 of 11,264 elements" in d.sentence and "[17, 4] was" in d.sentence
     assert any(line.startswith("config.json: rope_theta was") and line.endswith("is 500000.0") for line in d.settings)
     json.dumps(d.to_dict(), allow_nan=False)
@@ -94,7 +97,10 @@ def test_shapes_single_tensors_and_numbers_that_are_none(copied):
     assert by_name[norm].shapes == ((64,), (63,)) and by_name[UP].index == (3, 5) and by_name[UP].relative is None and by_name[UP].values[1] == "nan"
     assert (d.only_baseline, d.only_candidate, d.tensors_changed) == (("model.layers.0.mlp.down_proj.weight",), ("extra",), 4)
     assert "nan" in str(by_name[UP]) and gone.numel() and json.dumps(d.to_dict(), allow_nan=False)
-    assert compare_weights(copied("nan", odd), copied("nans", odd)).state == "identical"
+    more = {**odd, UP: odd[UP].clone()}
+    more[UP][0, 0] += 1
+    same, = compare_weights(copied("nan", odd), copied("nans", more)).changed
+    assert (same.name, same.changed, same.index) == (UP, 1, (0, 0)), "two NaNs are equal"
 
 
 @pytest.mark.parametrize("kind, state", [("F16", "recast"), ("Q8_0", "different"), ("Q4_0", "different")])
