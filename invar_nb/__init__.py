@@ -44,6 +44,8 @@ _modules = {
     "models.gguf_file": ("read_gguf",),
     "models.load": ("load_model",),
     "models.score": ("score_windows", "score_text"),
+    "models.weights": ("compare_weights",),
+    "models.second_scoring": ("score_control",),
     "models.tiles": ("score_together",),
     "models.examples": ("read_examples", "find_leaks"),
     "models.answer": ("answer_examples",),

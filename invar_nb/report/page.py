@@ -80,8 +80,8 @@ def _first_figure(d):
     caption = f"Candidate minus baseline with its {100 * row['level']:g} % confidence interval"
     if swept: caption = f"Candidates minus baseline; all intervals hold at {_level(d)}"
     if (noise := d.get("control")) and noise["metric"] == row["metric"]:
-        said = f"baseline scored twice, {noise['words']['change']}"
-        bars.append((said, shown(noise["delta"]), *map(shown, noise["ci"]), "noise"))
+        ends = map(shown, (noise["delta"], *noise["ci"]))
+        bars.append(("baseline scored twice", *ends, "noise"))
     if band is not None: caption += f"; shaded: the margin of {words['margin']}"
     if limit is not None: caption += f"; dashed: the gate's limit, {limit:+.4g} %"
     figure = interval_figure(bars, margin=band, limit=limit, axis=axis)
