@@ -82,14 +82,13 @@ def test_neither_tiles_nor_blocks_change_anything(monkeypatch, change):
 
 def test_ties_go_to_the_smaller_id_in_both_models_wherever_the_tiles_end(monkeypatch):
     monkeypatch.setattr(tiles, "COLUMNS", 10)
-    one = small.llama(40)
-    one.lm_head.weight.data[:] = one.lm_head.weight[:4].repeat(10, 1)  # ten times the same four tokens
-    two = moved(one, size=0)
-    two.lm_head.weight.data[20:] += 0.0
-    plan = plan_of(small.text_ids(40, n=40))
-    assert not tiles.score_together(one, two, plan)[1].columns["top1_changed"].any()
-    two.lm_head.weight.data[:20] -= 1e-3 * two.lm_head.weight.sign()[:20]  # now the first twenty are no longer first, or alone
-    assert tiles.score_together(one, two, plan)[1].columns["top1_changed"].sum() > 0
+    engines, hidden = [], torch.eye(4).repeat(3, 1)[:10]  # one component each: the products are exact
+    for weight in (torch.eye(4).repeat(10, 1), torch.cat([torch.eye(4), torch.zeros(36, 4)])):  # ids 4 and up tie with 0 to 3 in one model only
+        head = torch.nn.Linear(4, 40, bias=False)
+        head.weight.data[:] = weight
+        engines.append(SimpleNamespace(path="head", head=head, after=None))
+    with torch.inference_mode(): found = tiles._in_tiles(torch, engines, [hidden, hidden], torch.arange(10))
+    assert not found[3].any() and found[2].min() > 0
 
 
 class Forbidding(small.transformers.LlamaForCausalLM):
