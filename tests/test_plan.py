@@ -79,7 +79,8 @@ def test_blocks_of_a_pilot_are_its_units():
     both = pair_arrays(3 + 0 * shared, 3 + 0.05 * shared, np.full(40, 100))
     noted = both.baseline.changed(provenance={"pilot": {"units": "serial", "block": 5}})
     blocks, apart = read_pilot(Pair(baseline=noted, candidate=both.candidate))[0], read_pilot(both, units="windows")[0]
-    assert blocks.serial and blocks.dof <= 7 and 1.8 < blocks.sd / apart.sd < 2.9  # sqrt 5, where blocks are one value
+    by_hand = 0.05 * shared.reshape(8, 5).mean(axis=1).std(ddof=1) * math.sqrt(5 * 8 / 7)
+    assert blocks.serial and blocks.dof <= 7 and blocks.sd == pytest.approx(by_hand) and 1.8 < blocks.sd / apart.sd < 2.9  # sqrt 5, where blocks are one value
 
 
 @pytest.mark.parametrize("options, code, words", [

@@ -48,6 +48,14 @@ def test_one_edge_is_the_noncentral_t(n, delta):
     assert chance_of_claim(Pilot(sd=1), n, delta=detectable(Pilot(sd=1), n, power=0.9)) == pytest.approx(0.9)
 
 
+def test_the_tail_of_a_pilot_is_the_unbiased_kurtosis():
+    for seed in range(5):
+        d = np.random.default_rng(seed).laplace(size=40)
+        pilot = as_pilot(jackknife_ratio(d, np.ones(40)))
+        assert pilot.tail == pytest.approx(min(1, 2 / (2 + stats.kurtosis(d, bias=False)))) and pilot.dof == pytest.approx(min(39, 40 * pilot.tail))
+    assert as_pilot(jackknife_ratio(np.linspace(-1, 1, 40), np.ones(40))).tail == 1
+
+
 def test_a_serial_run_has_the_degrees_of_freedom_of_its_interval():
     for n in (10, 40, 300):
         d = np.random.default_rng(n).standard_normal(n)
