@@ -164,7 +164,7 @@ def test_a_pair_is_reported_with_divergences_that_verify(files, tmp_path):
     d = report.document()
     rows = {row["metric"]: row for row in d["comparison"]}
     assert list(rows) == ["perplexity", "kl_divergence", "top1_changed", *[f"probability_change{end}" for end in ("", "_p1", "_p99")]] and rows["kl_divergence"]["baseline"] is None and not rows["kl_divergence"]["judged"]
-    assert d["exit"]["rule"] in ("not_worse", "primary_regressed") and d["evidence"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
+    assert d["exit"]["rule"] in ("no_regression_shown", "primary_regressed") and d["evidence"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
     saved = report.save(tmp_path / "r")
     assert verify(saved).report.headline == report.headline and "KL divergence" in (saved / "report.md").read_text() and "None" not in (saved / "report.md").read_text()
     assert "KL divergence" in compare(both)._repr_html_() and compare(both).to_frame().loc["kl_divergence", "candidate"] > 0

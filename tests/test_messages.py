@@ -101,3 +101,32 @@ def test_the_side_the_task_and_the_rows_that_are_lacking_are_named(said, tmp_pat
     rolling = edited(tmp_path / "rolling", "invar_rolling", results={"invar_rolling": {"word_perplexity,none": 700.0}})
     said_mean = re.search(r"got ([\d.]+) where it says 700", said("compare --task invar_rolling", BASE, rolling)[1])
     assert float(said_mean[1]) == pytest.approx(608.678, abs=1e-3)
+
+
+LOGIT = DATA / "llama_cpp"
+
+
+@pytest.mark.parametrize("command, arms, words", [
+    ("compare", ("nosuch1", "nosuch2"), "no file or folder 'nosuch1' here (it was taken for a hub id)"), ("compare", (BASE, "nosuch"), "no file or folder 'nosuch' here"),
+    ("compare", (BASE, BASE), "twice, so nothing is compared"), ("compare", (LOGIT / "divergence.log", LOGIT / "base.kld"), "the two files that --kl-divergence-base wrote"),
+    ("compare", (LOGIT, LOGIT.parent), "Name one file of it, such as "), ("predictions", (BASE,), "a folder. Two folders of lm-eval or inspect: invar-nb compare"),
+    ("verify", ("nosuch",), "got 'nosuch', which is not there"), ("verify", ("j.json",), "the output of --json, j.json. Name the folder that it speaks of: some/where")])
+def test_a_slip_is_understood(said, tmp_path, command, arms, words):
+    (tmp_path / "j.json").write_text(json.dumps({"headline": "", "report": "some/where/report.json"}))
+    code, text = said(command, *arms, out=None)
+    assert code in (2, 3) and words in text, text
+
+
+def test_a_forgotten_command_is_named(said, tmp_path):
+    (tmp_path / "a b").mkdir()
+    assert said("compare", "x", out=None)[0] == 2 and "Did you mean: invar-nb compare base tuned?" not in said("base tuned", out=None)[1]
+    (tmp_path / "base").mkdir()
+    assert "Did you mean: invar-nb compare base 'a b'." in said("base", "a b", out=None)[1]
+
+
+def test_what_is_undecided_is_not_called_not_worse(said, tmp_path):
+    code, text = said("compare --task invar_choices", BASE, TUNED)
+    rule = json.loads((tmp_path / "r" / "report.json").read_text())["exit"]["rule"]
+    assert (code, rule) == (0, "no_regression_shown") and "exit 0: nothing was shown to be worse, and nothing was ruled out; --fail-inconclusive makes it exit 4." in text and "effective)" not in text
+    assert "Undecided on 1 of 2 tasks; 1 improved, none shown to regress." in said("compare --task invar_choices --task invar_rolling", BASE, TUNED)[1]
+    assert "to +51 %), perhaps by less than 20 %." in said("compare --task invar_rolling --margin 20%", TUNED, BASE)[1]

@@ -144,12 +144,16 @@ def _members(comparison, margins, by):
               (comparison.slices(here) if here != [] else ()) if s.difference]
     return [(name, d, _margin(comparison, d.metric, margins)) for name, d in found]
 
-# %% ../../nbs/comparison/41_joint.ipynb #c022
+# %% ../../nbs/comparison/41_joint.ipynb #c002
 def _headline(leading: Mapping[str, Claim]) -> str:
     "How many parts changed, and the first of them with its change."
     named = {word: [n for n, c in leading.items() if c.claim == word] for word in _WORST_FIRST}
     total, worse = len(leading), named["regressed"]
     counts = ", ".join(f"{len(names)} {word}" for word, names in named.items() if names)
+    if not worse and (open_ := named["inconclusive"]):
+        decided = counts.replace(f"{len(open_)} inconclusive", "").strip(", ")
+        return (f"Undecided on {len(open_)} of {total} tasks; "
+                f"{decided and decided + ', '}none shown to regress.")
     if not worse: return f"No regression shown on {total} tasks: {counts}."
     first = "; ".join(f"{n}, {_change(leading[n].difference)}" for n in worse[:3])
     return f"Regressed on {len(worse)} of {total} tasks: {first} (Holm-adjusted; {counts})."

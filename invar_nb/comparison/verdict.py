@@ -132,7 +132,7 @@ def _unit(d):
     if d.scale == "log": return 100, " %"
     return (100, " points") if d.unit == "share" else (1, f" {d.unit}".rstrip())
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c034
+# %% ../../nbs/comparison/40_verdict.ipynb #c019
 def _interval_text(d):
     if d.n_units == 1: return "no interval from one unit"
     ends = [change_text(end, d) for end in (d.interval.low, d.interval.high)]
@@ -146,6 +146,8 @@ def _headline(d, claim, margin, needed):
     if claim == "equivalent": return f"Equivalent within {size}: {change}."
     if claim != "inconclusive":
         far = f", beyond the margin of {size}" if _beyond(d, margin) and margin > 0 else ""
+        if claim == "regressed" and margin > 0 and not far:
+            far = f", perhaps by less than {size}"
         return f"{claim.capitalize()}: {change}{far}."
     if not d.enough: return f"Inconclusive: {change}; {_too_few(d)}."
     more = f"; about {needed} {_items(d)} would give 80 % power at this size" if needed else ""

@@ -167,7 +167,7 @@ def _by_columns(path, reading):
     if "seed" in names or "metrics" in names: return "runs"
     return "table" if path.suffix.lower() in _TABLES else None
 
-# %% ../../nbs/files/58_sources.ipynb #c008
+# %% ../../nbs/files/58_sources.ipynb #c000
 def find_format(
     path: str | os.PathLike,
     reading: Reading | None = None,  # a named column of losses or scores decides for a table
@@ -185,7 +185,21 @@ def find_format(
     sought = [one.known_by for one in FORMATS.values() if one.folder or not folder]
     refuse("find_format", f"a {'folder' if folder else 'file'} must hold one of: "
            + ", ".join(sought), f"{str(path)!r} with {listed(there) or 'nothing'}" if folder
-           else repr(str(path)), "Check the path, or write a table with id and score")
+           else repr(str(path)), _cure(path, folder))
+
+
+def _cure(path, folder):
+    "What to do with files that are close to a known format."
+    if folder:
+        one = next((file for file in sorted(path.iterdir()) if file.is_file() and (
+            is_logit_file(file) or is_perplexity_log(file))), None)
+        if one: return f"Name one file of it, such as {one}"
+    else:
+        with open(path, "rb") as file: head = file.read(2**16)
+        if b"kl_divergence: computing over" in head:
+            return ("This log of --kl-divergence has rounded numbers of one comparison: name "
+                    "the two files that --kl-divergence-base wrote, one for each model")
+    return "Check the path, or write a table with id and score"
 
 # %% ../../nbs/files/58_sources.ipynb #c007
 def read_arms(

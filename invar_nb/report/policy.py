@@ -169,7 +169,7 @@ def find_warnings(comparison) -> list[str]:
     said += _engine_warnings(pair, d.delta)
     return said + [f"{name} not computed: {why}." for name, why in comparison.missing.items()]
 
-# %% ../../nbs/report/82_policy.ipynb #c013
+# %% ../../nbs/report/82_policy.ipynb #c006
 def find_exit(
     verdict: Mapping,          # its fields
     rows: list[Mapping],       # the rest of the family: metrics and slices, with their claims
@@ -195,6 +195,9 @@ def find_exit(
                     f"{gate['observed']:.4f}, exceeds the gate's limit of {gate['limit']:g}.")
     if fail_inconclusive and verdict["claim"] == "inconclusive":
         return made(4, "inconclusive", "the evidence does not decide.")
+    if verdict["claim"] == "inconclusive" and not verdict.get("not_worse"):
+        return made(0, "no_regression_shown", "nothing was shown to be worse, and nothing "
+                    "was ruled out; --fail-inconclusive makes it exit 4.")
     return made(0, "not_worse", "nothing was shown to be worse.")
 
 # %% ../../nbs/report/82_policy.ipynb #c021

@@ -54,7 +54,7 @@ def _check_structure(text):
         refuse("report", "report.json must have the structure of its schema", str(error),
                "It was changed, or another version wrote it", code="structure")
 
-# %% ../../nbs/report/84_report.ipynb #c008
+# %% ../../nbs/report/84_report.ipynb #c003
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
     "One document: report.json as text, and the arms that it was computed from."
@@ -82,7 +82,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        "0 not worse, 1 regressed or gated, 4 inconclusive where asked for, 5 failed runs."
+        "0 no regression shown, 1 regressed or gated, 4 inconclusive if asked for, 5 failed."
         return self.exit["code"]
 
     @property
@@ -231,13 +231,21 @@ def _ours(folder: Path) -> set[str]:
     pictures = {f"{key}.reliability.svg" for key in part_keys(old.get("parts") or ()).values()}
     return names | pictures | {name for name in found if ours.fullmatch(name)}
 
-# %% ../../nbs/report/84_report.ipynb #c003
+# %% ../../nbs/report/84_report.ipynb #c008
 def units_text(units: Mapping) -> str:
     "What an interval takes for independent: how many, and how many effective."
-    named = counted(units["n"], noun_of(units["kind"]))
-    return f"{named} ({units['effective']:.0f} effective)."
+    named, effective = counted(units["n"], noun_of(units["kind"])), round(units["effective"])
+    return f"{named} ({effective} effective)." if effective != units["n"] else f"{named}."
 
 
+def _claimed(row):
+    "The claim in words; an interval that excludes 0 says why nothing is claimed."
+    if not row.get("judged", True): return "not judged"
+    low, high = row["ci"]
+    apart = row["claim"] == "inconclusive" and (low > 0 or high < 0)
+    return f"{row['claim']} after adjustment" if apart else row["claim"]
+
+# %% ../../nbs/report/84_report.ipynb #c022
 def summary(document: Mapping) -> str:
     "What a person reads after a command: the sentence, its basis, the doubts."
     d = document
@@ -256,11 +264,12 @@ def summary(document: Mapping) -> str:
         name = f"{row['part']}: {name}" if "part" in row else name
         p = "" if row["adjusted_p"] is None else f", adjusted p = {row['adjusted_p']:.2g}"
         lines.append(f"  {name}: {row['words']['change']} ({row['words']['interval']}){p}: "
-                     f"{row['claim'] if row.get('judged', True) else 'not judged'}")
+                     f"{_claimed(row)}")
     for row in d["evaluation"]["candidate"][1:] if d["verdict"] is None else ():
         if row["value"] is not None: lines.append(f"  {row['title']}: {row['value']:.6g}")
     lines += [f"  note: {line}" for line in d["warnings"]]
-    if d["exit"]["code"]: lines.append(f"  exit {d['exit']['code']}: {d['exit']['because']}")
+    if d["exit"]["code"] or d["exit"]["rule"] == "no_regression_shown":
+        lines.append(f"  exit {d['exit']['code']}: {d['exit']['because']}")
     return "\n".join(lines)
 
 

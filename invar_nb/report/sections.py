@@ -31,8 +31,8 @@ Kind = Literal["losses", "answers", "runs", "translations", "scores", "joint",
 class Exit(Section):
     "The exit code of the command, the rule that gave it, and one sentence."
     code: int
-    rule: Literal["measured", "not_worse", "primary_regressed", "secondary_regressed",
-                  "gate_failed", "inconclusive", "failed_runs"]
+    rule: Literal["measured", "not_worse", "no_regression_shown", "primary_regressed",
+                  "secondary_regressed", "gate_failed", "inconclusive", "failed_runs"]
     because: str
 
 # %% ../../nbs/report/78_sections.ipynb #c008

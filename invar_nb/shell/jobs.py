@@ -172,11 +172,14 @@ def save_scored(model, scoring, out, quiet) -> tuple[dict, str]:
     return found, (f"perplexity{per} {losses.perplexity:.6g} over {found[unit]} {unit} in "
                    f"{counted(len(losses), rows)}; losses in {out}")
 
-# %% ../../nbs/shell/18_jobs.ipynb #c019
+# %% ../../nbs/shell/18_jobs.ipynb #c002
 def check_files(files) -> None:
     "Files that are not there are a matter of usage."
     lost = next((file for file in files if not Path(file).is_file()), None)
-    if lost is not None: o.usage("a file must be there", repr(lost), "Check the path")
+    if lost is not None and Path(lost).is_dir():
+        o.usage("a file must be given", f"{str(lost)!r}, a folder",
+                "Two folders of lm-eval or inspect: invar-nb compare BASELINE CANDIDATE")
+    if lost is not None: o.usage("a file must be there", repr(str(lost)), "Check the path")
 
 
 def report_answers(file, baseline, labels, asked, fail_inconclusive):

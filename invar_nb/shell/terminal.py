@@ -6,19 +6,20 @@
 __all__ = ['OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE', 'FAILED', 'INTERRUPTED', 'one_line', 'describe_error',
            'run_app', 'say', 'answer', 'Progress']
 
-# %% ../../nbs/shell/14_terminal.ipynb #c002
+# %% ../../nbs/shell/14_terminal.ipynb #c000
 import contextlib
 import json
 import os
 import re
+import shlex
 import signal
 import sys
 import time
 
 import typer
 
-# %% ../../nbs/shell/14_terminal.ipynb #c003
-from .options import UsageProblem
+# %% ../../nbs/shell/14_terminal.ipynb #c019
+from .options import UsageProblem, usage
 
 # %% ../../nbs/shell/14_terminal.ipynb #c005
 OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -104,7 +105,7 @@ class _Ending:
                 sys.stdout.flush()
         return True
 
-# %% ../../nbs/shell/14_terminal.ipynb #c008
+# %% ../../nbs/shell/14_terminal.ipynb #c021
 def _open_streams():
     "Where the shell closed stdout or stderr (`>&-`) Python has None there."
     for name in ("stdout", "stderr"):
@@ -120,6 +121,10 @@ def _interrupt(*_): raise KeyboardInterrupt
 def _call(app, arguments):
     "Parse and call; click's own main would map an interrupt to a code of its own."
     command = typer.main.get_command(app)
+    first = arguments[0]
+    if first not in command.commands and os.path.exists(first):
+        usage("the first word must be a command", repr(first),
+              f"Did you mean: invar-nb compare {shlex.join(arguments)}")
     try:
         with command.make_context("invar-nb", arguments) as context:
             command.invoke(context)
