@@ -27,7 +27,8 @@ from .terminal import OK, REFUSED, REGRESSED, Progress, answer, run_app, say
 app = typer.Typer(
     name="invar-nb", add_completion=False, pretty_exceptions_enable=False,
     rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 not worse, 1 regressed or gate failed, 2 usage, 3 evidence refused, "
+    epilog="Exit codes: 0 no regression shown (inconclusive too), 1 regressed or gate "
+           "failed, 2 usage, 3 evidence refused, "
            "4 inconclusive (with --fail-inconclusive), 5 the work failed, 130 interrupted.")
 
 
@@ -282,15 +283,9 @@ def runs(
     report = report_runs(baseline, candidate, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c036
+# %% ../../nbs/shell/30_cli.ipynb #c010
 _Report = Annotated[Path, typer.Argument(
     metavar="REPORT", help="report.json, or the folder that holds it.")]
-
-
-def _report_file(report):
-    path = report / "report.json" if report.is_dir() else report
-    if path.suffix == ".json" and path.is_file(): return path
-    o.usage("REPORT must be a report.json or its folder", repr(str(report)), "Name one")
 
 
 @app.command()
@@ -300,7 +295,8 @@ def verify(
 ):
     "Compute every number of a report again from its evidence. Exit 3 if one differs."
     from invar_nb.report.verify import verify as check
-    found = check(_report_file(report))
+    from invar_nb.shell.model_card import find_report
+    found = check(find_report(report))
     d = {"verified": True, "headline": found.report.headline, "digest": found.report.digest,
          "files": list(found.files), "not_covered": list(found.not_covered), "exit_code": OK}
     _print(d, str(found), output)
@@ -315,8 +311,8 @@ def card(
 ):
     "The metrics block of a Hugging Face model card, from a report."
     from invar_nb.foundations.document import read_canonical
-    from invar_nb.shell.model_card import model_card
-    d = read_canonical(_report_file(report).read_bytes(), where="card")
+    from invar_nb.shell.model_card import find_report, model_card
+    d = read_canonical(find_report(report).read_bytes(), where="card")
     block = model_card(d, dataset=dataset)
     _print({"block": block, "exit_code": OK}, block.rstrip(), output)
 

@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['compare_any', 'evaluate_file', 'save_answers']
 
-# %% ../../nbs/shell/22_imports.ipynb #c013
+# %% ../../nbs/shell/22_imports.ipynb #c002
 import re
 from dataclasses import fields, replace
+from pathlib import Path
 
-# %% ../../nbs/shell/22_imports.ipynb #c002
+# %% ../../nbs/shell/22_imports.ipynb #c005
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -47,6 +48,7 @@ def compare_any(
     "(report, journals) of two models, of two models that also answer, or of files."
     reading = _reading(job.columns, job.asked.by)
     kinds = [arm_kind(argument, reading) for argument in arguments.values()]
+    _check_there(arguments.values(), kinds, job)
     check_divergence(kinds, job)
     check_noise(kinds, job)
     if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
@@ -125,6 +127,17 @@ def _report(pairs, primary, job, weights=None):
         return build_report(*parts.values(), margin=margins, control=control, **more)
     joint = JointComparison(parts=parts, primary=primary)
     return build_joint(joint, margin=margins, weights=weights, **more)
+
+# %% ../../nbs/shell/22_imports.ipynb #c010
+def _check_there(arguments, kinds, job):
+    "A mistyped path looks like a hub id, and a file has no change against itself."
+    idle = not (job.scoring.text or job.examples)
+    for name, kind in zip(arguments, kinds, strict=True):
+        if kind == "hub" and (idle or {*kinds} - {*SCORED, "losses"}):
+            o.usage("a model or a file must be there", f"no file or folder {name!r} here (it "
+                    "was taken for a hub id)", "Check the path; a model needs --text FILE")
+    if len({Path(name).resolve() for name in arguments}) == 1 and not {*kinds} & {*SCORED}:
+        say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
 
 # %% ../../nbs/shell/22_imports.ipynb #c003
 def _check_names(asked, pairs):
