@@ -29,7 +29,7 @@ from .arms import (_check_tokenizer, _load, _planned, _release, _same_limit,
 from .jobs import find_margins, find_tier
 from .terminal import Progress, say
 
-# %% ../../nbs/shell/19_rounds.ipynb #c006
+# %% ../../nbs/shell/19_rounds.ipynb #c016
 _NEEDED = ("scoring", "asked", "policy", "output", "stopping")
 _OF_ASKED = ("margin", "metric", "level")
 
@@ -45,6 +45,7 @@ def _check_job(kinds: Mapping[str, str], job: g.Job) -> None:
     g.refuse_given(job.asked, must, got,
                    but=[f for f in fields(job.asked) if f.name in _OF_ASKED])
     odd = [f"--metric {name}" for name in job.asked.metric or () if name != "perplexity"]
+    if len(job.scoring.texts) > 1: odd.append("several --text NAME=FILE")
     if job.scoring.per_byte: odd.append("--per-byte")
     if job.policy.profile != "dev": odd.append(f"--profile {job.policy.profile}")
     if odd: o.usage(f"{odd[0]} {must}", got, "Leave one of them out")
