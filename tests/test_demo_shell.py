@@ -1,4 +1,4 @@
-"""The demo as a command: three verified reports, one JSON object, words that follow from the documents."""
+"""The demo as a command: one verified report on four edits, one JSON object, words that follow from the documents."""
 import json
 
 import pytest
@@ -15,13 +15,14 @@ def test_the_models_are_shipped_and_an_old_folder_is_kept(tmp_path):
     assert code == 2 and "new or an empty folder" in err and (tmp_path / "keep.txt").exists()
 
 
-def test_a_short_demo_saves_and_verifies_three_reports(tmp_path):
+def test_a_short_demo_saves_and_verifies_one_report_on_four_edits(tmp_path):
     pytest.importorskip("torch")
     lines = []
     result = run_demo(tmp_path / "demo", documents=4, echo=lines.append)
-    assert [row.edit for row in result.rows] == list(EDITS) and any("3 reports saved and verified" in line for line in lines)
-    for row in result.rows: assert verify(row.folder).report.headline == row.report.headline
-    assert max(map(len, str(result).split("\n")[:4])) <= 130
+    d = result.report.document()
+    assert {*d["sweep"]["order"]} == {*EDITS} == {*result.windows} and any("saved and verified" in line for line in lines)
+    assert verify(result.out).report.headline == result.report.headline and sum("base: perplexity" in line for line in lines) == 1
+    assert max(map(len, str(result).split("\n")[:5])) <= 130
 
 
 @pytest.mark.slow
@@ -29,4 +30,4 @@ def test_the_whole_demo_has_one_edit_of_each_kind(tmp_path):
     pytest.importorskip("torch")
     code, out, _ = shell("demo", "--out", tmp_path / "demo", "--json")
     found = json.loads(out)
-    assert code == 0 and [row["headline"].split()[0].strip(":") for row in found["rows"]] == ["Equivalent", "Regressed", "Improved"]
+    assert code == 0 and {row["edit"]: row["claim"] for row in found["rows"]} == {"fine-tuned": "improved", "pruned 10 %": "equivalent", "8-bit": "equivalent", "4-bit": "regressed"}

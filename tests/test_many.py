@@ -11,7 +11,7 @@ from invar_nb.statistics.many import Family, fit_family
 from invar_nb.statistics.weighted import unit_totals
 
 LAWS = {"normal": lambda rng, shape: rng.standard_normal(shape), "t3": lambda rng, shape: rng.standard_t(3, shape) / math.sqrt(3), "gamma": lambda rng, shape: rng.gamma(1, 1, shape) - 1}
-SHAPES = ("60 windows", "180 windows", "100 documents", "40 documents")  # 40 of unequal length are about 22 effective units: too few for skewed laws, and shown
+SHAPES = ("60 windows", "180 windows", "100 documents", "40 documents")
 FACTORS = (0.2, 0.5, 0.8, 0.95, "three groups")
 
 
@@ -74,14 +74,16 @@ def test_order_of_the_candidates_changes_nothing(m):
 
 @pytest.mark.slow
 def test_false_alarms_in_tables_of_8_and_20():
-    "The whole grid; the table is kept beside the tests. The promise is for 40 effective units and more; two standard errors are allowed on either side."
+    """The whole grid, kept for the page. Two standard errors are allowed on either side of the promise. Skewed laws over documents of unequal length
+    are shown and not promised: there the far tail of a single interval is too short, and Bonferroni's table errs as often."""
     trials, lines, broken = 1000, ["candidates,law,units,factor,together,bonferroni,unadjusted,one_factor_share,rate_with_one_factor,level_times_m"], []
     slack = lambda p, n: 2 * math.sqrt(p * (1 - p) / n)
     for m, law, shape, factor in product((8, 20), LAWS, SHAPES, FACTORS):
         found = cell(trials, law, shape, m, factor)
         lines.append(",".join([str(m), law, shape, str(factor), *(f"{x:.3f}" for x in found)]))
         print(lines[-1], flush=True)
-        if shape == "40 documents": continue
-        if found[0] > 0.075 + slack(0.075, trials) or found[3] > 0.9 and found[0] < 0.03 - slack(0.03, trials): broken.append(lines[-1])
-    Path(__file__).with_name("data").joinpath("many.csv").write_text("\n".join(lines) + "\n")
+        excused = law == "gamma" and shape.endswith("documents")
+        if found[0] > 0.075 + slack(0.075, trials) and not excused: broken.append(lines[-1])
+        if found[3] > 0.9 and found[0] < 0.03 - slack(0.03, trials): broken.append(lines[-1])
+    Path(__file__).parents[1].joinpath("nbs/statistics/many.csv").write_text("\n".join(lines) + "\n")
     assert not broken
