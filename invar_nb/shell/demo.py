@@ -131,8 +131,9 @@ def _no_bars():
     finally:
         if shown: logging.enable_progress_bar()
 
-# %% ../../nbs/shell/10_demo.ipynb #c027
-EDITS = {"8-bit": lambda weight: _rounded(weight, 8), "4-bit": lambda weight: _rounded(weight, 4),
+# %% ../../nbs/shell/10_demo.ipynb #c002
+EDITS = {"8-bit": lambda weight: _rounded(weight, 8),
+         "4-bit": lambda weight: _rounded(weight, 4),
          "pruned 10 %": lambda weight: prune(weight, share=0.1), "fine-tuned": None}
 PLAN = {"max_length": 256, "stride": 128}
 
