@@ -333,8 +333,8 @@ def doctor(output: g.Output):
 @app.command()
 @o.grouped
 def demo(output: g.Output, out: _out("invar-demo") = Path("invar-demo")):
-    "Three edits of a small shipped model, compared on real English; offline, a minute."
-    say("invar-nb demo: two shipped models, three edits", output.quiet)
+    "Four edits of a small shipped model, ranked on real English; offline, a minute."
+    say("invar-nb demo: two shipped models, four edits", output.quiet)
     _check_out(out, False)
     from invar_nb.models.load import import_torch
     from invar_nb.shell.demo import run_demo
