@@ -3,6 +3,7 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,10 @@ import invar_nb
 from invar_nb.foundations.document import canonical_text, content_digest
 from invar_nb.foundations.numbers import ContractError
 from invar_nb.models import tensors as tensors_page
+from invar_nb.models.checkpoint import find_checkpoint
+from invar_nb.models.gguf_file import read_gguf
 from invar_nb.models.load import load_model
+from invar_nb.models.tensors import not_comparable
 from invar_nb.models.weights import compare_weights
 
 torch = pytest.importorskip("torch")
@@ -123,6 +127,11 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     assert d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
     assert d.sentence == "The weight files differ; pytorch_model.bin is a pickle, whose tensors are not compared: save it as safetensors."
     assert compare_weights(pickled, pickled).state == "identical"
+    gguf = write_gguf(BASE, tmp_path / "m.gguf", "F16")
+    for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"architecture": "falcon"}, "of architecture falcon has a layout of its own"),
+                          ({"tensors": (replace(read_gguf(gguf).tensors[0], kind="I32"),)}, "has tensors of type I32, not read")):
+        found = find_checkpoint(gguf)
+        assert words in not_comparable(find_checkpoint(BASE), replace(found, gguf=replace(found.gguf, **{"metadata": found.gguf.metadata, **change})))
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")

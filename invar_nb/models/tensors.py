@@ -159,7 +159,7 @@ def _unpermuted(x: np.ndarray, shape: tuple, heads: int) -> np.ndarray:
 def _transposed(x: np.ndarray, shape: tuple, heads: int) -> np.ndarray:
     return x.reshape(shape).T.reshape(-1)
 
-# %% ../../nbs/models/67_tensors.ipynb #c021
+# %% ../../nbs/models/67_tensors.ipynb #c010
 def match_tensors(a: Checkpoint, b: Checkpoint) -> list[dict[str, Stored]]:
     "Name -> tensor, of both, in the order of the files; a GGUF under the other's names."
     plain = [None if c.gguf else {t.name: t for path in c.files for t in _safetensors(path)}
@@ -170,15 +170,28 @@ def match_tensors(a: Checkpoint, b: Checkpoint) -> list[dict[str, Stored]]:
     made = lambda c: {t.name: t for t in _gguf_tensors(c.gguf, folder, config)}
     return [made(c) if c.gguf else table for c, table in zip((a, b), plain, strict=True)]
 
-
+# %% ../../nbs/models/67_tensors.ipynb #c014
 def not_comparable(a: Checkpoint, b: Checkpoint) -> str:
     "Why the tensors of two checkpoints cannot be compared; empty where they can."
-    pickled = next((c for c in (a, b) if c.kind == "pickle"), None)
-    if pickled:
-        return (f"{pickled.files[0].name} is a pickle, whose tensors are not compared: save "
-                "it as safetensors")
+    for c in (a, b):
+        if c.kind == "pickle":
+            return (f"{c.files[0].name} is a pickle, whose tensors are not compared: save it "
+                    "as safetensors")
+        if c.gguf and (reason := _not_readable(c.gguf)): return f"{c.name} {reason}"
     if bool(a.gguf) == bool(b.gguf): return ""
-    kind = (a.gguf or b.gguf).architecture
-    if kind in _PLAIN: return ""
-    return (f"a GGUF of architecture {kind} has a layout of its own, so its tensors are not "
-            "compared with a folder's")
+    file = a.gguf or b.gguf
+    blocks = file.metadata.get(f"{file.architecture}.block_count")
+    if file.architecture in _PLAIN and isinstance(blocks, int): return ""
+    return (f"a GGUF of architecture {file.architecture} has a layout of its own, so its "
+            "tensors are not compared with a folder's")
+
+
+def _not_readable(file: GgufFile) -> str:
+    "Why the tensors of a GGUF cannot be read, or not all."
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, dequantize
+    parts = file.metadata.get("split.count", 1)
+    if parts > 1: return f"is one of {parts} parts: join them with llama-gguf-split --merge"
+    for kind in map(GGMLQuantizationType.__getitem__, file.types):
+        try: dequantize(np.zeros(GGML_QUANT_SIZES[kind][1], "u1"), kind)
+        except NotImplementedError: return f"has tensors of type {kind.name}, not read"
+    return ""
