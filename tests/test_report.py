@@ -250,7 +250,7 @@ def test_scores_and_metrics_of_ones_own():
 @pytest.mark.parametrize("arm, kwargs, said", [
     (losses().baseline, {"level": 95}, "level must lie strictly between 0 and 1; got 95. Did you mean 0.95"), (losses().baseline, {"level": 0}, "level must lie"),
     (answers().baseline, {"level": 95}, "Did you mean 0.95"), (5, {}, "arm must be what one model said; got int"),
-    (losses(), {}, "got Pair"), (losses().baseline, {"by": "nope"}, "columns to slice by"), (answers().baseline, {"by": "nope"}, "by must be one of 'language'"),
+    (losses(), {}, "got Pair"), (losses().baseline, {"by": "nope"}, "by must be one of 'position'"), (answers().baseline, {"by": "nope"}, "by must be one of 'language'"),
     (answers().baseline, {"by": 5}, "by must be names of columns"), (marks().baseline, {"metrics": []}, "metrics must read scores; got none"),
     (losses().baseline, {"metrics": ["perplexity"] * 2}, "a name of its own"), (losses().baseline, {"metrics": "accuracy"}, "'accuracy', which reads answers")])
 def test_evaluate_refuses_what_makes_no_sense(arm, kwargs, said):

@@ -47,8 +47,18 @@ def sweep():
     return build_sweep(compare_many({f"q{k}": pair(base, arm(k)) for k in range(3)}), gate_on=["q0", "q1"], margin=.1, between=True)
 
 
+def several(pair):
+    "Documents of two windows, from two files; the text of one passage is in the evidence."
+    ids = [f"d{i // 2}" for i in range(len(pair))]
+    facts = {"document_files": {name: "a.txt" if i % 3 else "b.txt" for i, name in enumerate(dict.fromkeys(ids))}, "windows_planned": 60}
+    arms = [arm.changed(document_ids=tuple(ids), provenance=facts | {"passage_text": {f"windows {i}:0-64": f"text {i}" for i in range(48)}} if new else facts)
+            for new, arm in enumerate((pair.baseline, pair.candidate))]
+    return type(pair)(baseline=arms[0], candidate=arms[1])
+
+
 KINDS = {
     "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
+    "tail": lambda: build_report(compare(several(losses(.03, n=48))), tail={"q90": .2, "tokens": 100, "fraction": .5}, by=["source", "position"]),
     "divergence": lambda: build_report(compare(p := losses(.01, n=40, columns={"kl_divergence": np.linspace(.1, 1, 40), "top1_changed": [0] * 40, **CHANGE})), control=again(p)),
     "answers": lambda: build_report(compare(answers(n=60), metrics=["accuracy", "brier"])),
     "scores": lambda: build_report(compare(marks(better="lower", clusters=np.repeat(range(20), 3).tolist())), margin=.1),
@@ -66,7 +76,7 @@ KINDS = {
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "divergence", "looks", "sweep"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "tail", "divergence", "looks", "sweep"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 

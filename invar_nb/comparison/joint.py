@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['JointComparison', 'of_part', 'compare_parts', 'JointVerdict', 'judge_parts']
 
-# %% ../../nbs/comparison/41_joint.ipynb #c006
+# %% ../../nbs/comparison/41_joint.ipynb #c002
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from html import escape
 from .compare import Comparison, compare
 from .difference import Difference
 from .pair import Pair
+from .slices import slice_columns
 from .verdict import (Claim, Verdict, as_margin, change_text, judge,
                                          judge_together)
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -109,7 +110,7 @@ def judge_parts(
     return JointVerdict(headline=verdict.headline, claim=verdict.claim, verdict=verdict,
                         leading={name: leading[name] for name in joint}, others=others)
 
-# %% ../../nbs/comparison/41_joint.ipynb #c020
+# %% ../../nbs/comparison/41_joint.ipynb #c008
 def _judged(first, rest, apart, together):
     "Claims of the leading differences and of the rest; one family where a part stands apart."
     names = [name for name in first if name != apart]
@@ -123,14 +124,14 @@ def _judged(first, rest, apart, together):
 def _check_names(joint, margins, by):
     for what, asked, known in (
             ("margins", margins, {m.name for c in joint.values() for m in c.metrics}),
-            ("by", by, {name for c in joint.values() for name in c.pair.slices})):
+            ("by", by, {name for c in joint.values() for name in slice_columns(c.pair)})):
         if asked and not known:
             refuse("judge_parts", "the evidence must have columns to slice by", "none",
                    "Add the column to the files", error=UsageError)
         for name in asked or ():
             as_choice(name, sorted(known), where="judge_parts", name=what, error=UsageError)
 
-# %% ../../nbs/comparison/41_joint.ipynb #c021
+# %% ../../nbs/comparison/41_joint.ipynb #c013
 def _margin(comparison, name, margins):
     metric = next(m for m in comparison.metrics if m.name == name)
     return as_margin((margins or {}).get(name), metric)
@@ -138,13 +139,14 @@ def _margin(comparison, name, margins):
 
 def _members(comparison, margins, by):
     "(slice, difference, margin) of all that is not the primary metric of a part."
-    here = None if by is None else [name for name in by if name in comparison.pair.slices]
+    columns = slice_columns(comparison.pair)
+    here = None if by is None else [name for name in by if name in columns]
     found = [(None, d) for d in comparison.values() if d.metric != comparison.primary_metric]
     found += [(s.name, s.difference) for s in
               (comparison.slices(here) if here != [] else ()) if s.difference]
     return [(name, d, _margin(comparison, d.metric, margins)) for name, d in found]
 
-# %% ../../nbs/comparison/41_joint.ipynb #c002
+# %% ../../nbs/comparison/41_joint.ipynb #c006
 def _headline(leading: Mapping[str, Claim]) -> str:
     "How many parts changed, and the first of them with its change."
     named = {word: [n for n, c in leading.items() if c.claim == word] for word in _WORST_FIRST}

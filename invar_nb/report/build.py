@@ -9,7 +9,7 @@ __all__ = ['build_report', 'find_sections', 'evaluate']
 from collections.abc import Mapping
 from dataclasses import asdict
 
-# %% ../../nbs/report/85_build.ipynb #c011
+# %% ../../nbs/report/85_build.ipynb #c003
 import invar_nb
 from ..comparison.compare import Comparison, choose_metrics
 from ..comparison.control import claims_above, judge_above, measure_control
@@ -23,8 +23,9 @@ from ..foundations.numbers import refuse
 from .dataset import arms_bits_per_byte, check_origin, confusion_of
 from .dataset import describe_dataset, describe_units, find_facts, find_splits
 from .dataset import part_perplexities, window_stats
-from .policy import PROFILES, as_tier, conventions, coverage_of, find_exit
-from .policy import find_policy, find_warnings
+from .passages import describe_passages, describe_tail
+from .policy import PROFILES, as_tier, conventions, coverage_of
+from .policy import deciding_gate, find_exit, find_policy, find_warnings
 from .report import Report, seal
 from .stopped import describe_looks, margin_of
 
@@ -126,7 +127,7 @@ def _control(comparison, noise, claims):
             "ci": (d.interval.low, d.interval.high), "floors": rows, "words": words,
             "sentence": said}
 
-# %% ../../nbs/report/85_build.ipynb #c015
+# %% ../../nbs/report/85_build.ipynb #c005
 def build_report(
     comparison: Comparison,
     *,
@@ -135,6 +136,7 @@ def build_report(
     tier="balanced",        # a name, or a name with other numbers and a note
     profile: str = "dev",   # ci and release refuse broken contracts and apply the gate
     gate: float | None = None,  # limit of the ratio's upper end; None: the tier's, if any
+    tail: Mapping | None = None,  # {"q95": 0.1}: limits of quantiles of windows' differences
     fail_inconclusive: bool = False,  # exit 4
     control=None,  # the baseline's arm, scored again: nothing below its noise is a change
     files: Mapping | None = None,        # arm -> (name beside the report, sha256)
@@ -145,6 +147,7 @@ def build_report(
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
     margin = margin_of(comparison, margin)
     settings = _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive)
+    if tail is not None: settings["tail"] = dict(tail)
     check_origin(arms)
     noise = None if control is None else measure_control(comparison, control, by=by)
     own = settings["margin"][comparison.primary_metric]
@@ -157,13 +160,13 @@ def build_report(
     document["signature"] = f"invar_nb:{version or invar_nb.__version__}|{recipe}"
     return seal(document, arms, files, environment, version)
 
-# %% ../../nbs/report/85_build.ipynb #c016
+# %% ../../nbs/report/85_build.ipynb #c013
 def _compared(comparison, arms, verdict, claims, settings):
     "The sections of a comparison and its verdict."
     first = _row(comparison.primary, verdict.improvement_threshold, verdict.claim)
     part = find_sections(comparison, first, claims, settings)
-    gate = part["policy"] and part["policy"]["gate"]
-    found = find_exit(verdict.to_dict(), [*part["comparison"][1:], *part["slices"]], gate,
+    rows = [*part["comparison"][1:], *part["slices"]]
+    found = find_exit(verdict.to_dict(), rows, deciding_gate(part["policy"]),
                       fail_inconclusive=settings["fail_inconclusive"])
     return {**part, "headline": verdict.headline, "verdict": verdict.to_dict(), "exit": found}
 
@@ -180,6 +183,8 @@ def find_sections(comparison, first, claims, settings) -> dict:
         if looks is None: warnings = said + warnings  # a tier asks for a fixed length
     if looks is not None: units["speaks_of"] = looks.pop("speaks_of")
     found = {} if looks is None else {"looks": looks}
+    if tail := describe_tail(comparison, settings.get("tail")): policy["tail"] = tail
+    if passages := describe_passages(comparison): found["passages"] = passages
     return found | {
             "kind": kind, "facts": find_facts(*arms.values()), "primary_metric": primary,
             "comparison": rows, "slices": slices, "classes": confusion_of(arms),

@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['build_joint']
 
-# %% ../../nbs/report/86_joint_report.ipynb #c007
+# %% ../../nbs/report/86_joint_report.ipynb #c002
 from collections.abc import Mapping
 from dataclasses import asdict
 
 import invar_nb
 from ..comparison.joint import JointComparison, judge_parts, of_part
 from ..comparison.pooled import pool_parts
+from ..comparison.slices import slice_columns
 from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, canonical_json, digest, refuse
 from .build import _row, _settings, find_sections
@@ -20,7 +21,7 @@ from .policy import as_tier, find_exit
 from .report import Report, seal
 from .sections import part_keys
 
-# %% ../../nbs/report/86_joint_report.ipynb #c005
+# %% ../../nbs/report/86_joint_report.ipynb #c004
 def _as_margins(joint, margin):
     "Metric -> margin; a bare one is of the metric that leads."
     if margin is None or isinstance(margin, Mapping): return dict(margin or {})
@@ -33,12 +34,6 @@ def _as_margins(joint, margin):
     return dict.fromkeys(names, margin)
 
 
-def _in_order(joint):
-    "The part that decides first, then by name: the order in which a file gives them back."
-    names = sorted(joint, key=lambda name: (name != joint.primary, name))
-    return JointComparison(parts={name: joint[name] for name in names}, primary=joint.primary)
-
-
 def _said(claim):
     "One part in a sentence."
     d = claim.difference
@@ -46,20 +41,21 @@ def _said(claim):
             f"{change_text(d.interval.low, d)} to {change_text(d.interval.high, d)}): "
             f"{claim.claim}.")
 
-# %% ../../nbs/report/86_joint_report.ipynb #c006
+# %% ../../nbs/report/86_joint_report.ipynb #c008
 def _part(comparison, leading, claims, margins, by, options):
     "The sections of one part."
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
     check_origin(arms)
     mine = {name: value for name, value in margins.items() if name in comparison}
-    here = None if by is None else [name for name in by if name in comparison.pair.slices]
+    columns = slice_columns(comparison.pair)
+    here = None if by is None else [name for name in by if name in columns]
     if comparison.pair.kind != "losses": options = options | {"gate": None}
     settings = _settings(comparison, mine, here, **options)
     first = _row(leading.difference, leading.margin, leading.claim, leading.adjusted_p_value)
     part = find_sections(comparison, first, claims, settings)
     return {**part, "headline": _said(leading)}
 
-# %% ../../nbs/report/86_joint_report.ipynb #c015
+# %% ../../nbs/report/86_joint_report.ipynb #c017
 def build_joint(
     joint: JointComparison,
     *,
@@ -74,7 +70,6 @@ def build_joint(
     version: str | None = None,
 ) -> Report:
     "The report of several parts; raises ContractError, UsageError."
-    joint = _in_order(joint)
     margins, by = _as_margins(joint, margin), [by] if isinstance(by, str) else by
     if gate is not None and all(c.pair.kind != "losses" for c in joint.values()):
         refuse("report", "a gate needs a part with losses", repr(gate),
@@ -84,8 +79,9 @@ def build_joint(
     pooled = None if weights is None else pool_parts(joint, weights, margin=size)
     options = {"tier": tier, "profile": profile, "gate": gate,
                "fail_inconclusive": fail_inconclusive}
+    order = sorted(joint, key=lambda name: name != joint.primary)
     parts = {}
-    for name in joint:
+    for name in order:
         with of_part(name):
             parts[name] = _part(joint[name], verdict.leading[name], verdict.others[name],
                                 margins, by, options)

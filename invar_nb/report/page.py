@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Callable, Mapping
 
-# %% ../../nbs/report/80_page.ipynb #c009
+# %% ../../nbs/report/80_page.ipynb #c024
 from ..comparison.verdict import judge
 from .sections import part_arms
+from .passages import percent
 from .figures import (Picture, environment, interval_figure,
                                      reliability_figure, size_figure, windows_figure)
 
@@ -197,7 +198,8 @@ def _inner(name, d, escape, figures):
 
 def _render(name, d, escape, series=None, bins=None, parts=None):
     page = environment(escape)
-    page.filters.update(show=show, p_value=show_p, bootstrap=_bootstrap, tight=_tight,
+    page.filters.update(show=show, moved=percent, p_value=show_p, tight=_tight,
+                        bootstrap=_bootstrap,
                         percent=lambda share: f"{100 * share:.0f} %")
     names = {"first_figure": "", "first_caption": "", **_evidence_cells(d), **_swept(d)}
     if d["verdict"] is not None and d["comparison"]:

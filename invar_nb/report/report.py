@@ -175,8 +175,9 @@ def _slice_table(d):
     table.writerows(rows)
     return out.getvalue() if rows else ""
 
-# %% ../../nbs/report/84_report.ipynb #c002
-_HIDDEN = ("languages", "document_languages", "weights")  # shown elsewhere or long
+# %% ../../nbs/report/84_report.ipynb #c013
+_HIDDEN = ("languages", "document_languages", "document_files", "weights",
+           "passage_text")  # shown elsewhere or long
 
 
 def _evidence(arms, files):
@@ -256,6 +257,11 @@ def summary(document: Mapping) -> str:
     if d["units"] and d["units"]["n"]:
         lines.append(f"  interval over {units_text(d['units'])} {d['units']['because']}")
     lines += [f"  {line}" for line in (d.get("looks") or {}).get("sentences", ())]
+    tail = d["policy"] and d["policy"].get("tail")
+    if tail: lines.append(f"  tail: {tail['because']}")
+    for part in (d.get("passages") or {}).values():
+        if part and any(p["beyond"] for p in part["lost"]):
+            lines.append(f"  {part['sentence']}")
     worse = [row for row in d["slices"] if row.get("claim") == "regressed"]
     if d.get("sweep"): lines += _sweep_lines(d)
     leads = not d.get("parts") or d["settings"]["primary"]  # the sentence says the first row

@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'Direction', 'Scale', 'Kind', 'Section', 'Exit', 'Fallback', 'Ends', 'PrimaryMetric', 'Language', 'Examples',
-           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Control', 'Policy', 'Look', 'Looks',
-           'Part', 'PooledTexts', 'Sweep', 'Document', 'part_keys', 'part_arms', 'report_schema']
+           'Seeds', 'Stats', 'Windows', 'Dataset', 'Units', 'Facts', 'Gate', 'Control', 'Tail', 'Policy', 'Look',
+           'Looks', 'Passage', 'Ranked', 'Passages', 'Part', 'PooledTexts', 'Sweep', 'Document', 'part_keys',
+           'part_arms', 'report_schema']
 
 # %% ../../nbs/report/78_sections.ipynb #c021
 import re
@@ -124,7 +125,7 @@ class Dataset(Section):
     examples: Examples | None = None
     seeds: Seeds | None = None
 
-# %% ../../nbs/report/78_sections.ipynb #c014
+# %% ../../nbs/report/78_sections.ipynb #c016
 class Units(Section):
     "What the interval takes for independent, how many they are, why, and what it speaks of."
 
@@ -167,7 +168,19 @@ class Control(Section):
     words: dict[str, str]
     sentence: str
 
+# %% ../../nbs/report/78_sections.ipynb #c023
+class Tail(Section):
+    "A gate on the tail; only where it was asked for."
+    level: float
+    results: list[dict[str, Any]]  # of each quantile
+    tokens: float
+    tokens_needed: float
+    fraction: float
+    fraction_needed: float
+    passed: bool
+    because: str
 
+# %% ../../nbs/report/78_sections.ipynb #c032
 class Policy(Section):
     "Tier, profile and contracts; a tier with other numbers carries the note that says why."
 
@@ -175,6 +188,7 @@ class Policy(Section):
     profile: Literal["dev", "ci", "release"]
     contracts: dict[str, bool]
     gate: Gate | None
+    tail: Tail | None = None
 
 # %% ../../nbs/report/78_sections.ipynb #c025
 class Look(Section):
@@ -207,8 +221,35 @@ class Looks(Section):
     tokens_saved: float  # share
     sentences: list[str]
 
+# %% ../../nbs/report/78_sections.ipynb #c033
+class Passage(Section):
+    "One of those that changed most."
+    id: str
+    weight: float
+    delta: float
+    share: float            # of all movement
+    expected: float | None  # noise alone, in this place of the list
+    bound: float | None     # of all passages together
+    beyond: bool | None
+    text: str | None
+
+
+class Ranked(Section):
+    "Those that lost most, those that gained most."
+    n: int
+    level: float
+    lost: list[Passage]
+    gained: list[Passage]
+    sentence: str
+
+
+class Passages(Section):
+    "Both lists; none where documents are windows, or where there are few."
+    windows: Ranked | None
+    documents: Ranked | None
+
 # %% ../../nbs/report/78_sections.ipynb #c002
-class Part(Section):
+class Part(Section, kw_only=True):
     "What was found on one kind of evidence."
     kind: Kind
     headline: str
@@ -225,6 +266,7 @@ class Part(Section):
     conventions: list[str]
     settings: dict[str, Any]
     signature: str
+    passages: Passages | None = None  # of losses
 
 # %% ../../nbs/report/78_sections.ipynb #c004
 class PooledTexts(Section):
@@ -260,8 +302,8 @@ class Sweep(Section):
     sizes: dict[str, float | None]
     contrasts: list[dict[str, Any]]  # candidates against each other, where asked for
 
-# %% ../../nbs/report/78_sections.ipynb #c029
-class Document(Part):
+# %% ../../nbs/report/78_sections.ipynb #c014
+class Document(Part, kw_only=True):
     "report.json."
     schema: Literal["invar_nb/report/1"]
     version: str

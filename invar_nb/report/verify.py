@@ -56,7 +56,7 @@ def _compared(d, arms):
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
     return made if usual else replace(made, missing=s["missing"])
 
-# %% ../../nbs/report/89_verify.ipynb #c013
+# %% ../../nbs/report/89_verify.ipynb #c006
 def _rebuilt(d, arms, about):
     s = d["settings"]
     if d["kind"] in ("joint", "sweep"):
@@ -80,7 +80,7 @@ def _rebuilt(d, arms, about):
                         level=s["level"], **about)
     made = _compared(d, arms)
     margin = {m: v for m, v in s["margin"].items() if m in made}
-    return build_report(made, margin=margin, control=arms.get("control"),
+    return build_report(made, margin=margin, control=arms.get("control"), tail=s.get("tail"),
                         **{k: s[k] for k in _BUILD}, **about)
 
 # %% ../../nbs/report/89_verify.ipynb #c023
