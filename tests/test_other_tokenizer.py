@@ -122,3 +122,11 @@ def test_two_tokenizers_trained_on_one_text_get_a_verdict(run, tmp_path):
 def test_what_does_not_go_with_whole_documents(run, options, words, tmp_path):
     code, found, _ = run("compare", BASE, BASE, "--per-byte", *options)
     assert code in (2, 3) and words in found["error"] and not (tmp_path / "report").exists()
+
+
+def test_a_gate_limits_perplexity_per_token_of_the_baseline(run):
+    "A worse model fails the gate per byte as it does per token; a difference in bits never stands for a ratio."
+    for option in ((), ("--per-byte",)):
+        code, found, _ = run("compare", TUNED, BASE, *option, "--gate", "1.05", out=f"gate{len(option)}")
+        gate = found["policy"]["gate"]
+        assert code == 1 and gate["observed"] > 1.2 and not gate["passed"]
