@@ -51,6 +51,8 @@ def compare_any(
     _check_there(arguments.values(), kinds, job)
     check_divergence(kinds, job)
     check_noise(kinds, job)
+    if job.stopping.until_decided and len(job.scoring.texts) > 1:
+        o.usage("--until-decided is for one text", ", ".join(job.scoring.texts), "Give one")
     if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
     g.refuse_given(job.stopping, "needs --until-decided", "none")
     models = [kind in SCORED for kind in kinds]
