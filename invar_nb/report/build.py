@@ -6,6 +6,7 @@
 __all__ = ['build_report', 'find_sections', 'evaluate']
 
 # %% ../../nbs/report/85_build.ipynb #c009
+import math
 from collections.abc import Mapping
 from dataclasses import asdict
 
@@ -20,6 +21,7 @@ from ..comparison.verdict import as_margin, change_text, judge_family
 from ..comparison.verdict import margin_text
 from ..foundations.numbers import ContractError, UsageError, as_choice, as_fraction
 from ..foundations.numbers import refuse
+from ..metrics.bits_per_byte import nats_per_token
 from .dataset import arms_bits_per_byte, check_origin, confusion_of
 from .dataset import describe_dataset, describe_units, find_facts, find_splits
 from .dataset import part_perplexities, window_stats
@@ -193,6 +195,16 @@ def find_sections(comparison, first, claims, settings) -> dict:
             "policy": policy, "warnings": warnings, "settings": settings,
             "conventions": conventions(kind, bool(claims)), "signature": comparison.signature}
 
+# %% ../../nbs/report/85_build.ipynb #c011
+def _upper_ratio(comparison):
+    "The upper end of the ratio of perplexities where the first metric is none."
+    d = comparison.primary
+    if d.scale == "log": return None
+    if d.metric == "bits_per_byte":
+        return math.exp(nats_per_token(comparison.pair.baseline, d.interval.high))
+    refuse("report", "a gate needs perplexity as the first metric", repr(d.metric),
+           "Put perplexity first, or use the profile dev without a gate", error=UsageError)
+
 
 def _windows(comparison, primary, settings):
     "(section windows, policy, warnings) of two loss arms."
@@ -201,7 +213,8 @@ def _windows(comparison, primary, settings):
     stats = window_stats(comparison)
     draws = comparison.settings.replicates
     stats["coverage"] = coverage_of(counts, draws, as_tier(settings["tier"]))
-    policy, warnings = find_policy(stats, counts, primary, settings)
+    policy, warnings = find_policy(stats, counts, primary, settings,
+                                   _upper_ratio(comparison) if settings["gate"] else None)
     return {**counts, "split": how, "stats": stats}, policy, warnings
 
 # %% ../../nbs/report/85_build.ipynb #c036

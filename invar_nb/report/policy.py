@@ -100,6 +100,7 @@ def find_policy(
     counts: Mapping[str, int],  # windows of preview and final
     primary: Mapping,          # the section primary_metric
     settings: Mapping,         # tier, profile, gate
+    upper: float | None = None,  # of the ratio; None: the primary metric's
 ) -> tuple[dict, list[str]]:
     "(policy, warnings); in ci and release a broken contract is a ContractError."
     tier, profile, limit = as_tier(settings["tier"]), settings["profile"], settings["gate"]
@@ -109,7 +110,7 @@ def find_policy(
     if broken and profile != "dev":
         refuse("report", f"profile {profile} needs every contract to hold", ", ".join(broken),
                "Correct the evidence, or use the profile dev, which warns", code=broken[0])
-    upper = primary["display_ci"][1]
+    upper = primary["display_ci"][1] if upper is None else upper
     gate = limit and {"limit": limit, "observed": upper, "passed": upper <= limit}
     policy = {"tier": asdict(tier), "profile": profile, "contracts": contracts, "gate": gate}
     return policy, warnings + [_BROKEN[name] for name in broken if name in _BROKEN]

@@ -38,7 +38,7 @@ from .terminal import OK, Progress, say
 from .texts import as_weights, score_texts
 from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c006
+# %% ../../nbs/shell/22_imports.ipynb #c012
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -51,19 +51,10 @@ def compare_any(
     _check_there(arguments.values(), kinds, job)
     check_divergence(kinds, job)
     check_noise(kinds, job)
-    if job.stopping.until_decided and len(job.scoring.texts) > 1:
-        o.usage("--until-decided is for one text", ", ".join(job.scoring.texts), "Give one")
+    if len(job.scoring.texts) > 1: return _on_texts(arguments, job, out=out)
     if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
     g.refuse_given(job.stopping, "needs --until-decided", "none")
     models = [kind in SCORED for kind in kinds]
-    if len(job.scoring.texts) > 1:
-        if job.examples is not None:
-            o.usage("--examples goes with one text", ", ".join(job.scoring.texts), "Give one")
-        job.columns.check_unused()
-        job.questions.check_unused()
-        weights = as_weights(job.texts.weights, [*job.scoring.texts])
-        pairs, journals = score_texts(arguments, job, out=out)
-        return _report(pairs, None, job, weights=weights), journals
     job.texts.check_unused()
     if job.examples is not None:
         if not all(models) or "served" in kinds:
@@ -80,6 +71,19 @@ def compare_any(
     job.scoring.check_unused()
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
     return _report(pairs, None, job), {}
+
+# %% ../../nbs/shell/22_imports.ipynb #c013
+def _on_texts(arguments, job, *, out):
+    "(report, journals) of two models on several texts."
+    names = job.scoring.texts
+    for option, given in (("--examples", job.examples is not None),
+                          ("--until-decided", job.stopping.until_decided)):
+        if given: o.usage(f"{option} is for one text", ", ".join(names), "Give one")
+    for group in (job.columns, job.questions): group.check_unused()
+    g.refuse_given(job.stopping, "needs --until-decided", "none")
+    weights = as_weights(job.texts.weights, [*names])
+    pairs, journals = score_texts(arguments, job, out=out)
+    return _report(pairs, None, job, weights=weights), journals
 
 # %% ../../nbs/shell/22_imports.ipynb #c008
 def _reading(columns, by=()):
