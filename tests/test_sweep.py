@@ -8,7 +8,7 @@ import pytest
 from invar_nb.comparison.compare import compare
 from invar_nb.comparison.pair import Pair, pair
 from invar_nb.comparison.predictions import Predictions
-from invar_nb.comparison.sweep import compare_many, judge_many
+from invar_nb.comparison.sweep import compare_many, judge_sweep
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.numbers import PairingError, UsageError
 from invar_nb.metrics.brier import brier_metric
@@ -55,7 +55,7 @@ def test_order_changes_no_byte_and_identical_candidates_are_one_group(files):
     same = compare_many({f"copy {i}": pair(base, made["q4"]) for i in range(5)})
     assert same.groups == (same.order,) and same.each == .95 and same["copy 0"].interval == compare(pair(base, made["q4"])).interval
     plain = {f"base {i}": pair(base, base) for i in range(3)}
-    assert (still := compare_many(plain)).groups == (still.order,) and {c.claim for c in judge_many(still).leading.values()} == {"equivalent"}
+    assert (still := compare_many(plain)).groups == (still.order,) and {c.claim for c in judge_sweep(still).leading.values()} == {"equivalent"}
 
 
 @pytest.mark.parametrize("kind", ["answers", "seen labels", "scores", "translations", "bootstrap"])
@@ -81,8 +81,8 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(PairingError, match="one baseline; got another log_loss in 'b' than in 'a'"): compare_many({"a": pair(base, made["q4"]), "b": pair(other, made["q4"])})
     with pytest.raises(UsageError, match="at least one"): compare_many({})
     sweep = compare_many({"a": pair(base, made["q4"])})
-    with pytest.raises(UsageError, match="gate_on"): judge_many(sweep, gate_on=["b"])
-    with pytest.raises(UsageError, match="margins"): judge_many(sweep, margin={brier_metric.name: .1})
+    with pytest.raises(UsageError, match="gate_on"): judge_sweep(sweep, gate_on=["b"])
+    with pytest.raises(UsageError, match="margins"): judge_sweep(sweep, margin={brier_metric.name: .1})
 
 
 @pytest.mark.parametrize("more, said", [

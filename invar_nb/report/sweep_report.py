@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 
 import invar_nb
-from ..comparison.sweep import Sweep, SweepVerdict, judge_many
+from ..comparison.sweep import Sweep, SweepVerdict, judge_sweep
 from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, refuse
 from .dataset import describe_dataset
@@ -79,7 +79,7 @@ def build_sweep(
     if gate is not None and one.pair.kind != "losses":
         refuse("report", "a gate needs losses", repr(gate),
                "It limits the perplexity ratio: leave it out", error=UsageError)
-    verdict = judge_many(sweep, margin=margin, by=by, gate_on=gate_on)
+    verdict = judge_sweep(sweep, margin=margin, by=by, gate_on=gate_on)
     margins = margin if isinstance(margin, Mapping) else \
         {} if margin is None else {one.primary_metric: margin}
     options = {"tier": tier, "profile": profile, "gate": gate,
