@@ -249,9 +249,9 @@ def plan_figure(
     title = f"{planned:g} {what} planned; half-width {rows[0][1]:.3g} to {rows[-1][1]:.3g}"
     return draw(marks, width=_WIDTH, height=246, title=f"{title} {unit}")
 
-# %% ../../nbs/report/79_figures.ipynb #c035
+# %% ../../nbs/report/79_figures.ipynb #c038
 def _placed(x, y, label, taken):
-    "A label beside a point, in the first free place; `taken` is what labels cover."
+    "A label beside a point, in the first free place, with a line to it where it moved."
     left = x > _WIDTH * 0.6
     width = 7.2 * len(label)
     start = x - 9 - width if left else x + 9
@@ -261,9 +261,11 @@ def _placed(x, y, label, taken):
                     for a, b, c, d in taken)
         if not clash: break
     taken.append(box)
-    return _text(x - 9 if left else x + 9, y + shift + 4, label, "end" if left else "start")
+    edge = x - 9 if left else x + 9
+    lead = [_line(x, y, edge, y + shift, "soft", 1)] if shift else []
+    return [*lead, _text(edge, y + shift + 4, label, "end" if left else "start")]
 
-# %% ../../nbs/report/79_figures.ipynb #c036
+# %% ../../nbs/report/79_figures.ipynb #c039
 def size_figure(
     rows: Sequence[tuple],  # (label, size, estimate, low, high, claim)
     *,
@@ -284,9 +286,9 @@ def size_figure(
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
     for label, at, estimate, down, up, claim in rows:
         colour = _CLAIMS.get(claim, "ink")
-        marks += [_line(x(at), y(down), x(at), y(up), colour, 3),
-                  _dot(x(at), y(estimate), 5, colour),
-                  _placed(x(at), y(estimate), label, taken)]
+        marks += [*_placed(x(at), y(estimate), label, taken),
+                  _line(x(at), y(down), x(at), y(up), colour, 3),
+                  _dot(x(at), y(estimate), 5, colour)]
     for t in ticks(left, right, 5): marks.append(_text(x(t), 250, f"{t:g}"))
     marks += [_text(233, 270, size), _text(60, 288, axis, "start")]
     said = "; ".join(f"{row[0]}: {row[2]:+.3g} at {row[1]:g}" for row in rows)
