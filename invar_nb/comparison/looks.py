@@ -148,7 +148,9 @@ def _stop_text(looks: Looks) -> str:
     "When it stopped, and what that saved."
     n, planned = len(looks.rows), len(looks.at)
     done = f"{looks.rows[-1].units} of {counted(looks.total, looks.units)}"
-    if not looks.decided: return f"Not decided at any of {planned} looks, after {done}."
+    if not looks.decided:
+        return (f"No look of {planned} decided on which side of the margin the change lies, "
+                f"after {done}.")
     part = f"Decided at look {n} of {planned}, after {done}"
     if looks.finished: return f"{part}: no tokens were saved."
     return f"{part}: {100 * looks.saved:.0f} % of the tokens were saved."
