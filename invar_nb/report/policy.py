@@ -155,7 +155,7 @@ def find_warnings(comparison) -> list[str]:
     said = [text for text in (d.note, d.fallback and d.fallback.reason) if text]
     if 10 <= d.units_eff < 40 and d.units != "seeds":
         said.append(f"Only {d.units_eff:.0f} effective {comparison.units.noun}: with skewed "
-                    f"differences a {100 * d.level:g} % interval of so few may cover less.")
+                    f"differences a {100 * d.level:.4g} % interval of so few may cover less.")
     for name in _SAME if pair.kind == "losses" else ():
         a, b = (arm.provenance.get(name) for arm in (pair.baseline, pair.candidate))
         if a != b and None not in (a, b):
