@@ -102,7 +102,7 @@ def _range(ends):
 
 def _bar(label, at, low, high, y, colour):
     caps = [_line(end, y - 6, end, y + 6, colour, 2) for end in (low, high)]
-    half = min(4 * len(label), _WIDTH / 2 - 4)  # about half the width of the text
+    half = min(4.5 * len(label), _WIDTH / 2 - 4)  # about half the width of the text
     middle = min(max((low + high) / 2, half), _WIDTH - half)
     bar = _line(low, y, high, y, colour, 4)
     name = _text(middle, y - 13, label, c=colour, bold=True)
@@ -277,7 +277,7 @@ def size_figure(
     low, high = _range([0.0, *(v for row in rows for v in row[2:5])])
     left, right = _range([row[1] for row in rows])
     x = lambda value: 60 + (value - left) * 346 / (right - left)
-    y = lambda value: 12 + (high - value) / (high - low) * 220
+    y = lambda value: 26 + (high - value) / (high - low) * 220
     marks, taken = [], []
     if margin is not None:
         top, bottom = (y(min(max(end, low), high)) for end in margin[::-1])
@@ -289,7 +289,7 @@ def size_figure(
         marks += [*_placed(x(at), y(estimate), label, taken),
                   _line(x(at), y(down), x(at), y(up), colour, 3),
                   _dot(x(at), y(estimate), 5, colour)]
-    for t in ticks(left, right, 5): marks.append(_text(x(t), 250, f"{t:g}"))
-    marks += [_text(233, 270, size), _text(60, 288, axis, "start")]
+    for t in ticks(left, right, 5): marks.append(_text(x(t), 264, f"{t:g}"))
+    marks += [_text(233, 284, size), _text(14, 14, axis, "start")]
     said = "; ".join(f"{row[0]}: {row[2]:+.3g} at {row[1]:g}" for row in rows)
     return draw(marks, width=_WIDTH, height=296, title=f"{said}; {axis} by {size}")
