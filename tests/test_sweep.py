@@ -52,6 +52,9 @@ def test_order_changes_no_byte_and_identical_candidates_are_one_group(files):
     sweep = lambda names: compare_many({name: pair(base, made[name]) for name in names})
     one, two = (build_sweep(sweep(names), environment={"created": "2026"}) for names in (made, reversed(made)))
     assert one.text == two.text
+    found, alone = sweep(made), compare(pair(base, made["q4"])).interval
+    assert judge_sweep(found).claim == "regressed" and judge_sweep(found, gate_on="q8").claim == "equivalent"
+    assert alone.width < found["q4"].interval.width < compare(pair(base, made["q4"]), level=1 - .05 / 3).interval.width
     same = compare_many({f"copy {i}": pair(base, made["q4"]) for i in range(5)})
     assert same.groups == (same.order,) and same.each == .95 and same["copy 0"].interval == compare(pair(base, made["q4"])).interval
     plain = {f"base {i}": pair(base, base) for i in range(3)}
