@@ -91,7 +91,7 @@ def test_what_makes_no_sense_is_refused():
 @pytest.mark.parametrize("more, said", [
     (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--gate-on", "q5"], "--gate-on must name a candidate"),
     (["--divergence"], "--divergence is for one candidate"), (["--examples", "base.jsonl"], "--examples is for one candidate"), (["--separator", ":"], "--separator is for one candidate"),
-    (["--text", "base.jsonl"], "--text is for models")])
+    (["--control"], "--control is for one candidate"), (["--until-decided"], "--until-decided is for one candidate"), (["--text", "base.jsonl"], "--text is for models")])
 def test_the_command_refuses_in_one_line_before_any_work(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
     code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")
