@@ -13,7 +13,7 @@ from pathlib import Path
 # %% ../../nbs/models/60_documents.ipynb #c003
 from ..foundations.numbers import UsageError, refuse, strict_json
 
-# %% ../../nbs/models/60_documents.ipynb #c006
+# %% ../../nbs/models/60_documents.ipynb #c008
 UNDETERMINED = "und"  # ISO 639-2: the language of a document that does not name it
 PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"^(?=#{1,6}\s)"}
 
@@ -25,9 +25,10 @@ class Documents:
     languages: tuple[str | None, ...] | None = None  # one for each text
     documents: tuple[str, ...] | None = None  # one for each text; None: every text is one
     pieces: str | None = None  # how documents were cut into texts
+    files: tuple[str, ...] | None = None  # of each text, where there are several
 
     def __post_init__(self):
-        for name in ("languages", "documents"):
+        for name in ("languages", "documents", "files"):
             given = getattr(self, name)
             if given is not None and len(given) != len(self.texts):
                 refuse("Documents", f"{name} must have one entry for each text",
@@ -47,7 +48,7 @@ class Documents:
             count[document] += 1
         return tuple(found)
 
-# %% ../../nbs/models/60_documents.ipynb #c007
+# %% ../../nbs/models/60_documents.ipynb #c019
 def read_documents(
     paths: str | Path | Iterable[str | Path],
     *,
@@ -58,16 +59,26 @@ def read_documents(
     paths = [paths] if isinstance(paths, (str, Path)) else list(paths)
     if not paths:
         refuse("read_documents", "there must be at least one file", "none", "Name a text file")
-    found = [row for path in map(Path, paths) for row in _read_file(path)]
+    read = [(path, _read_file(path)) for path in map(Path, paths)]
+    found = [row for _, rows in read for row in rows]
     _check_distinct(found)
+    files = _file_names(read)
     texts, languages = [text for _, text, _ in found], [language for *_, language in found]
     if pieces is None:
-        return Documents(texts=tuple(texts), languages=tuple(languages))
+        return Documents(texts=tuple(texts), languages=tuple(languages), files=files)
     cut = [_cut(text, pieces) for text in texts]
     owner = [d for d, parts in enumerate(cut) for _ in parts]
     return Documents(texts=tuple(part for parts in cut for part in parts), pieces=pieces,
                      languages=tuple(languages[d] for d in owner),
+                     files=files and tuple(files[d] for d in owner),
                      documents=None if pieces_are_documents else tuple(map(str, owner)))
+
+# %% ../../nbs/models/60_documents.ipynb #c020
+def _file_names(read: list) -> tuple[str, ...] | None:
+    "The name of each document's file, with its folder where names repeat; None for one file."
+    if len(read) < 2: return None
+    short = len({path.name for path, _ in read}) == len(read)
+    return tuple(path.name if short else str(path) for path, rows in read for _ in rows)
 
 # %% ../../nbs/models/60_documents.ipynb #c018
 def _read_file(path: Path) -> list[tuple[str, str, str | None]]:

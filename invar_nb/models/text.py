@@ -279,7 +279,7 @@ def _first(planned: list[Window], windows: int | None) -> list[Window]:
                "Ask for fewer, or give more text")
     return planned[:windows]
 
-# %% ../../nbs/models/61_text.ipynb #c023
+# %% ../../nbs/models/61_text.ipynb #c020
 def _as_plan(given: Documents, encoded: Mapping, windows: tuple[Window, ...], max_length: int,
              facts: dict) -> TextPlan:
     ids = {name: ids for name, (ids, _) in encoded.items()}
@@ -289,6 +289,8 @@ def _as_plan(given: Documents, encoded: Mapping, windows: tuple[Window, ...], ma
     facts |= {"text_digests": [digest(text) for text in given.texts],
               "text_bytes": [len(text.encode("utf-8")) for text in given.texts],
               "pieces": given.pieces, **_languages(given, owner, windows, scored)}
+    if given.files:
+        facts["document_files"] = dict(zip(owner.values(), given.files, strict=True))
     return TextPlan(token_ids=ids, windows=windows, document_ids=scored, provenance=facts,
                     n_bytes=_window_bytes(windows, bounds), max_length=max_length,
                     data_id=data_digest(ids.values(), windows))

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'Loading', 'Scoring', 'Columns',
            'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Sweeping', 'Output', 'Noise',
-           'Texts', 'Job']
+           'Texts', 'Changes', 'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
 from dataclasses import dataclass, field, fields
@@ -322,7 +322,7 @@ class Noise:
     @property
     def asked(self) -> bool: return self != Noise()
 
-# %% ../../nbs/shell/13_groups.ipynb #c028
+# %% ../../nbs/shell/13_groups.ipynb #c005
 @dataclass(frozen=True, kw_only=True)
 class Texts:
     "How several texts are joined."
@@ -334,7 +334,20 @@ class Texts:
         "Refuse weights where there is one text."
         refuse_given(self, "needs several texts", "one")
 
+# %% ../../nbs/shell/13_groups.ipynb #c023
+_changed = panel("What else changed")
 
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    "What is asked about single windows."
+    tail_gate: _changed(_many, "Exit 1 where a quantile of the windows' differences may exceed "
+                        "this, in nats per token. With tokens=N and fraction=F, least amounts. "
+                        "Repeatable.", "--tail-gate", metavar="q95=V") = None
+    show_text: _changed(bool, "Put the text of the passages that changed most into the report.",
+                        "--show-text") = False
+
+# %% ../../nbs/shell/13_groups.ipynb #c028
 @dataclass(frozen=True, kw_only=True)
 class Job:
     "What a comparison is asked for, beside its arms."
@@ -350,3 +363,4 @@ class Job:
     examples: ExamplesOption = None
     divergence: DivergenceOption = False
     noise: Noise = field(default_factory=Noise)
+    changes: Changes = field(default_factory=Changes)

@@ -10,7 +10,7 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/22_imports.ipynb #c005
+# %% ../../nbs/shell/22_imports.ipynb #c006
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -26,6 +26,7 @@ from ..models.documents import read_documents
 from ..models.examples import find_leaks, read_examples
 from . import groups as g
 from . import options as o
+from .changes import check_changes, parse_tail_gate, with_passages
 from .arms import (SCORED, _load, _release, arm_kind, find_weights, load_arms,
                                   with_weights)
 from ..report.build import build_report, evaluate
@@ -38,7 +39,7 @@ from .terminal import OK, Progress, say
 from .texts import as_weights, score_texts
 from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c012
+# %% ../../nbs/shell/22_imports.ipynb #c024
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -51,6 +52,7 @@ def compare_any(
     _check_there(arguments.values(), kinds, job)
     check_divergence(kinds, job)
     check_noise(kinds, job)
+    check_changes(kinds, job)
     if len(job.scoring.texts) > 1: return _on_texts(arguments, job, out=out)
     if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
     g.refuse_given(job.stopping, "needs --until-decided", "none")
@@ -68,8 +70,10 @@ def compare_any(
         if not {*kinds} - {"model", "hub"} and not job.divergence:
             say(HINT, job.output.quiet)
         return found
-    job.scoring.check_unused()
+    job.scoring.check_unused([f for f in fields(g.Scoring) if job.changes.show_text
+                              and f.name in ("text", "tokenizer")])
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
+    pairs = {name: with_passages(found, {}, job) for name, found in pairs.items()}
     return _report(pairs, None, job), {}
 
 # %% ../../nbs/shell/22_imports.ipynb #c013
@@ -114,7 +118,7 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     return evaluate(arm, metrics=find_metrics(asked, [arm]), by=asked.by or None,
                     level=asked.level)
 
-# %% ../../nbs/shell/22_imports.ipynb #c021
+# %% ../../nbs/shell/22_imports.ipynb #c025
 def _report(pairs, primary, job, weights=None):
     "An ordinary report of one pair, a report on several parts of more."
     asked, policy = job.asked, job.policy
@@ -130,7 +134,9 @@ def _report(pairs, primary, job, weights=None):
             "profile": policy.profile, "fail_inconclusive": policy.fail_inconclusive}
     if len(parts) == 1:
         control = read_losses(job.noise.control_file) if job.noise.asked else None
-        return build_report(*parts.values(), margin=margins, control=control, **more)
+        return build_report(*parts.values(), margin=margins, control=control, **more,
+                            tail=parse_tail_gate(job.changes.tail_gate))
+    g.refuse_given(job.changes, "belongs to one comparison", "several parts")
     joint = JointComparison(parts=parts, primary=primary)
     return build_joint(joint, margin=margins, weights=weights, **more)
 

@@ -12,7 +12,7 @@ import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/18_jobs.ipynb #c006
+# %% ../../nbs/shell/18_jobs.ipynb #c003
 from ..comparison.compare import PRIMARY
 from ..comparison.compare import compare as compare_pair
 from ..comparison.difference import Settings
@@ -36,6 +36,7 @@ from ..report.evidence import RunsArm
 from ..report.policy import as_tier, check_enough
 from ..report.runs_report import build_runs_report
 from .terminal import OK, say
+from .changes import check_planned, parse_tail_gate, with_passages
 from .together import load_together, with_divergence
 
 # %% ../../nbs/shell/18_jobs.ipynb #c005
@@ -74,7 +75,7 @@ def find_margins(texts, kinds, metrics, *, bare=True):
         found[name] = o.resolve_margin(text, scale=metric.scale, unit=metric.unit, name=name)
     return found or None
 
-# %% ../../nbs/shell/18_jobs.ipynb #c008
+# %% ../../nbs/shell/18_jobs.ipynb #c011
 def compare_arms(
     arguments,   # baseline and candidate -> as typed
     job: g.Job,
@@ -89,16 +90,21 @@ def compare_arms(
     scored = ["together"] if job.divergence else arguments
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in scored}
     out.parent.mkdir(parents=True, exist_ok=True)
-    enough = lambda counts: check_enough(counts, tier=tier, profile=policy.profile)
+    tail = parse_tail_gate(job.changes.tail_gate)
+
+    def enough(counts):
+        check_enough(counts, tier=tier, profile=policy.profile)
+        check_planned(tail, counts, asked.level, job.scoring.per_byte)
     load = load_together if job.divergence else load_arms
     arms = load(arguments, job.scoring, journals=journals, enough=enough,
                 quiet=job.output.quiet)
     journals["control"] = out.parent / f".{out.name}.control.journal"
     control = find_control(arguments, arms["baseline"], job, out, journals["control"])
-    made = compare_pair(pair(**arms), metrics=with_divergence(metrics, job), **settings)
+    both = with_passages(pair(**arms), arguments, job)
+    made = compare_pair(both, metrics=with_divergence(metrics, job), **settings)
     return build_report(made, margin=margins, by=asked.by or None, tier=tier, gate=policy.gate,
                         profile=policy.profile, fail_inconclusive=policy.fail_inconclusive,
-                        control=control), journals
+                        control=control, tail=tail), journals
 
 # %% ../../nbs/shell/18_jobs.ipynb #c010
 def check_noise(kinds: list[str], job: g.Job) -> None:

@@ -134,7 +134,7 @@ def _models(arguments: Mapping, job: g.Job, sizes: Mapping, metrics, out: Path) 
     pairs = {name: pair(arms["baseline"], arms[name]) for name in keys}
     return pairs, margins, settings, journals
 
-# %% ../../nbs/shell/23_sweep.ipynb #c020
+# %% ../../nbs/shell/23_sweep.ipynb #c003
 def compare_sweep(
     baseline: str,
     candidates: list[str],  # as typed
@@ -144,6 +144,7 @@ def compare_sweep(
     out: Path,
 ):
     "(report, journals) of several candidates with one baseline."
+    g.refuse_given(job.changes, "belongs to one candidate", f"{len(candidates)}")
     names, asked, policy = name_candidates(candidates), job.asked, job.policy
     arguments, journals = {"baseline": baseline, **names}, {}
     sizes = _given_sizes(sweeping.size, names)
