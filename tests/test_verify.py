@@ -19,6 +19,7 @@ from invar_nb.metrics.divergence import change_columns, change_counts
 from invar_nb.report import evidence
 from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.joint_report import build_joint
+from invar_nb.report.passages import listed_passages
 from invar_nb.report.runs_report import build_runs_report
 from invar_nb.report.sweep_report import build_sweep
 from invar_nb.report.verify import verify
@@ -51,7 +52,7 @@ def several(pair):
     "Documents of two windows, from two files; the text of one passage is in the evidence."
     ids = [f"d{i // 2}" for i in range(len(pair))]
     facts = {"document_files": {name: "a.txt" if i % 3 else "b.txt" for i, name in enumerate(dict.fromkeys(ids))}, "windows_planned": 60}
-    arms = [arm.changed(document_ids=tuple(ids), provenance=facts | {"passage_text": {f"windows {i}:0-64": f"text {i}" for i in range(48)}} if new else facts)
+    arms = [arm.changed(document_ids=tuple(ids), provenance=facts | {"passage_text": {f"windows {i}": f"text {i}" for i in listed_passages(pair)["windows"]}} if new else facts)
             for new, arm in enumerate((pair.baseline, pair.candidate))]
     return type(pair)(baseline=arms[0], candidate=arms[1])
 

@@ -34,7 +34,7 @@ class SliceDifference:
         "As a sentence calls it: `language es`."
         return f"{self.slice} {self.value}"
 
-# %% ../../nbs/comparison/38_slices.ipynb #c002
+# %% ../../nbs/comparison/38_slices.ipynb #c010
 QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")
 FEW_WINDOWS = "under 4 windows"
 
@@ -48,9 +48,10 @@ def slice_columns(
     documents = next((arm.clusters for arm in arms if arm.clusters), None)
     found = {}
     for name, fact in (("language", "document_languages"), ("source", "document_files")):
-        known = next((arm.provenance[fact] for arm in arms if fact in arm.provenance), None)
-        if documents and isinstance(known, Mapping) and known.keys() >= {*documents}:
-            found[name] = tuple(str(known[document]) for document in documents)
+        known = [arm.provenance[fact] for arm in arms if fact in arm.provenance]
+        if not documents or not known or known[0] != known[-1]: continue
+        if isinstance(known[0], Mapping) and known[0].keys() >= {*documents}:
+            found[name] = tuple(str(known[0][document]) for document in documents)
     return found | {"position": _positions(arms[0].tokens, documents)}
 
 

@@ -334,18 +334,19 @@ class Texts:
         "Refuse weights where there is one text."
         refuse_given(self, "needs several texts", "one")
 
-# %% ../../nbs/shell/13_groups.ipynb #c023
+# %% ../../nbs/shell/13_groups.ipynb #c003
 _changed = panel("What else changed")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
     "What is asked about single windows."
-    tail_gate: _changed(_many, "Exit 1 where a quantile of the windows' differences may exceed "
-                        "this, in nats per token. With tokens=N and fraction=F, least amounts. "
-                        "Repeatable.", "--tail-gate", metavar="q95=V") = None
-    show_text: _changed(bool, "Put the text of the passages that changed most into the report.",
-                        "--show-text") = False
+    tail_gate: _changed(
+        _many, "Exit 1 where a quantile of the windows' differences may exceed this, in nats "
+        "per token. With tokens=N and fraction=F, least amounts. Repeatable.", "--tail-gate",
+        metavar="q95=V") = None
+    show_text: _changed(bool, "Put the text of the passages that changed most into the "
+                        "report.", "--show-text") = False
 
 # %% ../../nbs/shell/13_groups.ipynb #c028
 @dataclass(frozen=True, kw_only=True)

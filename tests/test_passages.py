@@ -1,0 +1,95 @@
+"""Passages, slices of losses and the gate on the tail, across pages: the report, the command, and what verify finds."""
+import json
+import math
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from invar_nb.comparison.compare import compare
+from invar_nb.comparison.passages import rank_passages
+from invar_nb.comparison.verdict import judge_family
+from invar_nb.files.losses import write_losses
+from invar_nb.foundations.document import canonical_text, content_digest
+from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.models.documents import read_documents
+from invar_nb.report.build import build_report
+from invar_nb.report.verify import verify
+from test_report import answers, losses
+
+
+@pytest.mark.parametrize("limit, code, rule", [(.5, 0, "no_regression_shown"), (1e-4, 1, "gate_failed")])
+def test_the_gate_on_the_tail_decides_the_exit_code(limit, code, rule):
+    report = build_report(compare(losses(n=96)), tail={"q95": limit})
+    assert report.exit["code"] == code and (report.exit["rule"] == rule or code == 0)
+    tail = report.document()["policy"]["tail"]
+    d = losses(n=96).candidate.log_loss - losses(n=96).baseline.log_loss
+    assert tail["results"][0]["mass"] == np.mean(d > limit) and tail["passed"] == (code == 0)
+
+
+def test_what_cannot_be_shown_or_makes_no_sense_is_refused():
+    with pytest.raises(ContractError, match="q99 needs at least 299 windows; got 96"): build_report(compare(losses(n=96)), tail={"q99": .1})
+    for wrong in ({}, {"q95": -1}, {"q5": .1}, {"q95": True}, {"tokens": 5}, {"q95": .1, "fraction": 2}, {"mass": .1}, 5):
+        with pytest.raises((UsageError, TypeError)): build_report(compare(losses(n=96)), tail=wrong)
+    with pytest.raises(UsageError, match="needs losses"): build_report(compare(answers()), tail={"q95": .1})
+    short = build_report(compare(losses(n=96)), tail={"q95": .5, "tokens": 10**6})
+    assert short.exit_code == 1 and "1e+06 asked for" in short.exit["because"]
+
+
+def test_edits_of_passages_and_tail_are_refused(tmp_path):
+    folder = build_report(compare(losses(n=96)), tail={"q95": .5}).save(tmp_path / "r")
+    known = json.loads((folder / "report.json").read_text())
+    for name in ("report.md", "report.html"): (folder / name).unlink()
+    assert verify(folder)
+
+    def leaves(value, at=()):
+        for k, part in value.items() if isinstance(value, dict) else enumerate(value):
+            if isinstance(part, (dict, list)): yield from leaves(part, (*at, k))
+            else: yield (*at, k), part
+    spots = [(("passages", "windows", *at), v) for at, v in leaves(known["passages"]["windows"]) if "gained" not in at and at[1:2] in ((), (0,), (4,))]
+    spots += [(("policy", "tail", *at), v) for at, v in leaves(known["policy"]["tail"])]
+    for at, value in spots:
+        new = json.loads(json.dumps(known))
+        inner = new
+        for name in at[:-1]: inner = inner[name]
+        inner[at[-1]] = not value if isinstance(value, bool) else value * (1 + 1e-9) + 1e-9 if isinstance(value, (int, float)) else f"{value}x"
+        new["digest"] = content_digest(new)
+        (folder / "report.json").write_text(canonical_text(new), encoding="utf-8")
+        with pytest.raises(ContractError): verify(folder)
+    assert len(spots) > 25
+
+
+def test_languages_are_sliced_by_default_and_the_rest_where_asked(tmp_path):
+    for name, lines in (("a.jsonl", ["One.", "Two."]), ("b.jsonl", ["Three."])):
+        (tmp_path / name).write_text("".join(json.dumps({"text": x}) + "\n" for x in lines))
+    found = read_documents([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
+    assert found.files == ("a.jsonl", "a.jsonl", "b.jsonl") and read_documents(tmp_path / "a.jsonl").files is None
+    facts = {"document_languages": {f"d{i}": "en" if i % 2 else "es" for i in range(96)}}
+    plain, spoken = compare(losses()), compare(losses(provenance=facts))
+    slices = lambda c, by=None: {claim.slice for claim in judge_family(c, by=by)} - {None}
+    assert not slices(plain) and slices(spoken) == {"language en", "language es"}
+    assert slices(plain, ["position"]) == {"position under 4 windows"}
+    with pytest.raises(UsageError, match="'position'"): slices(plain, ["source"])
+
+
+def test_the_command_refuses_at_once_and_gates(tmp_path):
+    from invar_nb.shell.cli import app
+    both = losses(n=96)
+    for name in ("baseline", "candidate"): write_losses(getattr(both, name), tmp_path / f"{name}.jsonl")
+    def run(*more): return CliRunner().invoke(app, ["compare", *(str(tmp_path / f"{n}.jsonl") for n in ("baseline", "candidate")), "--out", str(tmp_path / f"r{len(more)}"), "--force", *more])
+    assert run("--tail-gate", "q95=0.0001").exit_code == 1
+    report = json.loads((tmp_path / "r2" / "report.json").read_text())
+    assert report["exit"]["rule"] == "gate_failed" and report["settings"]["tail"]["q95"] == 1e-4
+    assert isinstance(run("--show-text").exception, (UsageError, SystemExit)) and run("--show-text").exit_code
+    assert run("--tail-gate", "q95").exit_code and run("--tail-gate", "q99=1", "--quiet").exit_code
+
+
+@pytest.mark.slow
+def test_noise_alone_is_rarely_called_beyond_noise():
+    rng = np.random.default_rng(11)
+    laws = {"normal": lambda n: rng.normal(size=n), "Laplace": lambda n: rng.laplace(size=n), "t3": lambda n: rng.standard_t(3, n), "gamma 1": lambda n: rng.gamma(1, 1, n)}
+    for name, law in laws.items():
+        for n in (40, 180, 590):
+            rate = np.mean([rank_passages(tuple(map(str, range(n))), law(n), np.full(n, 64.0)).lost[0].beyond for _ in range(1000)])
+            print(f"{name:>8} n = {n:3d}: {rate:.3f}")
+            assert rate < .1 + 4 * math.sqrt(.1 * .9 / 1000)
