@@ -10,11 +10,9 @@ from invar_nb.comparison.compare import compare
 from invar_nb.comparison.passages import rank_passages
 from invar_nb.comparison.verdict import judge_family
 from invar_nb.files.losses import write_losses
-from invar_nb.foundations.document import canonical_text, content_digest
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models.documents import read_documents
 from invar_nb.report.build import build_report
-from invar_nb.report.verify import verify
 from test_report import answers, losses
 
 
@@ -34,29 +32,6 @@ def test_what_cannot_be_shown_or_makes_no_sense_is_refused():
     with pytest.raises(UsageError, match="needs losses"): build_report(compare(answers()), tail={"q95": .1})
     short = build_report(compare(losses(n=96)), tail={"q95": .5, "tokens": 10**6})
     assert short.exit_code == 1 and "1e+06 asked for" in short.exit["because"]
-
-
-def test_edits_of_passages_and_tail_are_refused(tmp_path):
-    folder = build_report(compare(losses(n=96)), tail={"q95": .5}).save(tmp_path / "r")
-    known = json.loads((folder / "report.json").read_text())
-    for name in ("report.md", "report.html"): (folder / name).unlink()
-    assert verify(folder)
-
-    def leaves(value, at=()):
-        for k, part in value.items() if isinstance(value, dict) else enumerate(value):
-            if isinstance(part, (dict, list)): yield from leaves(part, (*at, k))
-            else: yield (*at, k), part
-    spots = [(("passages", "windows", *at), v) for at, v in leaves(known["passages"]["windows"]) if "gained" not in at and at[1:2] in ((), (0,), (4,))]
-    spots += [(("policy", "tail", *at), v) for at, v in leaves(known["policy"]["tail"])]
-    for at, value in spots:
-        new = json.loads(json.dumps(known))
-        inner = new
-        for name in at[:-1]: inner = inner[name]
-        inner[at[-1]] = not value if isinstance(value, bool) else value * (1 + 1e-9) + 1e-9 if isinstance(value, (int, float)) else f"{value}x"
-        new["digest"] = content_digest(new)
-        (folder / "report.json").write_text(canonical_text(new), encoding="utf-8")
-        with pytest.raises(ContractError): verify(folder)
-    assert len(spots) > 25
 
 
 def test_languages_are_sliced_by_default_and_the_rest_where_asked(tmp_path):

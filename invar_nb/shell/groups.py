@@ -5,15 +5,16 @@
 # %% auto #0
 __all__ = ['DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'Loading', 'Scoring', 'Columns',
            'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy', 'Sweeping', 'Output', 'Noise',
-           'Texts', 'Changes', 'Job']
+           'Texts', 'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Literal, Optional
 
-# %% ../../nbs/shell/13_groups.ipynb #c026
-from .options import Stopping, TierName, panel, refuse_given, usage
+# %% ../../nbs/shell/13_groups.ipynb #c003
+from .options import (Changes, Stopping, TierName, panel, refuse_given,
+                                    usage)
 
 # %% ../../nbs/shell/13_groups.ipynb #c027
 _models, _many = panel("Models"), Optional[list[str]]
@@ -333,20 +334,6 @@ class Texts:
     def check_unused(self):
         "Refuse weights where there is one text."
         refuse_given(self, "needs several texts", "one")
-
-# %% ../../nbs/shell/13_groups.ipynb #c003
-_changed = panel("What else changed")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Changes:
-    "What is asked about single windows."
-    tail_gate: _changed(
-        _many, "Exit 1 where a quantile of the windows' differences may exceed this, in nats "
-        "per token. With tokens=N and fraction=F, least amounts. Repeatable.", "--tail-gate",
-        metavar="q95=V") = None
-    show_text: _changed(bool, "Put the text of the passages that changed most into the "
-                        "report.", "--show-text") = False
 
 # %% ../../nbs/shell/13_groups.ipynb #c028
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TierName', 'usage', 'MarginText', 'parse_margin', 'split_margins', 'resolve_margin',
-           'read_tier_config', 'panel', 'grouped', 'refuse_given', 'Stopping']
+           'read_tier_config', 'panel', 'grouped', 'Changes', 'refuse_given', 'Stopping']
 
 # %% ../../nbs/shell/12_options.ipynb #c002
 import functools
@@ -151,6 +151,20 @@ def grouped(command):
     call.__signature__ = inspect.Signature(shown)
     call.__annotations__ = {p.name: p.annotation for p in shown}
     return call
+
+# %% ../../nbs/shell/12_options.ipynb #c014
+_changed = panel("What else changed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    "What is asked about single windows."
+    tail_gate: _changed(
+        Optional[list[str]], "Exit 1 where a quantile of the windows' differences may exceed "
+        "this, in nats per token. With tokens=N and fraction=F, least amounts. Repeatable.",
+        "--tail-gate", metavar="q95=V") = None
+    show_text: _changed(bool, "Put the text of the passages that changed most into the "
+                        "report.", "--show-text") = False
 
 # %% ../../nbs/shell/12_options.ipynb #c013
 def refuse_given(options, must, got, *, but=()):
