@@ -114,7 +114,7 @@ def check_same_tokenizer(
                f"{one[:19]} with {len(a)} tokens and {two[:19]} with {len(b)} tokens",
                _ONE_TOKENIZER, error=PairingError, code=code)
 
-# %% ../../nbs/models/61_text.ipynb #c018
+# %% ../../nbs/models/61_text.ipynb #c020
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TextPlan:
     "What every model of a comparison scores; `data_id` is equal exactly when the plans are."
@@ -135,6 +135,16 @@ class TextPlan:
     def tokens(self) -> np.ndarray:
         "t_i, shape (n,)."
         return np.array([window.tokens for window in self.windows], dtype=np.int64)
+
+    def take(self, places: Iterable[int], **facts) -> "TextPlan":
+        "The plan of some windows, in this order, with further facts of its making."
+        places = [int(i) for i in places]
+        windows = tuple(self.windows[i] for i in places)
+        return dataclasses.replace(
+            self, windows=windows, document_ids=tuple(self.document_ids[i] for i in places),
+            n_bytes=None if self.n_bytes is None else self.n_bytes[places],
+            data_id=data_digest(self.token_ids.values(), windows),
+            provenance={**self.provenance, **facts})
 
     @property
     def counts(self) -> dict[str, int]:
@@ -279,7 +289,7 @@ def _first(planned: list[Window], windows: int | None) -> list[Window]:
                "Ask for fewer, or give more text")
     return planned[:windows]
 
-# %% ../../nbs/models/61_text.ipynb #c020
+# %% ../../nbs/models/61_text.ipynb #c018
 def _as_plan(given: Documents, encoded: Mapping, windows: tuple[Window, ...], max_length: int,
              facts: dict) -> TextPlan:
     ids = {name: ids for name, (ids, _) in encoded.items()}

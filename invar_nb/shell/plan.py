@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/shell/26_plan.ipynb #c007
+# %% ../../nbs/shell/26_plan.ipynb #c012
 from ..comparison.compare import PRIMARY
 from ..comparison.metric import METRICS, as_metric
 from ..comparison.pair import Pair, pair
@@ -27,7 +27,6 @@ from ..files.sources import read_pairs
 from ..foundations.document import write_folder
 from ..foundations.numbers import ContractError, UsageError, refuse
 from ..models.batches import plan_scoring
-from ..models.text import data_digest
 from ..report.pilot import Supply, choose_pilot
 from ..report.plan import Goal, Plan, plan_comparison
 from . import groups as g
@@ -68,7 +67,7 @@ def _price(text):
     o.usage("--price must be an amount per hour or per million tokens", repr(text),
             "Write 2.50/h or 0.40/Mtok")
 
-# %% ../../nbs/shell/26_plan.ipynb #c017
+# %% ../../nbs/shell/26_plan.ipynb #c022
 class PilotText:
     "Called with the plan of the whole text; gives the plan of the pilot, and keeps both."
 
@@ -86,23 +85,13 @@ class PilotText:
         self.places, block = choose_pilot(units, self.planning.pilot)
         self.note = {"units": units.name, "block": block, "of": len(plan.windows)}
         self.whole, self.units = plan, units
-        self.part = _part(plan, self.places, self.note)
+        self.part = plan.take(self.places, windows_scored=len(self.places), pilot=self.note)
         return self.part
 
     def supply(self, **cost) -> Supply:
         "The text as far as a run can score it."
         seen = np.array([w.stop - w.start for w in self.whole.windows])
         return Supply(tokens=self.whole.tokens, seen=seen, codes=self.units.codes, **cost)
-
-
-def _part(plan, places, note):
-    "The plan of some windows, in order, with what the record of a pilot says."
-    windows = tuple(plan.windows[i] for i in places)
-    facts = {**plan.provenance, "windows_scored": len(windows), "pilot": note}
-    return replace(
-        plan, windows=windows, document_ids=tuple(plan.document_ids[i] for i in places),
-        n_bytes=None if plan.n_bytes is None else plan.n_bytes[places],
-        data_id=data_digest(plan.token_ids.values(), windows), provenance=facts)
 
 # %% ../../nbs/shell/26_plan.ipynb #c009
 def _timed(loaded, plan, batch_tokens):

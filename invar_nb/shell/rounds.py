@@ -7,12 +7,12 @@ __all__ = ['compare_rounds']
 
 # %% ../../nbs/shell/19_rounds.ipynb #c002
 from collections.abc import Mapping
-from dataclasses import asdict, fields, is_dataclass, replace
+from dataclasses import asdict, fields, is_dataclass
 from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/shell/19_rounds.ipynb #c003
+# %% ../../nbs/shell/19_rounds.ipynb #c008
 from ..comparison.looks import LooksDesign, compare_looks, order_units
 from ..comparison.pair import pair
 from ..comparison.units import counted
@@ -20,7 +20,7 @@ from ..comparison.verdict import change_text
 from ..comparison.window_losses import WindowLosses
 from ..models.documents import read_documents
 from ..models.score import score_plan
-from ..models.text import TextPlan, check_same_tokenizer, data_digest
+from ..models.text import TextPlan, check_same_tokenizer
 from ..report.build import build_report
 from . import groups as g
 from . import options as o
@@ -85,20 +85,11 @@ class _Turns:
         "Both names, the one that is loaded first."
         return sorted(self.arguments, key=lambda name: name != self.name)
 
-# %% ../../nbs/shell/19_rounds.ipynb #c010
-def _part(plan: TextPlan, rows: np.ndarray) -> TextPlan:
-    "The plan of some windows."
-    windows = tuple(plan.windows[i] for i in rows)
-    return replace(plan, windows=windows,
-                   document_ids=tuple(plan.document_ids[i] for i in rows),
-                   n_bytes=None if plan.n_bytes is None else plan.n_bytes[rows],
-                   data_id=data_digest(plan.token_ids.values(), windows))
-
-
+# %% ../../nbs/shell/19_rounds.ipynb #c018
 def _joined(parts: list[WindowLosses], plan: TextPlan, rows: np.ndarray,
             record: Mapping) -> WindowLosses:
     "All rounds of one model as one arm, in the order of the text."
-    part, order = _part(plan, np.sort(rows)), np.argsort(rows)
+    part, order = plan.take(np.sort(rows)), np.argsort(rows)
     losses = np.concatenate([arm.log_loss for arm in parts])[order]
     known = {**parts[0].provenance, "windows_scored": len(losses), "looks": record}
     return WindowLosses.from_arrays(
@@ -129,7 +120,7 @@ def _look_text(found) -> str:
             f"{change_text(d.delta, d)} ({ends}), "
             f"{'decided' if looks.decided else 'not decided'}")
 
-# %% ../../nbs/shell/19_rounds.ipynb #c012
+# %% ../../nbs/shell/19_rounds.ipynb #c019
 def compare_rounds(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     kinds: list[str],              # of both
@@ -151,7 +142,7 @@ def compare_rounds(
     parts, rows, journals, since = {name: [] for name in arguments}, [], {}, 0
     for number, k in enumerate(order.at, 1):
         rows.append(order.rows(k, since))
-        since, part = k, _part(plan, rows[-1])
+        since, part = k, plan.take(rows[-1])
         for name in turns.order():
             journal = out.parent / f".{out.name}.{name}.{number}.journal"
             journals[f"{name}.{number}"] = journal
