@@ -51,7 +51,7 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     assert margins["invar_rolling"] == 0.09 and margins["invar_choices"] == 0.3
     assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "--filter", "first-word", out="n")[0] == 2
     assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force", out="m")[0] == code
-    for more, words in ((("--by", "x"), "columns to slice by; got none"), (("--stride", "5"), "--stride is for models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("--sums",), "--sums is an option of table")):
+    for more, words in ((("--by", "x"), "--by must be one of 'position'"), (("--stride", "5"), "--stride is for models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("--sums",), "--sums is an option of table")):
         code, _, err = shell("compare", *LM, *more, *(() if "--score" in more else ("--score", "shared", "--filter", "first-word")), out="o")
         assert code == 2 and words in err and not (tmp_path / "o").exists(), err
 
