@@ -17,6 +17,7 @@ from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
 from invar_nb.shell.arms import arm_kind
 from invar_nb.shell.cli import main
+from invar_nb.shell.doctor import examine
 from invar_nb.shell.options import parse_margin, resolve_margin, split_margins
 from invar_nb.shell.terminal import Progress, describe_error
 from test_report import losses
@@ -94,6 +95,19 @@ def test_codes_without_a_model(files, arguments, code):
     assert "cut.parquet" not in str(arguments) or "cut.parquet" in err
     for word in ("build_report", "load_model(", "force it", "np.", "ContractError", "replicates=", "significance_threshold", "got 'nope'. by"):
         assert word not in err          # finding 23: no Python names
+
+
+@pytest.mark.parametrize("asked, said", [
+    (["compare", "--help"], "invar-nb compare lm_eval_out/base lm_eval_out/tuned"), (["compare", "--help"], "a regression that may be smaller stays one."),
+    (["demo", "--help"], "needs torch"), (["doctor"], "zstandard"), (["doctor"], "gguf")])
+def test_what_a_newcomer_looks_for_is_there(asked, said):
+    code, out, _ = shell(*asked)
+    assert code == 0 and said in " ".join(re.sub(r"[│\s]+", " ", out).split())
+
+
+def test_no_device_is_a_note(monkeypatch):
+    monkeypatch.setattr("invar_nb.shell.doctor._device", lambda: "none")
+    assert examine()[-1]["state"] == "note"
 
 
 def test_errors_are_mapped_by_their_class_not_by_their_words():

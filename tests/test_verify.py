@@ -128,6 +128,14 @@ def test_it_verifies_and_says_what_it_does_not_cover(saved):
     assert any("models were run" in line for line in found.not_covered) and any("environment" in line for line in found.not_covered)
 
 
+def test_an_absent_page_and_a_cut_report_are_named(saved, tmp_path):
+    folder = shutil.copytree(saved[0], tmp_path / "report")
+    (folder / "report.html").unlink()
+    assert "report.html: it is not there" in verify(folder).not_covered
+    (folder / "report.json").write_bytes((folder / "report.json").read_bytes()[:-20])
+    with pytest.raises(ContractError, match="verify: report.json: the text must be UTF-8 JSON"): verify(folder)
+
+
 def test_every_edited_leaf_is_refused(saved):
     "One edit of each leaf, sealed with a fresh digest; which of the edits is drawn with a fixed seed."
     folder, document = saved

@@ -130,7 +130,7 @@ class Verification:
                  f"  says: {self.report.headline}", "  not covered:"]
         return "\n".join(lines + [f"  - {line}" for line in self.not_covered])
 
-# %% ../../nbs/report/89_verify.ipynb #c012
+# %% ../../nbs/report/89_verify.ipynb #c013
 _WORDS = ("headline", "rationale", "warnings", "conventions", "words", "signature", "digest")
 
 
@@ -151,7 +151,11 @@ def _check_pages(folder, report):
         files.append(name)
     return tuple(files)
 
-# %% ../../nbs/report/89_verify.ipynb #c021
+
+def _absent(report, files):
+    return tuple(f"{name}: it is not there" for name in render(report) if name not in files)
+
+# %% ../../nbs/report/89_verify.ipynb #c020
 _UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
 
 
@@ -182,7 +186,7 @@ def verify(
 ) -> Verification:
     "Compute a report again from its evidence; ContractError names the first difference."
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
-    d = read_canonical(as_file(path, "verify").read_bytes(), where="verify")
+    d = read_canonical(as_file(path, "verify").read_bytes(), where=f"verify: {path.name}")
     recorded = Report(text=path.read_text(encoding="utf-8"), arms={})
     rebuilt, lost = _again(path.parent, d)
     found = first_difference(_comparable(d, lost), _comparable(rebuilt.document(), lost),
@@ -194,5 +198,6 @@ def verify(
                f"Verify it with invar_nb {d['version']}, which wrote it" if other else
                "The report or its evidence was changed", code="differs")
     checked = replace(recorded, arms=rebuilt.arms)
-    return Verification(report=checked, files=_check_pages(path.parent, checked),
-                        not_covered=_not_covered(d, lost))
+    files = _check_pages(path.parent, checked)
+    return Verification(report=checked, files=files,
+                        not_covered=_absent(checked, files) + _not_covered(d, lost))

@@ -106,14 +106,15 @@ _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _SEVERAL = "The edited model; several are ranked in one table."
 _Candidates = Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help=_SEVERAL)]
 
-# %% ../../nbs/shell/30_cli.ipynb #c024
+# %% ../../nbs/shell/30_cli.ipynb #c003
 @app.command()
 @o.grouped
 def compare(
     baseline: _Baseline, candidates: _Candidates, job: g.Job, sweeping: g.Sweeping,
     force: g.Force = False, out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
-    "Did CANDIDATE change against BASELINE? Takes models or files, writes a report."
+    """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect and
+    llama.cpp: invar-nb compare lm_eval_out/base lm_eval_out/tuned"""
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     _check_out(out, force)
     from invar_nb.shell.sweep import compare_all
@@ -329,11 +330,11 @@ def doctor(output: g.Output):
     _print(d, "\n".join(lines), output)
     raise typer.Exit(d["exit_code"])
 
-# %% ../../nbs/shell/30_cli.ipynb #c038
+# %% ../../nbs/shell/30_cli.ipynb #c024
 @app.command()
 @o.grouped
 def demo(output: g.Output, out: _out("invar-demo") = Path("invar-demo")):
-    "Four edits of a small shipped model, ranked on real English; offline, a minute."
+    "Four edits of a small shipped model, ranked on real English; offline; needs torch."
     say("invar-nb demo: two shipped models, four edits", output.quiet)
     _check_out(out, False)
     from invar_nb.models.load import import_torch

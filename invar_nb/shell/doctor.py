@@ -11,13 +11,15 @@ from importlib import metadata, resources
 
 import invar_nb
 
-# %% ../../nbs/shell/20_doctor.ipynb #c004
+# %% ../../nbs/shell/20_doctor.ipynb #c009
 _NEEDED = ("numpy", "scipy", "typer", "rich", "jinja2", "msgspec", "psutil")
 _EXTRAS = {"torch": "scoring models: pip install 'invar_nb[hf]'",
            "transformers": "scoring models: pip install 'invar_nb[hf]'",
            "safetensors": "scoring models: pip install 'invar_nb[hf]'",
            "pyarrow": "Parquet files: pip install 'invar_nb[arrow]'",
-           "matplotlib": ".plot(): pip install 'invar_nb[plots]'"}
+           "matplotlib": ".plot(): pip install 'invar_nb[plots]'",
+           "gguf": "GGUF models: pip install 'invar_nb[gguf]'",
+           "zstandard": "some logs of inspect: pip install 'invar_nb[inspect]'"}
 
 
 def _version(name):
@@ -31,7 +33,7 @@ def _device():
     if torch.cuda.is_available(): return f"cuda ({torch.cuda.get_device_name(0)})"
     return "mps" if torch.backends.mps.is_available() else "cpu"
 
-# %% ../../nbs/shell/20_doctor.ipynb #c005
+# %% ../../nbs/shell/20_doctor.ipynb #c010
 def examine() -> list[dict]:
     "Findings: what was looked at, ok, note or error, and what was found."
     made = lambda what, state, found: {"what": what, "state": state, "found": found}
@@ -47,4 +49,5 @@ def examine() -> list[dict]:
         rows.append(made(name, "ok" if found else "note", said))
     if not resources.files("invar_nb").joinpath("demo_models").is_dir():
         rows.append(made("demo models", "note", "missing: the package was cut down"))
-    return rows + [made("device", "ok", _device())]
+    device = _device()
+    return rows + [made("device", "note" if device == "none" else "ok", device)]

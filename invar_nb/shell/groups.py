@@ -165,7 +165,7 @@ class Questions:
         "Refuse what belongs to questions where none are asked."
         refuse_given(self, "needs --examples", "none")
 
-# %% ../../nbs/shell/13_groups.ipynb #c010
+# %% ../../nbs/shell/13_groups.ipynb #c023
 _statistics = panel("Statistics")
 LevelOption = _statistics(float, "Confidence of the intervals. Default: 0.95.", "--level",
                           min=1e-6, max=1 - 1e-6)
@@ -176,8 +176,10 @@ class Asked:
     "What is measured, and which change matters."
     margin: _statistics(
         _many, "Smallest change that matters: 2% or 0.02. Perplexity: per cent (0.02 on the "
-        "log scale); accuracy and other shares: points; others: their own unit. Repeatable. "
-        "Default: 2%.", metavar="[METRIC=]V") = None
+        "log scale); accuracy and other shares: points; others: their own unit. Only "
+        "an interval wholly inside it is equivalent; a regression that may be smaller stays "
+        "one. Repeatable. Default: 2%; scores that are no shares have none.",
+        metavar="[METRIC=]V") = None
     metric: _statistics(_many, "Metric to compare, the primary one first. Repeatable. "
                         "Default: all there are.", metavar="NAME") = None
     mistake: _statistics(_many, "Critical mistake: examples with label TRUE that are called "
