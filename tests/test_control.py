@@ -37,7 +37,7 @@ def test_an_edit_below_the_floor_is_never_a_change(by, tmp_path):
     low, high = d["control"]["ci"]
     assert d["control"]["floor"] == max(-low, high) > abs(by) and d["control"]["below"] and r.exit_code == 0
     assert (d["verdict"]["claim"], d["verdict"]["verdict"], d["verdict"]["beyond_margin"]) == ("inconclusive", "noise", False)
-    assert "below the numerical noise of" in d["headline"] and "The edit is below numerical noise." in str(r)
+    assert "below the numerical noise of" in d["headline"] and "The edit's change is below this numerical noise." in str(r)
     assert {row["metric"]: row["claim"] for row in d["comparison"]} == {"perplexity": "inconclusive"}
     r.save(tmp_path / "r")
     assert verify(tmp_path / "r").report.document()["control"] == d["control"] and len([*tmp_path.glob("r/control.*")]) == 1

@@ -120,8 +120,8 @@ def _control(comparison, noise, claims):
              f"{text(d.interval.low)} to {text(d.interval.high)}",
              "edit": change_text(edit.delta, edit)}
     said = (f"The baseline scored twice ({how}): {d.title} {words['change']} "
-            f"({100 * d.level:g} % CI {words['interval']}). The edit is "
-            f"{'below numerical noise' if below else 'above this noise'}.")
+            f"({100 * d.level:g} % CI {words['interval']}). The edit's change is "
+            f"{'below' if below else 'larger than'} this numerical noise.")
     rows = [{"metric": x.metric, "slice": x.slice, "floor": noise.floors[x.metric, x.slice],
              "below": noise.covers(x.difference, x.slice)}
             for x in claims if (x.metric, x.slice) in noise.floors]

@@ -11,7 +11,7 @@ from dataclasses import asdict
 
 import invar_nb
 from ..comparison.joint import JointComparison, judge_parts, of_part
-from ..comparison.pooled import pool_parts
+from ..comparison.pooled import notes_of, pool_parts
 from ..comparison.slices import slice_columns
 from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, canonical_json, digest, refuse
@@ -32,6 +32,12 @@ def _as_margins(joint, margin):
                ", ".join(sorted(names)), "Give {'accuracy': 0.02}, one for each",
                error=UsageError)
     return dict.fromkeys(names, margin)
+
+
+def _in_order(joint):
+    "The part that decides first, then by name: the order in which a file gives them back."
+    names = sorted(joint, key=lambda name: (name != joint.primary, name))
+    return JointComparison(parts={name: joint[name] for name in names}, primary=joint.primary)
 
 
 def _said(claim):
@@ -70,6 +76,7 @@ def build_joint(
     version: str | None = None,
 ) -> Report:
     "The report of several parts; raises ContractError, UsageError."
+    joint = _in_order(joint)
     margins, by = _as_margins(joint, margin), [by] if isinstance(by, str) else by
     if gate is not None and all(c.pair.kind != "losses" for c in joint.values()):
         refuse("report", "a gate needs a part with losses", repr(gate),
@@ -79,9 +86,8 @@ def build_joint(
     pooled = None if weights is None else pool_parts(joint, weights, margin=size)
     options = {"tier": tier, "profile": profile, "gate": gate,
                "fail_inconclusive": fail_inconclusive}
-    order = sorted(joint, key=lambda name: name != joint.primary)
     parts = {}
-    for name in order:
+    for name in joint:
         with of_part(name):
             parts[name] = _part(joint[name], verdict.leading[name], verdict.others[name],
                                 margins, by, options)
@@ -118,8 +124,9 @@ def _top(primary, verdict, parts, settings, pooled):
             "facts": None, "comparison": rows, "slices": [], "evaluation": {},
             "classes": None, "settings": settings, "parts": parts,
             **{name: above[name] for name in ("primary_metric", "units", "policy", "dataset")},
-            "warnings": [f"{name}: {line}" for name, p in parts.items()
-                         for line in p["warnings"]],
+            "warnings": [*(notes_of(pooled) if pooled else ()),
+                         *(f"{name}: {line}" for name, p in parts.items()
+                           for line in p["warnings"])],
             "conventions": list(dict.fromkeys(
                 line for p in parts.values() for line in p["conventions"]))}
 

@@ -23,7 +23,7 @@ def percent(delta: float | None) -> str:
 def _said(kind: str, found: Ranked) -> str:
     if not found.lost: return f"None of {found.n} {kind} lost anything."
     first, beyond = found.lost[0], [p.id for p in found.lost if p.beyond]
-    said = f"Of {found.n} {kind}, {first.id} lost most: {percent(first.delta)}."
+    said = f"Of {found.n} {kind}, {kind[:-1]} {first.id} lost most: {percent(first.delta)}."
     if first.bound is None: return f"{said} There are too few to say what noise alone shows."
     said += (f" As the largest of {found.n} noise alone shows about {percent(first.expected)},"
              f" and no more than {percent(first.bound)} ({100 * found.level:g} % confidence)")

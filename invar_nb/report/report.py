@@ -274,7 +274,8 @@ def summary(document: Mapping) -> str:
     for row in d["evaluation"]["candidate"][1:] if d["verdict"] is None else ():
         if row["value"] is not None: lines.append(f"  {row['title']}: {row['value']:.6g}")
     lines += [f"  note: {line}" for line in d["warnings"]]
-    if d["exit"]["code"] or d["exit"]["rule"] == "no_regression_shown":
+    chosen = d["kind"] == "sweep" and d["settings"]["gate_on"] is not None
+    if d["exit"]["code"] or chosen or d["exit"]["rule"] == "no_regression_shown":
         lines.append(f"  exit {d['exit']['code']}: {d['exit']['because']}")
     return "\n".join(lines)
 

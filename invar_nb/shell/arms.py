@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 # %% ../../nbs/shell/15_arms.ipynb #c012
+from ..comparison.joint import of_part
 from ..comparison.units import counted
 from ..files.losses import read_losses
 from ..files.sources import find_format
@@ -231,7 +232,8 @@ def _all_weights(arguments, kinds, o, quiet):
         two, kind = ({"baseline": x["baseline"], "candidate": x[name]}
                      for x in (arguments, kinds))
         label = f"{name}: " if len(arguments) > 2 else ""
-        found[name] = find_weights(two, kind, o, quiet, label)
+        with of_part(name if label else ""):
+            found[name] = find_weights(two, kind, o, quiet, label)
     return found
 
 # %% ../../nbs/shell/15_arms.ipynb #c005
@@ -263,7 +265,8 @@ def load_arms(
         split = {"preview": whole // 2, "final": whole - whole // 2} if o.per_byte else {}
         enough(counts | split)
         for losses in arms.values(): _check_origin(plan, losses, o)
-        for name in models[1:]: _check_tokenizer(arguments[name], words, o)
+        for name in models[1:]:
+            _check_tokenizer(arguments[name], words, o, name if models[2:] else "")
     o, plan = _with_tokenizer(o, [arguments[name] for name in models]), None
     for i, name in enumerate(models, 1):
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
@@ -290,9 +293,9 @@ def _check_kinds(kinds, models, o):
               "Give --text FILE, or --examples FILE")
 
 
-def _check_tokenizer(argument, words, o):
+def _check_tokenizer(argument, words, o, name=""):
     "The other model's tokenizer, known before the first one is scored."
     folder = Path(argument).expanduser()
     if o.tokenizer or o.per_byte or not folder.is_dir(): return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
-    check_same_tokenizer(words, other)
+    with of_part(name): check_same_tokenizer(words, other)

@@ -38,7 +38,9 @@ def as_weights(
         name, _, number = text.rpartition("=")
         try: found[name] = float(number)
         except ValueError: found[name] = -1.0
-        if name not in names or not 0 <= found[name] < 1e300:
+        if name and name not in names:
+            o.usage("--weights must name a text", repr(name), f"Texts: {', '.join(names)}")
+        if not name or not 0 <= found[name] < 1e300:
             o.usage("--weights must be equal, tokens, random, or NAME=NUMBER for each text",
                     repr(text), f"Texts: {', '.join(names)}")
     if {*found} != {*names} or not sum(found.values()) > 0:
