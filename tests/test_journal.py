@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -99,6 +100,23 @@ def test_one_process_at_a_time(tmp_path):
         journal.flush()
         assert refused(path).code == "locked"
     Journal(path, KEY).close()
+
+
+def test_of_several_that_begin_at_once_one_goes_on(tmp_path):
+    "SQLite lets a loser read for a moment, so that the winner's first commit can meet it: neither may give up for that."
+    for turn in range(60):
+        begin, end, held, refusals = threading.Barrier(5), threading.Barrier(5), [], []
+
+        def open_at_once(path=tmp_path / f"{turn}.journal"):
+            begin.wait()
+            try: held.append(Journal(path, KEY))
+            except ContractError as error: refusals.append(error.code)
+            end.wait()
+        threads = [threading.Thread(target=open_at_once) for _ in range(5)]
+        for thread in threads: thread.start()
+        for thread in threads: thread.join()
+        for journal in held: journal.close()
+        assert len(held) == 1 and refusals == ["locked"] * 4
 
 
 def test_a_name_is_put_once(tmp_path):

@@ -51,11 +51,11 @@ def _open(path: Path, where: str) -> sqlite3.Connection:
     "A connection that holds the file for itself; refused where another process does."
     link = None
     try:
-        # two that begin at once hold the file for a moment each: wait, or both are refused
-        link = sqlite3.connect(path, timeout=1, isolation_level=None, check_same_thread=False)
+        link = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         link.execute("PRAGMA locking_mode = EXCLUSIVE")
         link.execute("PRAGMA synchronous = FULL")
-        link.execute("BEGIN IMMEDIATE")
+        link.execute("BEGIN IMMEDIATE")  # one process gets it, the others leave at once
+        link.execute("PRAGMA busy_timeout = 1000")  # their reading may outlast our commit
         return link
     except sqlite3.Error as error:
         if link is not None: link.close()
