@@ -14,7 +14,7 @@ import numpy as np
 # %% ../../nbs/comparison/47_pooled.ipynb #c003
 from .difference import turned
 from .joint import JointComparison
-from .units import counted
+from .units import FEWEST, counted
 from .verdict import change_text, claim_of, margin_text
 from ..foundations.interval import Interval
 from ..foundations.numbers import UsageError, refuse
@@ -95,7 +95,7 @@ def pool_parts(
     low, high = pooled.ends(some.level)
     interval = Interval(low=low, high=high, level=some.level, engine="closed_form",
                         method="random effect" if rule == "random" else "fixed weights")
-    enough = rule == "random" or all(d.enough for d, w in zip(
+    enough = len(found) >= FEWEST if rule == "random" else all(d.enough for d, w in zip(
         found.values(), pooled.weights, strict=True) if w > 0)
     worse = turned(interval, some.better)
     claim = claim_of(worse.low, worse.high, margin) if enough else "inconclusive"
@@ -133,9 +133,10 @@ def _words(pooled, interval, d):
 def notes_of(pooled: PooledChange) -> list[str]:
     "What a reader must know of a sample of texts."
     if pooled.spread is None: return []
-    return [f"{counted(len(pooled.weights), 'texts')} are as many independent units: the "
-            f"interval has {pooled.nu:g} degrees of freedom, and the next such text may lie "
-            f"from {pooled.words['next text']}."]
+    n, needed = len(pooled.weights), f"; a claim on texts like these needs {FEWEST}"
+    return [f"{counted(n, 'texts')} are as many independent units"
+            f"{needed if n < FEWEST else ''}. The next such text may lie from "
+            f"{pooled.words['next text']}."]
 
 
 def _headline(claim, words, d, margin, rule, n):

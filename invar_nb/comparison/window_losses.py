@@ -144,6 +144,11 @@ class LossesArm(Arm):
         "exp of the weighted mean log-loss of all windows."
         return perplexity(self.log_loss, self.tokens)
 
+    @property
+    def own_tokens(self) -> np.ndarray | None:
+        "Tokens of whole documents, by the model's own tokenizer; None where windows are."
+        return self.columns.get("own_tokens") if self.weight_unit == "bytes" else None
+
     def select(self, split: str) -> "WindowLosses":
         "The windows of one split, in order."
         as_choice(split, SPLITS, where="WindowLosses.select", name="split")

@@ -12,17 +12,14 @@ from dataclasses import replace
 from ..comparison.metric import Metric
 
 # %% ../../nbs/metrics/51_bits_per_byte.ipynb #c016
-_TOKENS = "own_tokens"
-
-
 def _missing(arm):
-    if arm.weight_unit == "bytes" and _TOKENS in arm.columns: return None
-    return f"no column {_TOKENS!r} beside weights in bytes: score whole documents"
+    if arm.own_tokens is not None: return None
+    return "no column 'own_tokens' beside weights in bytes: score whole documents"
 
 
 def _with_margin(*arms):
     "The metric with the margin that 2 % per token of the baseline is; @eq-bits-margin."
-    tokens_per_byte = arms[0].columns[_TOKENS].sum() / arms[0].tokens.sum()
+    tokens_per_byte = arms[0].own_tokens.sum() / arms[0].tokens.sum()
     return replace(bits_per_byte_metric, prepare=None,
                    margin=float(0.02 / math.log(2) * tokens_per_byte))
 
@@ -43,4 +40,4 @@ def nats_per_token(
     bits: float,  # bits per byte
 ) -> float:
     "The same change per token of the baseline; its exponential is a ratio of perplexities."
-    return float(bits * math.log(2) * baseline.tokens.sum() / baseline.columns[_TOKENS].sum())
+    return float(bits * math.log(2) * baseline.tokens.sum() / baseline.own_tokens.sum())

@@ -13,7 +13,7 @@ from ..comparison.metric import Metric
 # %% ../../nbs/metrics/40_perplexity.ipynb #c013
 def _missing(arm):
     "Documents scored with tokenizers of their own have no token in common."
-    if arm.weight_unit != "bytes" or "own_tokens" not in arm.columns: return None
+    if arm.own_tokens is None: return None
     return "the models split the text differently: see bits per byte"
 
 
