@@ -25,7 +25,8 @@ def plain(folder, n):
 
     from invar_nb.files.plain_table import read_plain
     rng = np.random.default_rng(0)
-    rows = [{"id": f"q{i:06d}", "loss": x, "tokens": t, "document_id": f"d{i % 57}"}
+    order = rng.permutation(n)  # ids in no order, as hashes are
+    rows = [{"id": f"q{order[i]:06d}", "loss": x, "tokens": t, "document_id": f"d{i % 57}"}
             for i, (x, t) in enumerate(zip(rng.gamma(9, .3, n).tolist(), rng.integers(20, 200, n).tolist(), strict=True))]
     with open(folder / "x.csv", "w", newline="") as file:
         out = csv.DictWriter(file, rows[0])
