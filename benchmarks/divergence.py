@@ -5,13 +5,11 @@ probabilities) against scoring both arms one after the other, and against log_so
 alternating runs. `--memory` measures the peak above the loaded models, each in a process of its own; there scoring is of one model."""
 import argparse
 import copy
-import subprocess
-import sys
 from dataclasses import dataclass, field
 
 import numpy as np
 from alternate import alternate, machine, table
-from scoring import build
+from scoring import build, peak, peaks
 
 from invar_nb import score_together, score_windows
 
@@ -57,16 +55,6 @@ def ways(models, ids, windows, a):
     return {"score_together": together, "both arms, one after the other": after_another, "log_softmax of both, a window at a time": whole, "one arm": one}
 
 
-def reset():
-    "Forget the peak of loading: what is highest from here on is counted."
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as f: f.write("5")
-
-
-def memory(field):
-    "Resident memory of this process, MiB: VmRSS now, VmHWM at its highest."
-    with open("/proc/self/status", encoding="ascii") as f: return next(int(line.split()[1]) / 1024 for line in f if line.startswith(field))
-
-
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     for name, value in dict(tokens=2048, length=512, stride=512, vocab=50257, hidden=256, layers=4, rounds=5, threads=1, batch_tokens=2048).items():
@@ -82,18 +70,13 @@ def main():
         for weight in moved.parameters(): weight.mul_(1 + .01 * torch.randn_like(weight))
     chosen = ways((model, moved), ids, windows, a)
     if a.one:
-        reset()
-        before = memory("VmRSS")
-        chosen[a.one]()
-        print(f"{memory('VmHWM') - before:.0f}")
+        print(f"{peak(chosen[a.one]):.0f}")
         return
     machine("torch", "transformers", "numpy")
     title = f"{a.arch}, {sum(q.numel() for q in model.parameters()) / 1e6:.0f} M parameters, V = {a.vocab}, N = {a.tokens}, L = {a.length}"
     if a.memory:
         print(f"\n{title}: peak resident memory above the loaded models, MiB")
-        for name in chosen:
-            r = subprocess.run([sys.executable, *sys.argv, "--one", name], capture_output=True, text=True, check=True)
-            print(f"  {name:44s} {r.stdout.split()[-1]:>8s}")
+        peaks(chosen)
         return
     mine, truth, n = chosen["score_together"](), chosen["log_softmax of both, a window at a time"](), sum(w.tokens for w in windows)
     print("means of both losses and of KL differ from log_softmax by", ", ".join(f"{abs(x - y) / n:.1e}" for x, y in zip(mine, truth, strict=True)), f"nats; KL {truth[2] / n:.2g}")

@@ -72,9 +72,24 @@ def ways(model, ids, windows, a):
     return {"this package": ours, "limit: backbone and head product": limit, "documentation's recipe": documentation, "naive log-softmax": naive}
 
 
-def peak():
-    "Highest resident memory of this process so far, MiB."
-    with open("/proc/self/status", encoding="ascii") as f: return next(int(line.split()[1]) / 1024 for line in f if line.startswith("VmHWM"))
+def resident(field):
+    "Resident memory of this process, MiB: VmRSS now, VmHWM at its highest."
+    with open("/proc/self/status", encoding="ascii") as f: return next(int(line.split()[1]) / 1024 for line in f if line.startswith(field))
+
+
+def peak(call):
+    "MiB that a call adds to the resident memory of this process; the peak of loading is forgotten first."
+    with open("/proc/self/clear_refs", "w", encoding="ascii") as f: f.write("5")
+    before = resident("VmRSS")
+    call()
+    return resident("VmHWM") - before
+
+
+def peaks(names):
+    "Print the peak of each run, each in a process of its own."
+    for name in names:
+        r = subprocess.run([sys.executable, *sys.argv, "--one", name], capture_output=True, text=True, check=True)
+        print(f"  {name:44s} {r.stdout.split()[-1]:>8s}")
 
 
 def main():
@@ -88,9 +103,7 @@ def main():
     model, ids, windows = build(a)
     chosen = ways(model, ids, windows, a)
     if a.one:
-        before = peak()
-        chosen[a.one]()
-        print(f"{peak() - before:.0f}")
+        print(f"{peak(chosen[a.one]):.0f}")
         return
     machine("torch", "transformers", "numpy")
     sums = {name: call() for name, call in chosen.items() if not name.startswith("limit")}
@@ -99,9 +112,7 @@ def main():
           alternate(chosen, a.rounds), "limit: backbone and head product", {"this package": "<= 1.05 where the model is large"})
     if a.memory:
         print("\npeak resident memory above the loaded model, MiB")
-        for name in chosen:
-            r = subprocess.run([sys.executable, *sys.argv, "--one", name], capture_output=True, text=True, check=True)
-            print(f"  {name:44s} {r.stdout.split()[-1]:>8s}")
+        peaks(chosen)
 
 
 if __name__ == "__main__": main()

@@ -122,27 +122,27 @@ def test_tables_are_compared_reported_and_verified(tmp_path):
 
 
 N = 15_000  # rows of more than one batch
-ROWS = [{"id": f"q{i:070d}", "f1": i % 7 / 8, "cluster": f"t{i % 57}", "note": 'two\nlines, "quoted"'} for i in range(N)]
+MANY = [{"id": f"q{i:070d}", "f1": i % 7 / 8, "cluster": f"t{i % 57}", "note": 'two\nlines, "quoted"'} for i in range(N)]
 
 
 def changed(i, **more):
     "The rows with one of them changed; None takes a field away."
-    return [row if j != i else {k: v for k, v in {**row, **more}.items() if v is not None} for j, row in enumerate(ROWS)]
+    return [row if j != i else {k: v for k, v in {**row, **more}.items() if v is not None} for j, row in enumerate(MANY)]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_rows_of_many_batches_are_the_rows_of_one(tmp_path, suffix):
-    arm = read_plain(write(tmp_path / f"x{suffix}", ROWS), slices=["cluster"])
+    arm = read_plain(write(tmp_path / f"x{suffix}", MANY), slices=["cluster"])
     assert (tmp_path / f"x{suffix}").stat().st_size > 2**20 or suffix == ".parquet"  # which is compressed
-    assert arm.ids == tuple(row["id"] for row in ROWS) and arm.clusters == arm.slices["cluster"] == tuple(row["cluster"] for row in ROWS)
-    assert arm.values.tolist() == [row["f1"] for row in ROWS]
+    assert arm.ids == tuple(row["id"] for row in MANY) and arm.clusters == arm.slices["cluster"] == tuple(row["cluster"] for row in MANY)
+    assert arm.values.tolist() == [row["f1"] for row in MANY]
 
 
 @pytest.mark.parametrize("more, options, parts", [
     ({"id": None}, {}, ("line {}", "every row must have 'id'")), ({"f1": "1_0"}, {}, ("line {}", "'1_0'")), ({"f1": True}, {}, ("line {}", "True")),
     ({"acc": 1}, {}, ("one column must be the score", "'acc'")), ({"tokens": 1, "cluster": None}, {"score": "f1"}, ("line {}", "every row must have 'cluster'")),
     ({"topic": 1}, {"slices": ["note", "topic"]}, ("'topic'",)),
-    ({"id": ROWS[3]["id"]}, {}, ("line {}", "003' again")), ({"id": ROWS[3]["id"]}, {"repeats": "mean"}, ("line {}", "agree on 'cluster'"))], ids=str)
+    ({"id": MANY[3]["id"]}, {}, ("line {}", "003' again")), ({"id": MANY[3]["id"]}, {"repeats": "mean"}, ("line {}", "agree on 'cluster'"))], ids=str)
 def test_late_rows_are_refused_like_early_ones(tmp_path, more, options, parts):
     for i in (4, N - 2):
         with pytest.raises(ContractError) as caught: read_plain(write(tmp_path / "x.jsonl", changed(i, **more)), **options)
@@ -150,14 +150,14 @@ def test_late_rows_are_refused_like_early_ones(tmp_path, more, options, parts):
 
 
 def test_a_late_key_that_would_have_been_chosen_is_refused(tmp_path):
-    rows = [{k: v for k, v in row.items() if k != "cluster"} for row in ROWS]
-    with pytest.raises(ContractError, match="line 1: every row must have 'cluster'"): read_plain(write(tmp_path / "x.jsonl", [*rows[:-1], ROWS[-1]]))
+    rows = [{k: v for k, v in row.items() if k != "cluster"} for row in MANY]
+    with pytest.raises(ContractError, match="line 1: every row must have 'cluster'"): read_plain(write(tmp_path / "x.jsonl", [*rows[:-1], MANY[-1]]))
     mixed = [{"id": "a", "correct": True, "note": "x" * 2**20}, {"id": "b", "correct": 0.5}]  # a batch each
     with pytest.raises(ContractError, match="line 2: correct must be numbers, or true and false, in all rows"): read_plain(write(tmp_path / "y.jsonl", mixed))
 
 
 def test_lines_of_a_repeated_id_are_counted_as_they_stand_in_the_file(tmp_path):
-    with pytest.raises(ContractError, match=f"line {2 * (N - 2) + 2}: every id must occur once; got 'q0*3' again"): read_plain(write(tmp_path / "x.csv", changed(N - 2, id=ROWS[3]["id"])))
+    with pytest.raises(ContractError, match=f"line {2 * (N - 2) + 2}: every id must occur once; got 'q0*3' again"): read_plain(write(tmp_path / "x.csv", changed(N - 2, id=MANY[3]["id"])))
 
 
 PEAK = """import resource, sys

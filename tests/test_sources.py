@@ -79,6 +79,18 @@ def test_strange_bytes_are_refused_and_never_crash(tmp_path, content, name):
     assert "\n" not in str(caught.value)
 
 
+def test_damaged_footers_of_parquet_are_refused_and_never_crash(tmp_path):
+    path, refused = table(tmp_path / "x.parquet", "id", "score"), 0
+    good = path.read_bytes()
+    for at in range(len(good) - 8 - int.from_bytes(good[-8:-4], "little"), len(good), 3):
+        path.write_bytes(good[:at] + b"\xff" + good[at + 1:])
+        try: find_format(path)
+        except ContractError as error:
+            assert "the file must be Parquet" in str(error) and "\n" not in str(error)
+            refused += 1
+    assert refused > 50
+
+
 def test_what_is_refused_and_how(tmp_path):
     (tmp_path / "folder").mkdir()
     with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"): find_format(tmp_path / "folder")

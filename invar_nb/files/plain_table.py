@@ -84,7 +84,7 @@ def _chosen(columns, asked, where) -> dict:
                "Leave it out", error=UsageError)
     return found
 
-# %% ../../nbs/files/56_plain_table.ipynb #c002
+# %% ../../nbs/files/56_plain_table.ipynb #c012
 def _batches(file, path, where, keep):
     "Columns and row numbers batch by batch; `keep` is asked which columns are needed."
     if Path(path).suffix.lower() != ".parquet" or not os.fstat(file.fileno()).st_size:
@@ -94,7 +94,8 @@ def _batches(file, path, where, keep):
     for table in arrow_batches(file, where, keep=lambda names: sorted({*keep(names)})):
         columns = dict(zip(table.column_names, table.columns, strict=True))
         yield columns, range(first, first := first + table.num_rows)
-    if first == 1: refuse(where, "the file must hold rows", "none", "Run it again")
+    if first == 1: refuse(where, "the file must hold rows", "none",
+                         "Was the program that wrote it interrupted?")
 
 
 def _place(path, i, where) -> str:
@@ -114,6 +115,7 @@ def _cells(column, name, rows, unit, where) -> list:
         refuse(f"{where}, {unit} {rows[gap]}", f"every row must have {name!r}", "no value",
                "Fill it in, or leave the whole row out on purpose")
     return cells
+
 
 def _repeated(column, *about) -> list:
     "Cells of a column whose texts repeat: Parquet makes one Python text of equal ones."

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['FORMATS', 'Reading', 'Format', 'find_format', 'read_arms', 'read_pairs']
 
-# %% ../../nbs/files/58_sources.ipynb #c015
+# %% ../../nbs/files/58_sources.ipynb #c008
 import csv, json, os, re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -22,6 +22,7 @@ from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_perplexity_pair)
 from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import read_losses
+from .parquet import arrow_batches
 from .plain_table import read_plain
 from .predictions import read_predictions
 from ..foundations.document import as_file
@@ -122,10 +123,10 @@ FORMATS = {f.name: f for f in (
     Format("translations", "translations (with references)",
            _translations, ("references", "tokenize")))}
 
-# %% ../../nbs/files/58_sources.ipynb #c002
+# %% ../../nbs/files/58_sources.ipynb #c016
 def _first_record(path):
     "Names of the columns, or of the keys of the first JSON object, and its schema."
-    if path.suffix == ".parquet": return _parquet_names(path)
+    if path.suffix.lower() == ".parquet": return _parquet_names(path)
     with open(path, "rb") as file:
         line = file.readline(1_000_000).decode("utf-8", "replace").strip()
     if line.startswith(("{", "[")):
@@ -139,12 +140,8 @@ def _first_record(path):
 
 
 def _parquet_names(path):
-    from pyarrow import ArrowInvalid, parquet
-    try: schema = parquet.read_schema(path)
-    except ArrowInvalid as error:
-        said = str(error).partition(". ")[0]
-        refuse(f"read_table: {path}", "the file must be Parquet", said,
-               "It is cut off, damaged, or something else: write it again")
+    with open(path, "rb") as file:
+        schema = next(arrow_batches(file, f"read_table: {path}", keep=lambda names: [])).schema
     said = (schema.metadata or {}).values()
     return {*schema.names, *(value.decode("utf-8", "replace") for value in said)}
 

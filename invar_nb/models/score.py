@@ -80,7 +80,7 @@ def _planned(plan: TextPlan, mean, facts: Mapping, **more) -> WindowLosses:
         document_ids=plan.document_ids, n_bytes=plan.n_bytes,
         split=[w.split for w in plan.windows], provenance={**facts, **plan.provenance}, **more)
 
-# %% ../../nbs/models/66_score.ipynb #c025
+# %% ../../nbs/models/66_score.ipynb #c005
 def _kept(scorer, measure: Callable, key: Mapping, path: str | Path | None,
           progress: Callable | None) -> list:
     "What is measured of every window, batch by batch, going on from what a journal holds."
@@ -91,7 +91,8 @@ def _kept(scorer, measure: Callable, key: Mapping, path: str | Path | None,
 
 
 def _each(scorer, measure: Callable, journal: Journal | None, progress: Callable | None):
-    tokens, done = [w.tokens for w in scorer.windows], 0
+    tokens = [w.tokens for w in scorer.windows]
+    done, total = 0, sum(tokens)
     found, kept = [None] * len(tokens), dict(journal.items()) if journal else {}
     for k, batch in enumerate(scorer.batches):
         name = f"batch {k}"
@@ -103,7 +104,7 @@ def _each(scorer, measure: Callable, journal: Journal | None, progress: Callable
             found[i] = value
             done += tokens[i]
         if progress is not None:
-            progress(done, sum(tokens))
+            progress(done, total)
     return found
 
 # %% ../../nbs/models/66_score.ipynb #c026

@@ -17,7 +17,7 @@ from ..foundations.numbers import refuse, strict_json
 from .gguf_file import GgufFile
 from .checkpoint import Checkpoint
 
-# %% ../../nbs/models/67_tensors.ipynb #c006
+# %% ../../nbs/models/67_tensors.ipynb #c012
 _NUMPY = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "I64": "<i8", "I32": "<i4", "I16": "<i2",
           "I8": "i1", "U64": "<u8", "U32": "<u4", "U16": "<u2", "U8": "u1", "BOOL": "?"}
 _SIZE = {kind: np.dtype(code).itemsize for kind, code in _NUMPY.items()} | {
@@ -42,7 +42,7 @@ def _decoded(data: bytes, kind: str) -> np.ndarray:
 
 
 def cast(x: np.ndarray, kind: str) -> np.ndarray:
-    "Rounded to a type, ties to even; other types than floats leave it."
+    "Rounded to F16, F32 or BF16, ties to even; other types leave it."
     if kind in ("F16", "F32"):
         with np.errstate(over="ignore"): return x.astype(_NUMPY[kind])
     if kind != "BF16": return x
@@ -159,13 +159,13 @@ def _unpermuted(x: np.ndarray, shape: tuple, heads: int) -> np.ndarray:
 def _transposed(x: np.ndarray, shape: tuple, heads: int) -> np.ndarray:
     return x.reshape(shape).T.reshape(-1)
 
-# %% ../../nbs/models/67_tensors.ipynb #c010
+# %% ../../nbs/models/67_tensors.ipynb #c006
 def match_tensors(a: Checkpoint, b: Checkpoint) -> list[dict[str, Stored]]:
     "Name -> tensor, of both, in the order of the files; a GGUF under the other's names."
     plain = [None if c.gguf else {t.name: t for path in c.files for t in _safetensors(path)}
              for c in (a, b)]
     folder = next((table for table in plain if table is not None), None)
-    config = {} if a.gguf and b.gguf else strict_json(
+    config = {} if bool(a.gguf) == bool(b.gguf) else strict_json(
         ((a if b.gguf else b).folder / "config.json").read_bytes(), where="match_tensors")
     made = lambda c: {t.name: t for t in _gguf_tensors(c.gguf, folder, config)}
     return [made(c) if c.gguf else table for c, table in zip((a, b), plain, strict=True)]

@@ -101,7 +101,7 @@ def _compared(a: Stored, b: Stored) -> TensorChange:
                         values=tuple(x if math.isfinite(x) else str(x)
                                      for x in map(float, values)))
 
-# %% ../../nbs/models/72_weights.ipynb #c003
+# %% ../../nbs/models/72_weights.ipynb #c007
 _READ = ("config.json", "generation_config.json", "token*.json", "special_tokens_map.json",
          "added_tokens.json", "vocab.*", "merges.txt", "chat_template*", "*.model", "*.py")
 _ASIDE = ("transformers_version", "_name_or_path", "name_or_path", "tokenizer_file")
@@ -118,6 +118,12 @@ def _fields(a: object, b: object, path: str = "") -> Iterator[tuple[str, object,
     elif a is not b and (a != b or type(a) is not type(b)): yield path, a, b
 
 
+def _json(data: bytes, name: str) -> object:
+    "JSON as transformers reads it, which may hold Infinity."
+    try: return json.loads(data, parse_constant=str)
+    except (ValueError, RecursionError): return strict_json(data, where=name)  # says why
+
+
 def _in_words(file: str, a: object, b: object, most: int = 5) -> list[str]:
     "The first fields that differ, one line each, and how many more."
     def text(x):
@@ -128,7 +134,7 @@ def _in_words(file: str, a: object, b: object, most: int = 5) -> list[str]:
     more = len(found) - most
     return lines + ([f"{file}: {counted(more, 'more fields')} differ"] if more > 0 else [])
 
-# %% ../../nbs/models/72_weights.ipynb #c004
+# %% ../../nbs/models/72_weights.ipynb #c010
 def _settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     "How config and tokenizer differ, one line each."
     if a.gguf and b.gguf:
@@ -143,7 +149,7 @@ def _settings(a: Checkpoint, b: Checkpoint) -> list[str]:
             lines.append(f"{name} only in the {'baseline' if one.is_file() else 'candidate'}")
         elif (data := [p.read_bytes() for p in (one, two)])[0] == data[1]: continue
         elif name.endswith(".json"):
-            lines += _in_words(name, *(strict_json(x, where=name) for x in data))
+            lines += _in_words(name, *(_json(x, name) for x in data))
         else: lines.append(f"{name} differs")
     return lines
 
@@ -193,7 +199,7 @@ class WeightsDifference:
                 "settings": list(self.settings),
                 "digests": {"baseline": self.digests[0], "candidate": self.digests[1]}}
 
-# %% ../../nbs/models/72_weights.ipynb #c034
+# %% ../../nbs/models/72_weights.ipynb #c013
 def _casts(changes) -> str:
     "How many went from which type to which."
     kinds = Counter(" to ".join(t.kinds) for t in changes if t.kinds[0] != t.kinds[1])
@@ -213,16 +219,17 @@ def _sentence(d: WeightsDifference) -> str:
         return (f"All {counted(d.tensors, 'tensors')} are identical; only the files differ: "
                 f"{layout or 'their headers'}.")
     stored = f" Stored in another way: {layout}." if layout else ""
-    cast = f"recast ({_casts(d.recast)}) and equal after the cast"
+    verb = "is" if len(d.recast) == 1 else "are"
+    cast = f"{verb} recast ({_casts(d.recast)}) and equal after the cast"
     if d.state == "recast":
         rest = "" if len(d.recast) == d.tensors else "; the others are identical"
-        return f"{len(d.recast)} of {counted(d.tensors, 'tensors')} are {cast}{rest}.{stored}"
+        return f"{len(d.recast)} of {counted(d.tensors, 'tensors')} {cast}{rest}.{stored}"
     said = f"The weights differ in {d.tensors_changed} of {counted(d.tensors, 'tensors')}"
     if casts := _casts(d.changed): said += f" ({casts})"
     if d.changed: said += f"; the largest change is in {d.changed[0]}"
     for arm in ("baseline", "candidate"):
         if names := getattr(d, f"only_{arm}"): said += f"; only in the {arm}: {_some(names)}"
-    if d.recast: said += f"; {len(d.recast)} are {cast}"
+    if d.recast: said += f"; {len(d.recast)} {cast}"
     return f"{said}.{stored}"
 
 # %% ../../nbs/models/72_weights.ipynb #c042
