@@ -5,6 +5,7 @@
 #   make room R=14_bca  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells)
+#   make bench          every benchmark, with peers and the machine's limits (ARGS=startup: one of them)
 # PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
 PYTHON  ?= python3
 VENV    ?= .venv
@@ -34,7 +35,7 @@ test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))arrow,inspect,plots,dev,docs
 
-.PHONY: help demo test docs room fresh slow clean check-python check-torch
+.PHONY: help demo test docs room fresh slow bench clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -78,6 +79,9 @@ test: check-python $(test_ready)
 
 slow: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+bench: check-python $(test_ready)
+	@$(run) benchmarks/run_all.py $(ARGS)
 
 docs: check-python $(test_ready)
 	@$(run) tools/build_site.py $(ARGS)

@@ -152,7 +152,7 @@ def main():
         with tempfile.TemporaryDirectory() as folder:
             for title, (ours, reference) in FORMATS[name](Path(folder), options.rows).items():
                 table(f"{title}, {options.rows} rows", alternate({"plainest reader": reference, "this package": ours}, options.rounds),
-                      "plainest reader", {"this package": "at most 3"})
+                      "plainest reader", {"this package": "<= 3"})
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def main():
         if importlib.util.find_spec(package): runs[f"import {package}"] = python(f"import {package}")
     if not SCRIPT.exists(): runs.pop("invar-nb --help")
     table("start-up, ratio to `import numpy`", alternate(runs, a.rounds), "import numpy",
-          {"import invar_nb": "<= 1", "invar-nb --help": "< 4", "an interval from arrays": "0.4 of scipy.stats"})
+          {"import invar_nb": "<= 1", "invar-nb --help": "<= 4"})
 
 
 if __name__ == "__main__": main()
