@@ -2,7 +2,8 @@
 
 1. In a fresh kernel, offline, top to bottom: it must not stop, and the text stored under its cells must be what this run shows.
 2. Again with every exported cell replaced by the installed module: its checks then judge the library itself, not notebook cells.
-   This kernel is forked from a process that has imported NumPy, SciPy, PyTorch and the like, and nothing of ours."""
+Both kernels are forked from a process that has imported NumPy, SciPy, PyTorch and the like, and nothing of ours. `make fresh`, which stored
+the outputs, starts each interpreter from nothing: a page that showed something else there is stale here."""
 import platform
 import re
 
@@ -32,7 +33,7 @@ def run_or_say(path, record_property, **kw):
 
 @pytest.mark.parametrize("path", ALL, ids=ids)
 def test_page_shows_what_a_fresh_run_shows(path, record_property):
-    fresh = run_or_say(path, record_property)
+    fresh = run_or_say(path, record_property, warm=True)
     other = {v for _, t in pages.shown(pages.read(path)) for v in re.findall(r"\bPython (\d+\.\d+\.\d+)\b", t)} - {platform.python_version()}
     if other: pytest.skip(f"ran, but not compared: the stored outputs are those of Python {', '.join(sorted(other))}, whose own text this page reads: {ids(path)}")
     stale = pages.differences(pages.read(path), fresh)

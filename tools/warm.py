@@ -1,9 +1,9 @@
-"""Kernels for the second run of every page: forked from one process that has imported what is not ours (NumPy, SciPy, PyTorch, ...).
+"""Kernels for the pages in the tests: forked from one process that has imported what is not ours (NumPy, SciPy, PyTorch, ...).
 
     python tools/warm.py serve SOCKET         the process that forks; ends when its standard input does
     python tools/warm.py kernel SOCKET FILE   stands for one forked kernel: ends with it, and takes it along when killed
 
-Nothing of invar_nb is imported before the fork: each kernel loads it anew. The first run of a page starts its interpreter from nothing."""
+Nothing of invar_nb is imported before the fork: each kernel loads it anew. `make fresh`, which stores outputs, starts every interpreter from nothing."""
 import json, os, signal, socket, sys
 
 # Nothing here starts a thread, which a fork would not take along (PyArrow does, so pandas is not here).
