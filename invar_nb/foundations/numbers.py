@@ -45,7 +45,7 @@ def _one_line(text: str, longest: int = 160) -> str:
     text = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return text if len(text) <= longest else f"{text[:longest - 45]} ... {text[-40:]}"
 
-# %% ../../nbs/foundations/00_numbers.ipynb #c063
+# %% ../../nbs/foundations/00_numbers.ipynb #c028
 def refuse(
     where: str,      # the function the user called
     must: str,       # what must hold
@@ -57,7 +57,7 @@ def refuse(
 ) -> NoReturn:
     "Raise `error` with the one line `<where>: <must>; got <got>. <cure>.`"
     shown = _one_line(got if isinstance(got, str) else repr(_plain(got)))
-    cure = _one_line(cure) + ("" if cure.endswith(("?", "!", ".")) else ".")
+    cure = _one_line(cure, 2000) + ("" if cure.endswith(("?", "!", ".")) else ".")
     raise error(f"{_one_line(where)}: {_one_line(must, 400)}; got {shown}. {cure}",
                 code=code, culprit=shown, cure=cure)
 
