@@ -1,7 +1,10 @@
 """Sketches against the one-pass jackknife: sizes, laws, cuts, orders, documents, text order; what a sketch refuses."""
+import json
+
 import numpy as np
 import pytest
 
+from invar_nb import ContractError, Sketch, UsageError, WindowLosses, compare, pair, pair_arrays
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import block_size, serial_ratio
 from invar_nb.statistics.sketch import BlockSums, DocumentSums, RatioSums
@@ -78,3 +81,80 @@ def test_blocks_of_a_long_text(monkeypatch):
         assert max(abs(i.low - j.low), abs(i.high - j.high)) < 1e-12 * i.width
     for broken in (parts[1:], parts[:2] + parts[3:], parts + parts[2:3]):
         with pytest.raises(ValueError, match="serial needs every window of the text once"): at_random(broken, rng).fit()
+
+
+# --- pairs ----------------------------------------------------------------------------------------------------------------------------
+def pairs(n, seed, documents=None, move=None):
+    rng = np.random.default_rng(seed)
+    base, tokens = rng.gamma(30, 0.1, n), rng.integers(1, 513, n)
+    moved = 0.02 + 0.05 * rng.standard_t(3, n) if move is None else move(rng, n)
+    return base, np.maximum(base + moved, 0), tokens, None if documents is None else np.repeat(np.arange(documents), n // documents)
+
+
+def sketched(arrays, cuts, **options):
+    base, candidate, tokens, ids = arrays
+    made = []
+    for rows in np.split(np.arange(len(base)), cuts):
+        part = pair_arrays(base[rows], candidate[rows], tokens[rows], document_ids=None if ids is None else ids[rows])
+        made.append(Sketch.from_json(Sketch(part, **options, **({"start": int(rows[0])} if ids is None else {})).to_json()))
+    return at_random_sketches(made)
+
+
+def at_random_sketches(made):
+    rng = np.random.default_rng(0)
+    while len(made) > 1:
+        one, other = (made.pop(rng.integers(len(made))) for _ in range(2))
+        made.append(one.merge(other))
+    return made[0]
+
+
+MOVES = {"t3": None, "none": lambda rng, n: np.zeros(n), "equal": lambda rng, n: np.full(n, 0.25), "rounding": lambda rng, n: 1e-16 * rng.normal(size=n),
+         "skewed": lambda rng, n: 0.01 * rng.lognormal(0, 1.5, n)}
+
+
+@pytest.mark.parametrize("documents", [None, 5, 60])
+@pytest.mark.parametrize("move", MOVES)
+def test_difference_is_that_of_compare(documents, move):
+    "Every field, also where nothing moved, all moved alike, or by rounding only; 5 documents are too few, and a sketch without blocks says so."
+    arrays = pairs(600, 11, documents, MOVES[move])
+    whole = compare(pair_arrays(*arrays[:3], document_ids=arrays[3])).primary.to_dict()
+    made = sketched(arrays, [7, 200, 201, 430])
+    if documents == 5:
+        with pytest.raises(UsageError, match="units='serial' needs totals of consecutive blocks"): made.difference()
+        return
+    found = made.difference().to_dict()
+    assert found.keys() == whole.keys() and (found["fallback"] is None) == (move not in ("none", "equal", "rounding"))
+    for name, value in whole.items():
+        if isinstance(value, float): assert found[name] == pytest.approx(value, rel=1e-9, abs=1e-15), name
+        elif name not in ("ci", "display_ci"): assert found[name] == value, name
+    width = whole["ci"][1] - whole["ci"][0]
+    assert np.abs(np.subtract(found["ci"], whole["ci"])).max() <= 1e-12 * width + 1e-16
+
+
+def test_a_share_of_which_nothing_was_seen():
+    "Clopper and Pearson's bound, as compare has it."
+    arm = lambda **more: WindowLosses.from_arrays(range(40), [8] * 40, [1.0] * 40, **more)
+    both = pair(arm(), arm(columns={"top1_changed": [0.0] * 40}))
+    found, whole = Sketch(both, metric="top1_changed", start=0).difference(), compare(both, metrics=["top1_changed"]).primary
+    assert found.method == whole.method == "clopper_pearson" and found.interval == whole.interval and found.baseline is None
+
+
+@pytest.mark.parametrize("change", [
+    lambda d: d.pop("rows"), lambda d: d.update(schema="invar_nb/sketch/2"), lambda d: d.update(metric="none"), lambda d: d.update(more=1),
+    lambda d: d["rows"].update(sums=d["rows"]["sums"][:-16]), lambda d: d["rows"].update(largest="AAAAAAAA+H8AAAAAAAD4fw=="),
+    lambda d: d["blocks"].update(end=700), lambda d: d["blocks"].update(size=0), lambda d: d["rows"].update(shift="x")])
+def test_json_that_was_changed_is_refused(change):
+    d = json.loads(Sketch(pair_arrays(*pairs(600, 3)[:3]), start=0).to_json())
+    change(d)
+    with pytest.raises(ContractError, match="Sketch.from_json: the text must be one that Sketch.to_json wrote"): Sketch.from_json(json.dumps(d))
+
+
+def test_what_a_sketch_refuses():
+    a, b = (Sketch(pair_arrays(*pairs(60, 3)[:3]), **more) for more in ({}, {"start": 0}))
+    for wrong, said in ((lambda: a.merge(b), "both must have blocks, or neither"), (lambda: a.merge(3), "other must be a Sketch"), (lambda: Sketch(3), "pair must be a Pair of losses"),
+                        (lambda: Sketch().to_json(), "some window must be counted in"), (lambda: Sketch().difference(), "some unit must have a weight"),
+                        (lambda: a.difference(units="documents"), "needs a document for every window"), (lambda: Sketch(start=-1), "start must be a whole number"),
+                        (lambda: Sketch(metric="accuracy", pair=pair_arrays(*pairs(60, 3)[:3])), "the metric must be one of losses")):
+        with pytest.raises(ContractError, match=said): wrong()
+    assert Sketch().merge(a) is a and a.merge(Sketch()) is a and repr(a) == "Sketch(perplexity, n=60)"
+    assert len(a.to_json()) < 2200
