@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ASIDE', 'ABSENT', 'canonical_text', 'content_digest', 'read_canonical', 'first_difference', 'as_file', 'file_digest',
-           'write_bytes', 'write_folder']
+           'write_bytes', 'write_folder', 'clear_staging']
 
 # %% ../../nbs/foundations/02_document.ipynb #c005
 import contextlib, errno, hashlib, math, os, shutil, sys
@@ -252,14 +252,19 @@ def write_folder(
             path.unlink(missing_ok=True)
             os.close(handle)
 
-# %% ../../nbs/foundations/02_document.ipynb #c026
+# %% ../../nbs/foundations/02_document.ipynb #c032
 def _staging(folder: Path) -> Path: return folder.with_name(f".{folder.name}.new")
 
 
-def _recovered(folder: Path, files, force, replaces, lock: str) -> set:
-    "Clean up after killed writers; the names that will be replaced."
+def _clear(folder: Path) -> None:
+    "Clean up after killed writers; the lock is ours."
     shutil.rmtree(_staging(folder), ignore_errors=True)
     if (folder / _INSIDE).is_dir(): _finish(folder)
+
+
+def _recovered(folder: Path, files, force, replaces, lock: str) -> set:
+    "The names that will be replaced."
+    _clear(folder)
     mine = {lock} if (folder / lock).exists() else set()
     return _names_there(folder, files, force, lambda f: {
         *(replaces(f) if callable(replaces) else replaces), *mine}) - mine
@@ -284,3 +289,18 @@ def _put(folder: Path, files: Mapping[str, bytes], there: set, beside: bool) -> 
         _sync(folder.parent)
     finally:
         shutil.rmtree(new, ignore_errors=True)
+
+# %% ../../nbs/foundations/02_document.ipynb #c034
+def clear_staging(
+    path: str | os.PathLike,  # a file or a folder that write_bytes or write_folder put there
+) -> None:
+    "Remove what killed writers left beside a result; refused where one is writing now."
+    path, where = Path(os.path.realpath(path)), "clear_staging"
+    for beside in (path.with_name(f".{path.name}.tmp"), path.with_name(f".{path.name}.lock")):
+        if not beside.is_file(): continue
+        with _explained(where, path):
+            handle = _lock(beside, where, path)
+            try:
+                if beside.suffix == ".lock": _clear(path)
+                beside.unlink()
+            finally: os.close(handle)

@@ -5,12 +5,13 @@
 # %% auto #0
 __all__ = ['ShardedScoring', 'plan_shards', 'score_shard']
 
-# %% ../../nbs/models/77_shards.ipynb #c003
+# %% ../../nbs/models/77_shards.ipynb #c014
 import dataclasses, json
 from collections.abc import Callable
 from pathlib import Path
 import numpy as np
 
+from ..foundations.journal import discard_journals
 from ..foundations.numbers import canonical_json, digest
 from ..files.parts import Shard, as_shard, find_part, write_part
 from ..files.targets import Target
@@ -55,7 +56,7 @@ def plan_shards(model: object, plan: TextPlan, *,
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
     return ShardedScoring(plan=plan, scorer=scorer, facts=facts | dict(scorer.facts))
 
-# %% ../../nbs/models/77_shards.ipynb #c009
+# %% ../../nbs/models/77_shards.ipynb #c015
 def score_shard(
     work: ShardedScoring,
     target: str | Path | Target,  # folder or URL of the parts
@@ -69,14 +70,16 @@ def score_shard(
     "Score one shard and put its part in place, or find it there; gives its name."
     target, shard = target if isinstance(target, Target) else Target(target), as_shard(shard)
     header = work.header(command)
-    if (found := find_part(target, shard, header, force)) is not None: return found
+    name = find_part(target, shard, header, force)
+    if name is None: name = _scored(work, target, shard, header, journal, progress)
+    discard_journals([] if journal is None else [journal])
+    return name
+
+
+def _scored(work, target, shard, header, journal, progress) -> str:
     numbers, losses = work.windows(shard), None
     if numbers.size:
         mean = _kept_means(work.view(shard), f"{work.plan.data_id} {shard}", work.facts,
                            journal, progress)
         losses = _planned(work.plan.take(numbers), mean, work.facts)
-    name = write_part(target, shard, losses, numbers, header)
-    if journal is not None:
-        for end in ("", "-journal", "-wal", "-shm"):
-            Path(f"{journal}{end}").unlink(missing_ok=True)
-    return name
+    return write_part(target, shard, losses, numbers, header)

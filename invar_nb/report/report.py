@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['REPORT_FILES', 'describe_environment', 'Report', 'render', 'seal', 'save_report', 'units_text', 'summary']
 
-# %% ../../nbs/report/84_report.ipynb #c009
+# %% ../../nbs/report/84_report.ipynb #c002
 import csv
 import io
 import json
 import os
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from importlib import metadata
@@ -21,11 +21,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-# %% ../../nbs/report/84_report.ipynb #c010
+# %% ../../nbs/report/84_report.ipynb #c015
 import invar_nb
 from ..comparison.units import counted, noun_of
 from ..foundations.document import canonical_text, content_digest, write_folder
-from ..foundations.numbers import canonical_json, refuse
+from ..foundations.journal import finish
+from ..foundations.numbers import canonical_json, digest, refuse
 from .dataset import find_splits
 from .evidence import evidence_files
 from .figures import reliability_figure
@@ -54,7 +55,7 @@ def _check_structure(text):
         refuse("report", "report.json must have the structure of its schema", str(error),
                "It was changed, or another version wrote it", code="structure")
 
-# %% ../../nbs/report/84_report.ipynb #c003
+# %% ../../nbs/report/84_report.ipynb #c023
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
     "One document: report.json as text, and the arms that it was computed from."
@@ -94,9 +95,9 @@ class Report:
     def __repr__(self) -> str: return f"Report({self.headline!r}, exit {self.exit_code})"
     def _repr_html_(self) -> str: return _shown(self)
 
-    def save(self, folder: str | os.PathLike, *, force: bool = False) -> Path:
+    def save(self, folder: str | os.PathLike, *, force: bool = False, journals=()) -> Path:
         "Write report.json, report.md, report.html and the evidence; returns the folder."
-        return save_report(self, folder, force=force)
+        return save_report(self, folder, force=force, journals=journals)
 
     def to_frame(self):
         "The differences as a pandas DataFrame."
@@ -203,20 +204,27 @@ def seal(
     whole["environment"] = dict(environment or describe_environment())
     return Report(text=canonical_text(whole), arms=arms)
 
-# %% ../../nbs/report/84_report.ipynb #c011
+# %% ../../nbs/report/84_report.ipynb #c024
 _SEALED = ("schema", "version", "evidence", "digest", "environment")
 REPORT_FILES = ("report.json", "report.md", "report.html", "slices.csv", "reliability.svg")
 
 
-def save_report(report: Report, folder: str | os.PathLike, *, force: bool = False) -> Path:
-    "Write the report and its evidence in one step; an old report stays unless `force`."
+def save_report(
+    report: Report,
+    folder: str | os.PathLike,
+    *,
+    force: bool = False,  # replace an older report
+    journals: Iterable = (),  # of the work it was made from: deleted when it is there
+) -> Path:
+    "Write the report and its evidence in one step."
     d, found = report.document(), evidence_files(report.arms)
     files = {arm: (name, sha256) for arm, (name, _, sha256) in found.items()}
     sections = {name: part for name, part in d.items() if name not in _SEALED}
     saved = seal(sections, report.arms, files, d["environment"], d["version"])
     content = {name: text.encode("utf-8") for name, text in render(saved).items()}
     content |= {name: data for name, data, _ in found.values()}
-    write_folder(folder, content, force=force, replaces=_ours)
+    finish(journals, digest(content["report.json"]),
+           lambda: write_folder(folder, content, force=force, replaces=_ours))
     return Path(folder)
 
 

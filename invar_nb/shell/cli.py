@@ -49,7 +49,7 @@ _VERSION = typer.Option("--version", callback=_version, is_eager=True,
 def _root(output: g.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
-# %% ../../nbs/shell/30_cli.ipynb #c025
+# %% ../../nbs/shell/30_cli.ipynb #c003
 def _out(default):
     text = f"Folder for report and evidence. Default: {default}."
     return Annotated[Path, typer.Option("--out", metavar="DIR", help=text, show_default=False,
@@ -60,9 +60,9 @@ def _print(found, text, output):
     answer(json.dumps(found, sort_keys=True, allow_nan=False) if output.as_json else text)
 
 
-def _deliver(report, out, *, force, output):
+def _deliver(report, out, *, force, output, journals=()):
     "Save, print, leave with the report's code."
-    report.save(out, force=force)
+    report.save(out, force=force, journals=journals)
     code, page = report.exit_code, out / "report.html"
     _print(report.document() | {"exit_code": code, "report": str(out / "report.json")},
            f"{report}\n  report: {page}\n  check: invar-nb verify {out}", output)
@@ -77,7 +77,7 @@ _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _SEVERAL = "The edited model; several are ranked in one table."
 _Candidates = Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help=_SEVERAL)]
 
-# %% ../../nbs/shell/30_cli.ipynb #c030
+# %% ../../nbs/shell/30_cli.ipynb #c024
 @app.command()
 @o.grouped
 def compare(
@@ -90,10 +90,7 @@ def compare(
     check_out(out, force)
     from invar_nb.shell.sweep import compare_all
     report, journals = compare_all(baseline, candidates, job, sweeping, out=out)
-    try: _deliver(report, out, force=force, output=job.output)
-    finally:
-        if (out / "report.json").exists():  # what the journals hold is in it
-            for path in journals.values(): path.unlink(missing_ok=True)
+    _deliver(report, out, force=force, output=job.output, journals=journals.values())
 
 # %% ../../nbs/shell/30_cli.ipynb #c031
 _PLAN = "plan.json, plan.html and the pilot's losses. Default: invar-nb-plan, for models."

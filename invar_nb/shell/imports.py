@@ -10,17 +10,18 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/22_imports.ipynb #c006
+# %% ../../nbs/shell/22_imports.ipynb #c005
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
 from ..comparison.units import counted
 from ..files.losses import read_losses
-from ..files.predictions import write_predictions
+from ..files.predictions import predictions_bytes
 from ..files.sources import Reading, read_arms, read_pairs
-from ..foundations.document import file_digest
-from ..foundations.numbers import ContractError, strict_json
+from ..foundations.document import file_digest, write_bytes
+from ..foundations.journal import finish
+from ..foundations.numbers import ContractError, digest, strict_json
 from ..models.answer import answer_examples
 from ..models.documents import read_documents
 from ..models.examples import find_leaks, read_examples
@@ -279,7 +280,7 @@ def _informed(arm, info):
     if not info: return arm
     return arm.changed(provenance={**arm.provenance, "checkpoint": info})
 
-# %% ../../nbs/shell/22_imports.ipynb #c019
+# %% ../../nbs/shell/22_imports.ipynb #c012
 def save_answers(model, examples, questions, scoring, out, quiet) -> tuple[dict, str]:
     "Ask one model and write its answers; (what was found, the same in words)."
     if arm_kind(model) not in ("model", "hub"):
@@ -290,8 +291,8 @@ def save_answers(model, examples, questions, scoring, out, quiet) -> tuple[dict,
     say(f"answer: loading {model}", quiet)
     found = _informed(_answered(_load(model, scoring), examples, questions, scoring,
                                 label="answer", journal=journal, quiet=quiet), info)
-    write_predictions(found, out)
-    journal.unlink(missing_ok=True)
+    data = predictions_bytes(found)
+    finish([journal], digest(data), lambda: write_bytes(out, data))
     right = int(found.correct.sum())
     d = {"answers": str(out), "sha256": file_digest(out), "model": found.model,
          "examples": len(found), "right": right, "model_oov": found.provenance["model_oov"],

@@ -12,7 +12,7 @@ import csv
 from dataclasses import asdict, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/18_jobs.ipynb #c003
+# %% ../../nbs/shell/18_jobs.ipynb #c006
 from ..comparison.compare import PRIMARY
 from ..comparison.compare import compare as compare_pair
 from ..comparison.difference import Settings
@@ -22,10 +22,11 @@ from ..comparison.units import counted
 from ..experiments.evaluator import compare_runs
 from ..experiments.improvement import LOG, MetricSpec, written_mean
 from ..experiments.runs import read_runs
-from ..files.losses import read_losses, write_losses
+from ..files.losses import losses_bytes, read_losses, write_losses
 from ..files.predictions import read_predictions
-from ..foundations.document import file_digest
-from ..foundations.numbers import ContractError, UsageError
+from ..foundations.document import file_digest, write_bytes
+from ..foundations.journal import finish
+from ..foundations.numbers import ContractError, UsageError, digest
 from ..models.second_scoring import control_file, other_batch
 from . import groups as g
 from . import options as o
@@ -160,7 +161,7 @@ def find_settings(asked, intervals, kind):
         with options_only(): compare_pair(toy, metrics=plain or None, **once)
     return settings
 
-# %% ../../nbs/shell/18_jobs.ipynb #c013
+# %% ../../nbs/shell/18_jobs.ipynb #c008
 def save_scored(model, scoring, out, quiet) -> tuple[dict, str]:
     "Score one model and write its losses; (what was found, the same in words)."
     if arm_kind(model) not in SCORED:
@@ -168,8 +169,8 @@ def save_scored(model, scoring, out, quiet) -> tuple[dict, str]:
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     losses, _ = score_model(model, scoring, label="score", journal=journal, quiet=quiet)
-    write_losses(losses, out)
-    journal.unlink(missing_ok=True)
+    data = losses_bytes(losses, out.suffix)
+    finish([journal], digest(data), lambda: write_bytes(out, data))
     found = {"losses": str(out), "sha256": file_digest(out), "model": losses.model,
              "perplexity": losses.perplexity, "windows": len(losses), "exit_code": OK,
              losses.weight_unit: int(losses.tokens.sum()), "data_id": losses.data_id}

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from . import options as o
 
-# %% ../../nbs/shell/28_out.ipynb #c004
+# %% ../../nbs/shell/28_out.ipynb #c009
 def check_out(
     out: Path,
     force: bool | None,  # replace an older one; None: others are added to it
@@ -32,8 +32,11 @@ def check_out(
     if not os.access(there if there.is_dir() else there.parent, os.W_OK):
         o.usage("--out must be a place that can be written to", repr(str(there)),
                 "Name another place, or change its permissions")
-    if there == whole and force is not None:
-        _check_old(out, set(os.listdir(out)) if out.is_dir() else None, force)
+    if there != whole or force is None: return
+    if not force:
+        from invar_nb.foundations.journal import clear_finished
+        clear_finished(out)
+    _check_old(out, set(os.listdir(out)) if out.is_dir() else None, force)
 
 # %% ../../nbs/shell/28_out.ipynb #c005
 def _check_old(out, names, force):

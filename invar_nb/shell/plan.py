@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/shell/26_plan.ipynb #c012
+# %% ../../nbs/shell/26_plan.ipynb #c007
 from ..comparison.compare import PRIMARY
 from ..comparison.metric import METRICS, as_metric
 from ..comparison.pair import Pair, pair
@@ -25,7 +25,8 @@ from ..comparison.window_losses import WindowLosses
 from ..files.losses import losses_bytes, read_losses
 from ..files.sources import read_pairs
 from ..foundations.document import write_folder
-from ..foundations.numbers import ContractError, UsageError, refuse
+from ..foundations.journal import discard_journals, finish
+from ..foundations.numbers import ContractError, UsageError, digest, refuse
 from ..models.batches import plan_scoring
 from ..report.pilot import Supply, choose_pilot
 from ..report.plan import Goal, Plan, plan_comparison
@@ -167,7 +168,7 @@ def _from_files(arguments, kinds, p, reading):
     return plan_comparison(both, goal=_goal_of(p, as_metric(name, "plan")), units=p.units,
                            metric=name)
 
-# %% ../../nbs/shell/26_plan.ipynb #c020
+# %% ../../nbs/shell/26_plan.ipynb #c017
 def _from_models(arguments, models, p, scoring, price, out, quiet):
     "Score the pilot, then plan for the whole text."
     for name in ("windows", "per_byte"):
@@ -191,7 +192,7 @@ def _from_models(arguments, models, p, scoring, price, out, quiet):
         made = plan_comparison(pair(**arms), goal=goal, units=p.units,
                                supply=text.supply(models=models, speed=speed, price=price))
     except ContractError:  # the pilot is whole, and nothing can be planned from it
-        for path in journals.values(): path.unlink(missing_ok=True)
+        discard_journals(journals.values())
         raise
     part = made.enough and models == len(arms)  # a file of losses is of the whole text
     windows = made.needed["windows"] if part else None
@@ -220,14 +221,16 @@ def _command(arguments, scoring, p, windows):
                         for w in (option, str(v))]
     return shlex.join(words)
 
-# %% ../../nbs/shell/26_plan.ipynb #c016
-def save_plan(made: Plan, arms: dict, out: Path, *, force: bool = False) -> None:
+# %% ../../nbs/shell/26_plan.ipynb #c023
+def save_plan(made: Plan, arms: dict, out: Path, *, force: bool = False,
+              journals=()) -> None:
     "plan.json, plan.html, and the pilot's losses, from which the next plan needs no model."
     text = json.dumps(made.to_dict(), sort_keys=True, indent=1, allow_nan=False)
     files = {"plan.json": f"{text}\n".encode(), "plan.html": f"{made.html()}\n".encode()}
     files |= {f"{name}.jsonl": losses_bytes(arm) for name, arm in arms.items()}
-    write_folder(out, files, force=force, replaces=(
-        "plan.json", "plan.html", "baseline.jsonl", "candidate.jsonl"))
+    old = ("plan.json", "plan.html", "baseline.jsonl", "candidate.jsonl")
+    finish(journals, digest(files["plan.json"]),
+           lambda: write_folder(out, files, force=force, replaces=old))
 
 
 def deliver_plan(
@@ -241,9 +244,8 @@ def deliver_plan(
                                     quiet=quiet)
     found, text = made.to_dict() | {"exit_code": OK}, str(made)
     if arms or save:
-        save_plan(made, arms, out, force=force)
+        save_plan(made, arms, out, force=force, journals=journals.values())
         found["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
-    for path in journals.values(): path.unlink(missing_ok=True)
     if arms:
         files = (str(out / f"{name}.jsonl") for name in arms)
         again = shlex.join(["invar-nb", "plan", *files])
