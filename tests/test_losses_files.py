@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from invar_nb.comparison.window_losses import WindowLosses
-from invar_nb.files.losses import SCHEMA, losses_bytes, losses_digest, parse_losses, read_losses, write_losses
+from invar_nb.files.loss_format import SCHEMA
+from invar_nb.files.losses import losses_bytes, parse_losses, read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
@@ -79,7 +80,6 @@ def test_losses_come_back_bit_for_bit(values):
     for suffix in (".jsonl", ".parquet"):
         back = parse_losses(losses_bytes(losses, suffix), name="x" + suffix)
         same(losses, back)
-        assert losses_digest(back) == losses_digest(losses)
     assert losses_bytes(losses) == losses_bytes(back)
 
 
@@ -111,12 +111,12 @@ def test_a_file_written_by_hand():
 
 @pytest.mark.parametrize("data, part", [
     (b"", "x.jsonl:1: every line must end"), (file(A), "x.jsonl:2: 2 windows must follow the header; got 1"), (file(A, B, B), ":4: 2 windows"), (file(A, B)[:-5], ":3: every line must end with a line break"),
-    (file(A, A), ":3: window_ids must be unique"), (file(A, B.replace("0.5", "NaN")), ":3: JSON numbers must be finite"), (file(A, B.replace("0.5", "1e999")), ":3: JSON numbers"), (file(A, B.replace("0.5", "-0.5")), ":3: log_loss must be at least 0"),
+    (file(A, A), ":3: window_id must be unique"), (file(A, B.replace("0.5", "NaN")), ":3: JSON numbers must be finite"), (file(A, B.replace("0.5", "1e999")), ":3: JSON numbers"), (file(A, B.replace("0.5", "-0.5")), ":3: log_loss must be at least 0"),
     (file(A, B[:-1] + ',"tokens":3}'), ":3: JSON keys must not repeat"), (file(A, B.replace('"tokens":3', '"tokens":true')), ":3: tokens"), (file(A, B.replace('"tokens":3', '"tokens":0')), ":3: tokens"), (file(A, B.replace("0.5", '"0.5"')), ":3: log_loss"),
     (file(A, B[:-1] + ',"split":"final"}'), ":3: every line must have exactly the fields"), (file(A[:-1] + ',"kl":1}', B), "header's columns"), (file(A, "[]"), ":3: a line must be a JSON object"), (file(A, ""), ":3: the text must be UTF-8 JSON"),
     (file('{"a":[{}', '{}]}'), ":2: the text must be"), (file(A, B).replace("/2", "/1"), "the schema must be"), ("{}\n", "not a loss file"), ("[]\n", "not a loss file"), (file(A, B, extra=1), "under provenance"), (file(A, B, windows=True), "windows must be int"),
     (file(A, B, windows=0), "at least one"), (file(A, B, weight_unit="token"), "Did you mean 'tokens'"), (file(A, B, columns=["tokens"]), "names of further columns"), (file(A, B, columns=["kl"]), ":2: every line"), (b"\xef\xbb\xbf" + file(A, B).encode(), ":1: the text must be UTF-8 JSON"),
-    (file(A[:-1] + ',"document_id":"x"}', B[:-1] + ',"document_id":""}'), ":3: document_ids"), (file(A, B.replace('"b"', '""')), ":3: window_ids"), (file(A, B.replace("3", "9" * 400)), ":3: "), (file(A, B, digest="sha256:0"), "the digest that its header records")])
+    (file(A[:-1] + ',"document_id":"x"}', B[:-1] + ',"document_id":""}'), ":3: document_id"), (file(A, B.replace('"b"', '""')), ":3: window_id"), (file(A, B.replace("3", "9" * 400)), ":3: "), (file(A, B, digest="sha256:0"), "the digest that its header records")])
 def test_bad_files_are_refused_by_line(data, part):
     assert part in says(data), says(data)
 
@@ -152,7 +152,7 @@ def test_parquet_of_others_is_refused():
         return out.getvalue()
     kl = arrow.array([1.0] * 5)
     for table, part in ((good.replace_schema_metadata(None), "must hold the key 'invar_nb'"), (good.drop_columns(["tokens"]), "columns must be"), (good.append_column("more", kl), "columns must be"),
-                        (good.set_column(good.column_names.index("tokens"), "tokens", kl), "must be int64"), (good.slice(0, 4), "5 windows must follow"), (good.set_column(good.column_names.index("kl"), "kl", arrow.array([1.0, None, 1, 1, 1])), "without nulls")):
+                        (good.set_column(good.column_names.index("tokens"), "tokens", kl), "must be int64"), (good.slice(0, 4), "5 windows must follow"), (good.set_column(good.column_names.index("kl"), "kl", arrow.array([1.0, None, 1, 1, 1])), "kl must be given for every window; got null")):
         assert part in says(data(table), "x.parquet")
 
 

@@ -4,12 +4,13 @@
 
 # %% auto #0
 __all__ = ['ASIDE', 'ABSENT', 'canonical_text', 'content_digest', 'read_canonical', 'first_difference', 'as_file', 'file_digest',
-           'write_bytes', 'write_folder', 'clear_staging']
+           'whole_file', 'write_bytes', 'write_folder', 'clear_staging']
 
-# %% ../../nbs/foundations/02_document.ipynb #c005
+# %% ../../nbs/foundations/02_document.ipynb #c032
 import contextlib, errno, hashlib, math, os, shutil, sys
 from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
 from .numbers import canonical_json, digest, refuse, strict_json
 
@@ -144,26 +145,32 @@ def _write(handle: int, data: bytes) -> None:
     while view: view = view[os.write(handle, view):]
     os.fsync(handle)
 
-# %% ../../nbs/foundations/02_document.ipynb #c018
-def write_bytes(path: str | os.PathLike, data: bytes) -> None:
-    "Put `data` at `path`, whole or not at all; a second writer at the same time is refused."
+# %% ../../nbs/foundations/02_document.ipynb #c017
+@contextlib.contextmanager
+def whole_file(path: str | os.PathLike) -> Iterator[BinaryIO]:
+    "A file to write; it stands at `path` at the end, whole, where nothing failed."
     path, where = Path(path), "write_bytes"
     if not path.parent.is_dir():
         refuse(where, "the folder must exist", str(path.parent), "Create it first")
     if path.is_dir():
         refuse(where, "the path must name a file", f"{path}, a folder", "Add a file name")
     beside = path.with_name(f".{path.name}.tmp")
-    with _explained(where, path):
-        handle = _lock(beside, where, path)
-        try:
-            os.ftruncate(handle, 0)
-            _write(handle, data)
-            os.replace(beside, path)
-        except BaseException:
-            beside.unlink(missing_ok=True)
-            raise
-        finally: os.close(handle)
-        _sync(path.parent)
+    with _explained(where, path): handle = _lock(beside, where, path)
+    try:
+        os.ftruncate(handle, 0)
+        with open(handle, "r+b", closefd=False) as file: yield file
+        os.fsync(handle)
+        with _explained(where, path): os.replace(beside, path)
+    except BaseException:
+        beside.unlink(missing_ok=True)
+        raise
+    finally: os.close(handle)
+    _sync(path.parent)
+
+
+def write_bytes(path: str | os.PathLike, data: bytes) -> None:
+    "Put `data` at `path`, whole or not at all; a second writer at the same time is refused."
+    with whole_file(path) as file: file.write(data)
 
 # %% ../../nbs/foundations/02_document.ipynb #c020
 def _exchange(a: Path, b: Path) -> bool:
@@ -252,7 +259,7 @@ def write_folder(
             path.unlink(missing_ok=True)
             os.close(handle)
 
-# %% ../../nbs/foundations/02_document.ipynb #c032
+# %% ../../nbs/foundations/02_document.ipynb #c005
 def _staging(folder: Path) -> Path: return folder.with_name(f".{folder.name}.new")
 
 
