@@ -68,3 +68,48 @@ def test_noise_alone_is_rarely_called_beyond_noise():
             rate = np.mean([rank_passages(tuple(map(str, range(n))), law(n), np.full(n, 64.0)).lost[0].beyond for _ in range(1000)])
             print(f"{name:>8} n = {n:3d}: {rate:.3f}")
             assert rate < .1 + 4 * math.sqrt(.1 * .9 / 1000)
+
+
+@pytest.mark.slow
+def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_finds_an_edit(tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    from invar_nb.foundations.document import read_canonical
+    from invar_nb.models.demo_text import demo_documents
+    from invar_nb.models.load import load_model
+    from invar_nb.models.batches import token_log_losses
+    from invar_nb.models.score import score_plan
+    from invar_nb.models.text import plan_text
+    from invar_nb.report.verify import verify
+    from invar_nb.shell.cli import main
+    from invar_nb.shell.demo import demo_model
+    monkeypatch.chdir(tmp_path)
+    for name in ("base", "tuned"): (tmp_path / name).symlink_to(demo_model(name))
+    texts = [t[:600] for t in demo_documents()[1][:24]]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    text = ["--text", "t.jsonl", "--max-length", "64", "-q"]
+    by = ["--by", "frequency", "--by", "context"]
+    assert main(["score", "base", *text, *by, "--out", "b.jsonl"]) == 0
+    runs = {"models": ["base", "tuned", *text, *by], "file": ["b.jsonl", "tuned", *text[:2], "-q", *by], "tiles": ["base", "tuned", *text, *by, "--divergence"]}
+    found = {}
+    for name, more in runs.items():
+        assert main(["compare", *more, "--out", name]) in (0, 1)
+        found[name] = {row["slice"]: row for row in read_canonical((tmp_path / name / "report.json").read_bytes(), where="t")["slices"] if row["metric"] == "perplexity"}
+    assert {k.split()[0] for k in found["models"]} == {"frequency", "context"} and verify(tmp_path / "models")
+    for name in ("file", "tiles"):
+        for row, other in zip(found["models"].values(), found[name].values(), strict=True): assert row["slice"] == other["slice"] and row["delta"] == pytest.approx(other["delta"], abs=1e-6)
+    loaded = load_model(tmp_path / "base")  # from the losses of single tokens, by a Counter
+    plan = plan_text(loaded, read_documents(tmp_path / "t.jsonl"), max_length=64)
+    import collections
+    seen = [(int(plan.token_ids[w.document_id][w.score_from + k]), w.score_from + k - w.start, float(x)) for i, losses in token_log_losses(loaded, plan.token_ids, plan.windows) for w in [plan.windows[i]] for k, x in enumerate(losses)]
+    often = collections.Counter(token for token, _, _ in seen)
+    for row in found["models"].values():
+        ends = [int(n) for n in row["slice"].replace(",", "").split() if n.isdigit()]
+        mine = [x for token, context, x in seen if ends[0] <= (often[token] if row["slice"].startswith("f") else context) <= ends[-1]]
+        assert math.log(row["baseline"]) == pytest.approx(np.mean(mine), abs=1e-6)
+    assert score_plan(loaded, plan).columns == {}
+    file = tmp_path / "models" / "report.json"
+    k, row = next((k, row) for k, row in found["models"].items())
+    file.write_text(file.read_text().replace(json.dumps(row["delta"]), json.dumps(row["delta"] * 1.01)))
+    with pytest.raises(ContractError): verify(tmp_path / "models")
+    for wrong, said in ((["b.jsonl", "tuned", *text[:2], "--by", "source"], "--by must be one of"), (["base", "tuned", *text, *by, "--per-byte"], "--by must be one of"), (["base", "tuned", *text, *by, "--until-decided"], "--by")):
+        assert main(["compare", *wrong, "--out", "w"]) == 2, said

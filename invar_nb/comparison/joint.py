@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['JointComparison', 'of_part', 'compare_parts', 'JointVerdict', 'judge_parts']
 
-# %% ../../nbs/comparison/41_joint.ipynb #c002
+# %% ../../nbs/comparison/41_joint.ipynb #c017
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from html import escape
 from .compare import Comparison, compare
 from .difference import Difference
 from .pair import Pair
-from .slices import slice_columns
+from .slices import as_slice, slice_names
 from .verdict import (Claim, Verdict, as_margin, change_text, judge,
                                          judge_together)
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -110,7 +110,7 @@ def judge_parts(
     return JointVerdict(headline=verdict.headline, claim=verdict.claim, verdict=verdict,
                         leading={name: leading[name] for name in joint}, others=others)
 
-# %% ../../nbs/comparison/41_joint.ipynb #c008
+# %% ../../nbs/comparison/41_joint.ipynb #c018
 def _judged(first, rest, apart, together):
     "Claims of the leading differences and of the rest; one family where a part stands apart."
     names = [name for name in first if name != apart]
@@ -124,14 +124,16 @@ def _judged(first, rest, apart, together):
 def _check_names(joint, margins, by):
     for what, asked, known in (
             ("margins", margins, {m.name for c in joint.values() for m in c.metrics}),
-            ("by", by, {name for c in joint.values() for name in slice_columns(c.pair)})):
+            ("by", by, {name for c in joint.values() for name in slice_names(c.pair)})):
         if asked and not known:
             refuse("judge_parts", "the evidence must have columns to slice by", "none",
                    "Add the column to the files", error=UsageError)
         for name in asked or ():
-            as_choice(name, sorted(known), where="judge_parts", name=what, error=UsageError)
+            if what == "by": as_slice(name, sorted(known), "judge_parts")
+            else: as_choice(name, sorted(known), where="judge_parts", name=what,
+                            error=UsageError)
 
-# %% ../../nbs/comparison/41_joint.ipynb #c013
+# %% ../../nbs/comparison/41_joint.ipynb #c020
 def _margin(comparison, name, margins):
     metric = next(m for m in comparison.metrics if m.name == name)
     return as_margin((margins or {}).get(name), metric)
@@ -139,7 +141,7 @@ def _margin(comparison, name, margins):
 
 def _members(comparison, margins, by):
     "(slice, difference, margin) of all that is not the primary metric of a part."
-    columns = slice_columns(comparison.pair)
+    columns = slice_names(comparison.pair)
     here = None if by is None else [name for name in by if name in columns]
     found = [(None, d) for d in comparison.values() if d.metric != comparison.primary_metric]
     found += [(s.name, s.difference) for s in

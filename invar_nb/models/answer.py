@@ -24,14 +24,13 @@ from .examples import Examples
 from .score import _kept_means, _model_facts
 from .text import BOS_POLICIES, _document_start
 
-# %% ../../nbs/models/71_answer.ipynb #c010
+# %% ../../nbs/models/71_answer.ipynb #c000
 @dataclass(frozen=True)
 class _Question:
     "Token ids of prompt and candidate, one row a candidate, and where scoring begins."
     rows: tuple[np.ndarray, ...]
     score_from: int
     unwritable: tuple[int, ...]  # candidates that the tokenizer cannot write
-
 
 # %% ../../nbs/models/71_answer.ipynb #c011
 def _questions(tokenizer, examples, bos, separator):
@@ -73,7 +72,7 @@ class CandidateScores:
     unwritable: tuple[tuple[int, ...], ...]  # candidates that the tokenizer cannot write
     provenance: dict
 
-# %% ../../nbs/models/71_answer.ipynb #c017
+# %% ../../nbs/models/71_answer.ipynb #c012
 def score_candidates(
     model: object,  # a LoadedModel
     examples: Examples,
@@ -101,7 +100,7 @@ def score_candidates(
     facts |= scorer.facts | {"examples_digest": examples.digest, "separator": separator,
                              "bos": bos}
     asked = digest(canonical_json([examples.digest, separator, bos]))
-    mean = _kept_means(scorer, asked, facts, journal, progress)
+    mean, _ = _kept_means(scorer, asked, facts, journal, progress)
     tokens = np.array([w.tokens for w in windows])
     cuts = np.cumsum([len(q.rows) for q in questions])[:-1]
     split = lambda values: tuple(map(lock, np.split(values, cuts)))

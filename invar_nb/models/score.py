@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/66_score.ipynb #c012
+# %% ../../nbs/models/66_score.ipynb #c013
 import invar_nb
 from ..foundations.journal import Journal
 from ..foundations.numbers import refuse
@@ -21,9 +21,10 @@ from .documents import Documents
 from .text import DEFAULT_LENGTH, TextPlan, data_digest, plan_text
 from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
+from .token_classes import class_sums, sum_columns
 from .batches import BATCH_TOKENS, Scorer, plan_scoring
 
-# %% ../../nbs/models/66_score.ipynb #c004
+# %% ../../nbs/models/66_score.ipynb #c014
 KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
        "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens",
        "order")  # and data_id
@@ -43,10 +44,10 @@ def score_plan(
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
     if backwards: scorer = scorer.backwards()
     facts |= scorer.facts
-    mean = _kept_means(scorer, plan.data_id, facts, journal, progress)
-    return _planned(plan, mean, facts)
+    mean, columns = _kept_means(scorer, plan.data_id, facts, journal, progress, plan.classes)
+    return _planned(plan, mean, facts, columns=columns)
 
-# %% ../../nbs/models/66_score.ipynb #c003
+# %% ../../nbs/models/66_score.ipynb #c025
 def _model_facts(model: object, where: str) -> dict:
     "What the report says of a model; of a bare one, what can be known of it."
     if isinstance(model, LoadedModel):
@@ -61,12 +62,18 @@ def _model_facts(model: object, where: str) -> dict:
 
 
 def _kept_means(scorer: Scorer, data_id: str, facts: Mapping, path: str | Path | None,
-                progress: Callable | None) -> np.ndarray:
-    "l_i of every window: float32 losses, summed in float64."
-    def means(batch):
-        return [float(x.astype(np.float64).sum()) / len(x) for x in scorer.score(batch)]
-    key = {"data_id": data_id, **_key(facts)}
-    return np.array(_kept(scorer, means, key, path, progress))
+                progress: Callable | None, classes=()) -> tuple[np.ndarray, dict]:
+    "l_i of every window, float32 losses summed in float64; columns of its classes of tokens."
+    def sums(i, x):
+        w = scorer.windows[i]
+        return [float(x.astype(np.float64).sum()) / len(x),
+                *class_sums(classes, scorer.documents[w.document_id], w, x)]
+
+    def measure(batch):
+        return [sums(i, x) for i, x in zip(batch, scorer.score(batch), strict=True)]
+    key = {"data_id": data_id, "classes": [one.by for one in classes], **_key(facts)}
+    rows = np.array(_kept(scorer, measure, key, path, progress))
+    return rows[:, 0], sum_columns(classes, rows[:, 1:])
 
 
 def _key(facts: Mapping) -> dict:
@@ -107,7 +114,7 @@ def _each(scorer, measure: Callable, journal: Journal | None, progress: Callable
             progress(done, total)
     return found
 
-# %% ../../nbs/models/66_score.ipynb #c026
+# %% ../../nbs/models/66_score.ipynb #c029
 def score_windows(
     model: object,                    # a LoadedModel, or a Hugging Face causal LM
     token_ids: np.ndarray | Mapping,  # ids of one document, shape (N,), or of each by its id
@@ -124,7 +131,7 @@ def score_windows(
     facts |= scorer.facts
     return WindowLosses.from_arrays(
         [w.window_id for w in windows], [w.tokens for w in windows],
-        _kept_means(scorer, "", facts, None, progress), model=facts["model"],
+        _kept_means(scorer, "", facts, None, progress)[0], model=facts["model"],
         provenance=facts,
         data_id=data_digest(scorer.documents.values(), windows),
         document_ids=[w.document_id for w in windows], split=[w.split for w in windows])

@@ -9,7 +9,8 @@ __all__ = ['other_batch', 'control_file', 'score_control']
 from collections.abc import Callable
 from pathlib import Path
 
-# %% ../../nbs/models/75_second_scoring.ipynb #c004
+# %% ../../nbs/models/75_second_scoring.ipynb #c009
+from ..comparison.slices import token_slices
 from ..comparison.window_losses import WindowLosses
 from ..files.losses import read_losses, write_losses
 from ..foundations.numbers import canonical_json, digest
@@ -17,7 +18,7 @@ from .batches import BATCH_TOKENS
 from .score import KEY, score_plan
 from .text import TextPlan
 
-# %% ../../nbs/models/75_second_scoring.ipynb #c015
+# %% ../../nbs/models/75_second_scoring.ipynb #c008
 def other_batch(
     baseline: WindowLosses,
 ) -> int:
@@ -35,7 +36,8 @@ def control_file(
 ) -> Path:
     "Where the second scoring is kept; the name follows from the text, the model and the type."
     known = {name: baseline.provenance.get(name) for name in KEY}
-    key = digest(canonical_json({**known, "data_id": baseline.data_id, "control": dtype}))
+    known |= {"data_id": baseline.data_id, "by": [*token_slices(baseline)]}
+    key = digest(canonical_json({**known, "control": dtype}))
     return Path(folder) / f"invar-nb-control-{key.partition(':')[2][:12]}.jsonl"
 
 

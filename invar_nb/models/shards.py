@@ -19,7 +19,7 @@ from .text import TextPlan
 from .batches import BATCH_TOKENS, Scorer, plan_scoring
 from .score import _kept_means, _model_facts, _planned
 
-# %% ../../nbs/models/77_shards.ipynb #c008
+# %% ../../nbs/models/77_shards.ipynb #c003
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardedScoring:
     "A model that was looked at, a plan and its batches, of which any shard can be scored."
@@ -44,7 +44,8 @@ class ShardedScoring:
     def header(self, command: str = "") -> dict:
         "What the parts of all shards share."
         whole = {"windows": len(self.plan.windows), "data_id": self.plan.data_id,
-                 "batches": digest(canonical_json(self.scorer.batches)), "command": command}
+                 "batches": digest(canonical_json(self.scorer.batches)), "command": command,
+                 "by": [one.by for one in self.plan.classes]}
         known = {**self.facts, **self.plan.provenance, "shard": whole}
         return json.loads(canonical_json({"model": self.facts["model"], "provenance": known}))
 
@@ -56,7 +57,7 @@ def plan_shards(model: object, plan: TextPlan, *,
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
     return ShardedScoring(plan=plan, scorer=scorer, facts=facts | dict(scorer.facts))
 
-# %% ../../nbs/models/77_shards.ipynb #c015
+# %% ../../nbs/models/77_shards.ipynb #c009
 def score_shard(
     work: ShardedScoring,
     target: str | Path | Target,  # folder or URL of the parts
@@ -79,7 +80,8 @@ def score_shard(
 def _scored(work, target, shard, header, journal, progress) -> str:
     numbers, losses = work.windows(shard), None
     if numbers.size:
-        mean = _kept_means(work.view(shard), f"{work.plan.data_id} {shard}", work.facts,
-                           journal, progress)
-        losses = _planned(work.plan.take(numbers), mean, work.facts)
+        plan = work.plan.take(numbers)
+        mean, columns = _kept_means(work.view(shard), f"{work.plan.data_id} {shard}",
+                                    work.facts, journal, progress, plan.classes)
+        losses = _planned(plan, mean, work.facts, columns=columns)
     return write_part(target, shard, losses, numbers, header)

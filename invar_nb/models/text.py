@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/61_text.ipynb #c004
+# %% ../../nbs/models/61_text.ipynb #c022
 from ..foundations.numbers import (PairingError, UsageError, as_choice, as_count,
                                           as_names, canonical_json, digest, lock, refuse)
 from ..comparison.windows import Window, assign_splits
@@ -114,7 +114,7 @@ def check_same_tokenizer(
                f"{one[:19]} with {len(a)} tokens and {two[:19]} with {len(b)} tokens",
                _ONE_TOKENIZER, error=PairingError, code=code)
 
-# %% ../../nbs/models/61_text.ipynb #c020
+# %% ../../nbs/models/61_text.ipynb #c023
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TextPlan:
     "What every model of a comparison scores; `data_id` is equal exactly when the plans are."
@@ -125,6 +125,7 @@ class TextPlan:
     data_id: str
     max_length: int                      # L
     provenance: Mapping                  # plain JSON: how to make this plan again
+    classes: tuple = ()                  # TokenClasses of which scoring keeps sums
 
     @property
     def window_ids(self) -> tuple[str, ...]:
@@ -150,8 +151,8 @@ class TextPlan:
     def counts(self) -> dict[str, int]:
         "What is there before anything is scored: windows, of each split, tokens, documents."
         splits = [window.split for window in self.windows]
-        return {"windows": len(splits), "preview": splits.count("preview"),
-                "final": splits.count("final"), "tokens": int(self.tokens.sum()),
+        return {"windows": len(splits), "tokens": int(self.tokens.sum()),
+                **{name: splits.count(name) for name in ("preview", "final")},
                 "documents": len(set(self.document_ids))}
 
 # %% ../../nbs/models/61_text.ipynb #c019

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/73_tiles.ipynb #c004
+# %% ../../nbs/models/73_tiles.ipynb #c011
 from ..foundations.numbers import PairingError, digest, refuse
 from ..comparison.window_losses import WindowLosses
 from ..metrics.divergence import EDGES, change_columns, change_counts
 from .text import TextPlan
 from .load import import_torch
+from .token_classes import class_sums, sum_columns
 from .chain_rule import (Engine, _check_finite, _hidden, _layout, _rows,
                                         evaluating)
 from .batches import (BATCH_TOKENS, Scorer, _batches, _in_memory,
@@ -191,7 +192,7 @@ def _separable(engine: Engine) -> bool:
     torch, _ = import_torch("score_together")
     return engine.backbone is not None and type(engine.head) is torch.nn.Linear
 
-# %% ../../nbs/models/73_tiles.ipynb #c023
+# %% ../../nbs/models/73_tiles.ipynb #c018
 def score_together(
     baseline: object,   # a LoadedModel, or a Hugging Face causal LM
     candidate: object,
@@ -207,22 +208,29 @@ def score_together(
     scorer = plan_together(*models, plan, batch_tokens=batch_tokens)
     facts = [f | s.facts | scorer.facts for f, s in zip(facts, scorer.scorers, strict=True)]
     key = {"data_id": plan.data_id, "together": scorer.facts["together"],
+           "classes": [one.by for one in plan.classes],
            "baseline": _key(facts[0]), "candidate": _key(facts[1])}
-    records = _kept(scorer, lambda batch: _records(scorer, batch), key, journal, progress)
+    measure = lambda batch: _records(scorer, batch, plan.classes)
+    records = _kept(scorer, measure, key, journal, progress)
     *losses, kl, changed, sums = np.array([record[:5] for record in records]).T
     counts = np.zeros((len(records), len(EDGES) - 1))
     for i, record in enumerate(records): counts[i, record[5]] = record[6]
     facts[0]["digest"] = facts[1]["against"] = digest(losses[0].tobytes())
     columns = {"kl_divergence": kl, "top1_changed": changed, **change_columns(sums, counts)}
-    return (_planned(plan, losses[0], facts[0]),
-            _planned(plan, losses[1], facts[1], columns=columns))
+    classes = [sum_columns(plan.classes, [r[k] for r in records]) for k in (7, 8)]
+    return (_planned(plan, losses[0], facts[0], columns=classes[0]),
+            _planned(plan, losses[1], facts[1], columns=columns | classes[1]))
 
-# %% ../../nbs/models/73_tiles.ipynb #c024
-def _records(scorer: PairScorer, batch: tuple[int, ...]) -> list:
-    "Of each window: both means; sums of KL, flips and change; steps of the grid, counts."
-    found = scorer.score(batch)
+# %% ../../nbs/models/73_tiles.ipynb #c021
+def _records(scorer: PairScorer, batch: tuple[int, ...], classes=()) -> list:
+    "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
+    found, made = scorer.score(batch), []
     cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
-    return [_record(values) for values in np.split(found, cuts, axis=1)]
+    for i, values in zip(batch, np.split(found, cuts, axis=1), strict=True):
+        w = scorer.windows[i]
+        ids = scorer.scorers[0].documents[w.document_id]
+        made.append(_record(values) + [class_sums(classes, ids, w, x) for x in values[:2]])
+    return made
 
 
 def _record(values: np.ndarray) -> list:

@@ -237,7 +237,7 @@ def _headline(arm, row, level):
         said += " (%.4g to %.4g, %g %% CI)" % (*row["interval"], 100 * level)
     return f"{said} on {counted(len(arm), _NOUNS[arm.kind])}."
 
-# %% ../../nbs/report/85_build.ipynb #c007
+# %% ../../nbs/report/85_build.ipynb #c015
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,
@@ -256,8 +256,8 @@ def evaluate(
     chosen = [prepared(m, arm) for m in choose_metrics(metrics, arm, where="evaluate")]
     arms = {"candidate": arm}
     alone = _measured(arm, chosen, level)
-    slices = [{**_alone(m, arm.take(at), level), "slice": f"{name} {value}", "n": len(at)}
-              for name, value, at in find_slices(arm, by) for m in chosen]
+    slices = [{**_alone(m, part, level), "slice": f"{name} {value}", "n": len(part)}
+              for name, value, part in find_slices(arm, by) for m in chosen]
     first = next(row for row in alone if row["value"] is not None)
     signed = f"invar_nb:{version or invar_nb.__version__}|evaluate|{arm.kind}|n:{len(arm)}"
     signed += getattr(arm, "recipe", "")

@@ -5,14 +5,14 @@
 # %% auto #0
 __all__ = ['build_joint']
 
-# %% ../../nbs/report/86_joint_report.ipynb #c002
+# %% ../../nbs/report/86_joint_report.ipynb #c005
 from collections.abc import Mapping
 from dataclasses import asdict
 
 import invar_nb
 from ..comparison.joint import JointComparison, judge_parts, of_part
 from ..comparison.pooled import notes_of, pool_parts
-from ..comparison.slices import slice_columns
+from ..comparison.slices import slice_names
 from ..comparison.verdict import change_text
 from ..foundations.numbers import UsageError, canonical_json, digest, refuse
 from .build import _row, _settings, find_sections
@@ -47,13 +47,13 @@ def _said(claim):
             f"{change_text(d.interval.low, d)} to {change_text(d.interval.high, d)}): "
             f"{claim.claim}.")
 
-# %% ../../nbs/report/86_joint_report.ipynb #c008
+# %% ../../nbs/report/86_joint_report.ipynb #c006
 def _part(comparison, leading, claims, margins, by, options):
     "The sections of one part."
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
     check_origin(arms)
     mine = {name: value for name, value in margins.items() if name in comparison}
-    columns = slice_columns(comparison.pair)
+    columns = slice_names(comparison.pair)
     here = None if by is None else [name for name in by if name in columns]
     if comparison.pair.kind != "losses": options = options | {"gate": None}
     settings = _settings(comparison, mine, here, **options)

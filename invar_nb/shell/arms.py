@@ -14,8 +14,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-# %% ../../nbs/shell/15_arms.ipynb #c012
+# %% ../../nbs/shell/15_arms.ipynb #c000
 from ..comparison.joint import of_part
+from ..comparison.slices import as_slice, slice_names
 from ..comparison.units import counted
 from ..files.losses import read_losses
 from ..files.sources import find_format
@@ -26,6 +27,7 @@ from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.score import score_plan
 from ..models.servers import ask_server, is_address, score_served
 from ..models.text import DEFAULT_LENGTH, check_same_tokenizer, plan_text
+from ..models.token_classes import find_classes
 from ..models.weights import compare_weights
 from .groups import Loading, Scoring
 from .options import usage
@@ -77,7 +79,7 @@ def _known(path, reading):
         raise UsageError(f"{error} A model folder has config.json.", culprit=error.culprit,
                          cure=error.cure) from None
 
-# %% ../../nbs/shell/15_arms.ipynb #c002
+# %% ../../nbs/shell/15_arms.ipynb #c009
 def _load(argument, o):
     path = Path(argument).expanduser()
     hub = not path.exists()
@@ -115,14 +117,20 @@ def _config_limit(argument):
     return found if isinstance(found, int) and not isinstance(found, bool) else None
 
 
+def _check_classes(o):
+    if o.by:
+        usage(f"--by {o.by[0]} needs a model on this machine", "a server", "Leave it out")
+
+
 def _words(o):
     "The tokenizer of a model that is served: it is not asked for, ids are sent."
+    _check_classes(o)
     if o.tokenizer is None:
         usage("a server needs --tokenizer DIR", "none",
               "Name the folder of the tokenizer that its model was trained with")
     return load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
 
-# %% ../../nbs/shell/15_arms.ipynb #c000
+# %% ../../nbs/shell/15_arms.ipynb #c012
 _RECORDED = {"max_length": None, "stride": None, "bos": "auto", "first_window": "all",
              "windowing": "invar", "prefix_token": None}  # and their defaults
 
@@ -138,12 +146,14 @@ def _planned(source, documents, o):
     same = {"max_length": o.max_length, "stride": o.stride, "bos": o.bos,
             "prefix_token": o.prefix_token}
     if o.per_byte: return plan_whole(source, documents, **same)
-    return plan_text(source, documents, windows=o.windows, windowing=o.windowing,
+    plan = plan_text(source, documents, windows=o.windows, windowing=o.windowing,
                      first_window=o.first_window.replace("-", "_"), **same)
+    return replace(plan, classes=find_classes(plan.token_ids, plan.windows, o.by or ()))
 
 
 def _follow(losses, o):
     "One arm is saved: score the other on the plan that it recorded, where options do not say."
+    for by in o.by or (): as_slice(by, slice_names(losses))
     known = losses.provenance
     if "whole_documents" in known: return replace(o, per_byte=True)
     found = {name: known[name] for name, usual in _RECORDED.items()
@@ -161,7 +171,7 @@ def _check_origin(plan, losses, o):
                "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/shell/15_arms.ipynb #c017
+# %% ../../nbs/shell/15_arms.ipynb #c016
 def score_model(
     argument: str,        # folder, hub id or address of a server
     o: Scoring,
@@ -236,7 +246,7 @@ def _all_weights(arguments, kinds, o, quiet):
             found[name] = find_weights(two, kind, o, quiet, label)
     return found
 
-# %% ../../nbs/shell/15_arms.ipynb #c005
+# %% ../../nbs/shell/15_arms.ipynb #c017
 def load_arms(
     arguments: Mapping[str, str],  # baseline and candidates -> as typed
     o: Scoring,
@@ -278,7 +288,7 @@ def load_arms(
     for name, found in weights.items(): arms = with_weights(arms, found, name)
     return arms
 
-# %% ../../nbs/shell/15_arms.ipynb #c010
+# %% ../../nbs/shell/15_arms.ipynb #c022
 def _amount(counts):
     kinds = ("windows", "tokens", "documents")
     return ", ".join(counted(counts[name], name) for name in kinds)
@@ -288,6 +298,7 @@ def _check_kinds(kinds, models, o):
     if {kind for kind in kinds.values() if kind not in SCORED} - {"losses"}:
         usage("both arms must be of one kind", " and ".join(kinds.values()),
               "Compare a model with a model or with losses, files with files of their kind")
+    if "served" in kinds.values(): _check_classes(o)
     if models and not o.text:
         usage("a model needs text to be scored on, or questions", "none",
               "Give --text FILE, or --examples FILE")

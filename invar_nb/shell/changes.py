@@ -36,7 +36,7 @@ def parse_tail_gate(
         found[name] = number
     return as_tail_rule(found).to_dict()
 
-# %% ../../nbs/shell/16_changes.ipynb #c012
+# %% ../../nbs/shell/16_changes.ipynb #c004
 def check_changes(
     kinds: list[str],  # of both arms
     job: Job,
@@ -54,9 +54,10 @@ def check_changes(
 
 
 def _check_by(kinds, job):
-    "Windows of a scored text have these columns, and a source where there are several files."
+    "What a text can be sliced by: a source where it has several files, classes of tokens."
     if not {*kinds} <= {*SCORED, "losses"} or {*kinds} == {"losses"} or job.examples: return
     known = ["language", "position"] + ["source"] * (len(job.scoring.text or ()) > 1)
+    if not job.scoring.per_byte: known += ["frequency", "context"]
     odd = next((name for name in job.asked.by or () if name not in known), None)
     if odd is not None:
         usage(f"--by must be one of {', '.join(known)} for a text", repr(odd),

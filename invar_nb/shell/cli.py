@@ -126,7 +126,7 @@ _Losses = Annotated[Optional[str], typer.Option(
 @o.grouped
 def score(
     model: Annotated[str, typer.Argument(metavar="MODEL", help=f"{_MODEL}.")],
-    scoring: g.Scoring, sharding: Sharding, output: g.Output, force: g.Force = False,
+    scoring: g.ScoringBy, sharding: Sharding, output: g.Output, force: g.Force = False,
     out: _Losses = None,
 ):
     "Score one model and save its losses; run again to resume."

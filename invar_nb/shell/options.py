@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TierName', 'usage', 'MarginText', 'parse_margin', 'split_margins', 'resolve_margin',
-           'read_tier_config', 'panel', 'grouped', 'Changes', 'refuse_given', 'Stopping']
+           'read_tier_config', 'panel', 'grouped', 'Changes', 'refuse_given', 'Stopping', 'Sweeping', 'Noise']
 
 # %% ../../nbs/shell/12_options.ipynb #c002
 import functools
@@ -190,3 +190,39 @@ class Stopping:
     spending: _stopping(Literal["pocock", "linear"], "How the error is spent over the looks. "
                         "Default: pocock.") = "pocock"
     order_seed: _stopping(int, "Seed of the random order. Default: 0.", min=0) = 0
+
+# %% ../../nbs/shell/12_options.ipynb #c018
+_several, _many = panel("Several candidates"), Optional[list[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweeping:
+    "What is asked of several candidates."
+    size: _several(_many, "Bits for each weight of a candidate, or of the baseline. "
+                   "Repeatable. Default: size of the files.", metavar="NAME=BITS") = None
+    gate_on: _several(_many, "Candidate that decides the exit code. Repeatable. Default: the "
+                      "worst of all.", metavar="NAME") = None
+    between: _several(bool, "Also show the candidates against each other.",
+                      "--between") = False
+
+    def check_unused(self):
+        "Refuse what belongs to several candidates where there is one."
+        refuse_given(self, "is for several candidates", "one")
+
+# %% ../../nbs/shell/12_options.ipynb #c017
+_noise = panel("Numerical noise")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Noise:
+    "Whether the baseline is scored twice, how, and where that is kept."
+    control: _noise(bool, "Score the baseline twice, in other batches: no edit below this "
+                    "noise is called improved or regressed. Kept beside --out and reused.",
+                    "--control") = False
+    control_dtype: _noise(Optional[Literal["float32", "bfloat16", "float16"]],
+                          "Precision of the second scoring. Default: the first's.") = None
+    control_file: _noise(Optional[Path], "Losses of the second scoring, .jsonl or .parquet: "
+                         "reused where they are there, else written.", metavar="FILE") = None
+
+    @property
+    def asked(self) -> bool: return self != Noise()
