@@ -275,7 +275,7 @@ def runs(
     report = report_runs(baseline, candidate, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c010
+# %% ../../nbs/shell/30_cli.ipynb #c025
 _Report = Annotated[Path, typer.Argument(
     metavar="REPORT", help="report.json, or the folder that holds it.")]
 
@@ -286,9 +286,11 @@ def verify(
     report: _Report, output: g.Output,
 ):
     "Compute every number of a report again from its evidence. Exit 3 if one differs."
-    from invar_nb.report.verify import verify as check
+    say(f"invar-nb verify: {report}", output.quiet)
     from invar_nb.shell.model_card import find_report
-    found = check(find_report(report))
+    path = find_report(report)  # a name that is wrong is refused before much is imported
+    from invar_nb.report.verify import verify as check
+    found = check(path)
     d = {"verified": True, "headline": found.report.headline, "digest": found.report.digest,
          "files": list(found.files), "not_covered": list(found.not_covered), "exit_code": OK}
     _print(d, str(found), output)
@@ -308,11 +310,12 @@ def card(
     block = model_card(d, dataset=dataset)
     _print({"block": block, "exit_code": OK}, block.rstrip(), output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c037
+# %% ../../nbs/shell/30_cli.ipynb #c026
 @app.command()
 @o.grouped
 def doctor(output: g.Output):
     "What is installed, what is missing, and which device scoring would use."
+    say("invar-nb doctor: what can be imported here", output.quiet)
     from invar_nb.shell.doctor import examine
     found = examine()
     bad = any(row["state"] == "error" for row in found)
