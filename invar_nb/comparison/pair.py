@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['Pair', 'pair', 'pair_arrays']
 
-# %% ../../nbs/comparison/34_pair.ipynb #c025
+# %% ../../nbs/comparison/34_pair.ipynb #c027
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import eq
 
 import numpy as np
 
@@ -124,7 +125,7 @@ def _unpaired(must, got, cure):
 _FACTS = ("task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
           "max_length", "n_ctx", "n_chunk")
 
-# %% ../../nbs/comparison/34_pair.ipynb #c019
+# %% ../../nbs/comparison/34_pair.ipynb #c028
 _PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
             "system_instruction": "system instruction"}
 
@@ -136,8 +137,8 @@ def _facts(arm):
 
 def _match_prompts(*arms):
     "Where the prompts differ because of a setting, name the setting."
-    asked = [getattr(arm, "prompt_digests", None) or arm.ids for arm in arms]
-    if len({*map(tuple, asked)}) < 2: return
+    a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
+    if a == b: return
     for name, said in _PROMPTS.items():
         a, b = ("none" if (v := _facts(arm).get(name)) is None else str(v)[:12]
                 for arm in arms)
@@ -192,7 +193,7 @@ def _lacking(who, own, other):
     return lost and f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" + (
         ", ..." if len(lost) > 1 else "")
 
-# %% ../../nbs/comparison/34_pair.ipynb #c017
+# %% ../../nbs/comparison/34_pair.ipynb #c029
 def _match(baseline, candidate, name, cure):
     a, b = getattr(baseline, name, None), getattr(candidate, name, None)
     if a is None or b is None: return
@@ -203,8 +204,9 @@ def _match(baseline, candidate, name, cure):
 
 
 def _match_values(a, b, ids, name, cure):
-    a, b = (x.tolist() if isinstance(x, np.ndarray) else list(x) for x in (a, b))
-    if a == b: return
+    same = np.array_equal if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else eq
+    if same(a, b): return
+    a, b = (x.tolist() if hasattr(x, "tolist") else list(x) for x in (a, b))
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
 

@@ -12,8 +12,9 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy.special import gammaln, stdtr, stdtrit
 
-# %% ../../nbs/comparison/45_passages.ipynb #c004
+# %% ../../nbs/comparison/45_passages.ipynb #c012
 from .pair import Pair
+from ..foundations.text_column import text_column
 from ..statistics.weighted import unit_codes, unit_totals
 
 # %% ../../nbs/comparison/45_passages.ipynb #c011
@@ -108,7 +109,7 @@ class Ranked:
         return {"n": self.n, "level": self.level, "lost": rows(self.lost),
                 "gained": rows(self.gained)}
 
-# %% ../../nbs/comparison/45_passages.ipynb #c014
+# %% ../../nbs/comparison/45_passages.ipynb #c017
 def rank_passages(
     ids: tuple[str, ...],
     delta: np.ndarray,    # d_i, shape (n,)
@@ -126,7 +127,9 @@ def rank_passages(
 
 def _side(sign, ids, delta, weights, total, level):
     d = sign * delta
-    order = [i for i in np.argsort(-d, kind="stable")[:MOST].tolist() if d[i] > 0]
+    least = np.partition(d, -min(MOST, d.size))[-min(MOST, d.size)]
+    largest = np.flatnonzero(d >= max(least, np.nextafter(0, 1)))
+    order = largest[np.argsort(-d[largest], kind="stable")][:MOST].tolist()
     tail = _Tail(d, weights) if _shows_tail(d) else None
     bounds = None if tail is None else sign * tail.bounds(level)
     return tuple(Passage(
@@ -141,7 +144,7 @@ def _shows_tail(d):
     above = np.count_nonzero(d - np.median(d) > 1e-9 * np.abs(d).max())
     return d.size >= ENOUGH and above >= LISTED
 
-# %% ../../nbs/comparison/45_passages.ipynb #c015
+# %% ../../nbs/comparison/45_passages.ipynb #c018
 def find_passages(
     pair: Pair,  # of losses
     *,
@@ -153,8 +156,7 @@ def find_passages(
     found = {"windows": rank_passages(a.window_ids, delta, weights, level=level)}
     codes, n = unit_codes(pair.clusters or a.window_ids)
     if pair.clusters is None or n == len(a): return {**found, "documents": None}
-    names = dict(zip(codes.tolist(), pair.clusters, strict=True))
     whole = unit_totals(weights, codes, n)
     mean = unit_totals(weights * delta, codes, n) / whole
-    ids = tuple(names[code] for code in range(n))
+    ids = text_column(pair.clusters).distinct()
     return {**found, "documents": rank_passages(ids, mean, whole, level=level)}

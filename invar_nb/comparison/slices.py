@@ -6,7 +6,7 @@
 __all__ = ['QUARTERS', 'FEW_WINDOWS', 'CLASSES', 'SliceDifference', 'slice_columns', 'class_columns', 'token_slices',
            'slice_names', 'as_slice', 'find_slices', 'slice_differences']
 
-# %% ../../nbs/comparison/38_slices.ipynb #c002
+# %% ../../nbs/comparison/38_slices.ipynb #c018
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ from .pair import Pair
 from .units import choose_units
 from ..foundations.numbers import (
     ContractError, PairingError, UsageError, as_choice, refuse)
-from ..statistics.weighted import unit_codes
 
 # %% ../../nbs/comparison/38_slices.ipynb #c009
 @dataclass(frozen=True, kw_only=True)
@@ -37,13 +36,14 @@ class SliceDifference:
         "As a sentence calls it: `language es`."
         return f"{self.slice} {self.value}"
 
-# %% ../../nbs/comparison/38_slices.ipynb #c017
+# %% ../../nbs/comparison/38_slices.ipynb #c023
 QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")
 FEW_WINDOWS = "under 4 windows"
 
 
 def slice_columns(
     measured,  # a pair, or one arm
+    positions: bool = True,  # those in a document too
 ) -> dict[str, tuple]:
     "Every column that whole items can be sliced by."
     if measured.kind != "losses": return dict(measured.slices)
@@ -53,9 +53,10 @@ def slice_columns(
     for name, fact in (("language", "document_languages"), ("source", "document_files")):
         known = [arm.provenance[fact] for arm in arms if fact in arm.provenance]
         if not documents or not known or known[0] != known[-1]: continue
-        if isinstance(known[0], Mapping) and known[0].keys() >= {*documents}:
-            found[name] = tuple(str(known[0][document]) for document in documents)
-    return found | {"position": _positions(arms[0].tokens, documents)}
+        if isinstance(known[0], Mapping) and known[0].keys() >= {*documents.distinct()}:
+            said = [str(known[0][document]) for document in documents.distinct()]
+            found[name] = _of_codes(said, documents.codes()[0])
+    return found | {"position": _positions(arms[0].tokens, documents)} if positions else found
 
 
 def _arms(measured):
@@ -64,14 +65,16 @@ def _arms(measured):
 
 def _positions(tokens, documents):
     "The quarter of its document in which the middle of each window lies."
-    codes, n = unit_codes(documents or ("text",) * len(tokens))
-    ends, seen = np.empty(len(tokens)), np.zeros(n)
-    for i, (code, t) in enumerate(zip(codes.tolist(), tokens.tolist(), strict=True)):
-        ends[i] = seen[code] = seen[code] + t
+    codes, n = documents.codes() if documents else (np.zeros(len(tokens), int), 1)
+    seen = np.bincount(codes, tokens, n)
+    order, ends = np.argsort(codes, kind="stable"), np.empty(len(tokens))
+    ends[order] = np.cumsum(tokens[order]) - (np.cumsum(seen) - seen)[codes[order]]
     quarter = (4 * (ends - tokens / 2) / seen[codes]).astype(int)
     few = np.bincount(codes, minlength=n)[codes] < 4
-    return tuple(FEW_WINDOWS if short else QUARTERS[q]
-                 for q, short in zip(quarter.tolist(), few.tolist(), strict=True))
+    return _of_codes([*QUARTERS, FEW_WINDOWS], np.where(few, 4, quarter))
+
+
+def _of_codes(names, codes): return tuple(np.array(names, object)[codes].tolist())
 
 
 def _usual(measured, columns):
@@ -158,13 +161,13 @@ def as_slice(
                f"Score both models again with --by {name}", error=UsageError)
     return as_choice(name, [*known], where=where, name="by", error=UsageError)
 
-# %% ../../nbs/comparison/38_slices.ipynb #c024
+# %% ../../nbs/comparison/38_slices.ipynb #c027
 def find_slices(
     measured,  # a pair, or one arm
     by=None,   # names of columns; None: every column, of losses several languages
 ) -> list[tuple]:
     "(column, value, the part of what was measured) of every slice, in order."
-    columns, inside = slice_columns(measured), token_slices(measured)
+    columns, inside = slice_columns(measured, by is not None), token_slices(measured)
     names = _usual(measured, columns) if by is None else [by] if isinstance(by, str) else by
     if not isinstance(names, Iterable):
         refuse("slices", "by must be names of columns", repr(by), "Pass a list",

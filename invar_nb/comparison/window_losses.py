@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'Arm', 'LossesArm', 'WindowLosses']
 
-# %% ../../nbs/comparison/31_window_losses.ipynb #c012
+# %% ../../nbs/comparison/31_window_losses.ipynb #c007
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,17 +15,11 @@ import numpy as np
 
 from ..foundations.numbers import (
     ContractError, as_choice, as_counts, as_names, as_vector, canonical_json, lock, refuse)
-from ..foundations.text_column import TextColumn, text_column
+from ..foundations.text_column import (
+    TextColumn, as_text_column, text_column)
 from .windows import SPLITS, perplexity
 
-# %% ../../nbs/comparison/31_window_losses.ipynb #c005
-def _named(values, *, where: str, name: str, length: int | None = None) -> TextColumn:
-    "Names, none of them empty."
-    good = isinstance(values, TextColumn) and length in (None, len(values))
-    if good and values.lengths.all(): return values
-    return text_column(as_names(values, where=where, name=name, length=length))
-
-
+# %% ../../nbs/comparison/31_window_losses.ipynb #c015
 def _each_once(names: Sequence, where: str, what: str) -> Sequence:
     "The names, or a refusal that gives both places of the first one that repeats."
     if (found := text_column(names).first_repeat) is None: return names
@@ -161,17 +155,17 @@ class LossesArm(Arm):
                    "Plan with assign_splits, or pass split=")
         return self.take(np.array(index))
 
-# %% ../../nbs/comparison/31_window_losses.ipynb #c017
+# %% ../../nbs/comparison/31_window_losses.ipynb #c019
 LARGEST = 1e80  # sums of cubes of totals stay within float64
 
 
 def _losses(arm, where: str) -> dict:
     "The fields of `WindowLosses`, checked and plain."
-    ids = _named(arm.window_ids, where=where, name="window_ids")
+    ids = as_text_column(arm.window_ids, where=where, name="window_ids")
     n = len(_each_once(ids, where, "window_ids"))
     if not n:
         refuse(where, "there must be at least one window", "none", "Score some text first")
-    of_all = lambda name: _of_all(getattr(arm, name), n, where, name, _named)
+    of_all = lambda name: _of_all(getattr(arm, name), n, where, name, as_text_column)
     split = of_all("split")
     for name in split.distinct() if split else (): as_choice(
         name, SPLITS, where=where, name="split")

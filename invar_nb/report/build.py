@@ -195,7 +195,7 @@ def find_sections(comparison, first, claims, settings) -> dict:
             "policy": policy, "warnings": warnings, "settings": settings,
             "conventions": conventions(kind, bool(claims)), "signature": comparison.signature}
 
-# %% ../../nbs/report/85_build.ipynb #c011
+# %% ../../nbs/report/85_build.ipynb #c015
 def _upper_ratio(comparison):
     "The upper end of the ratio of perplexities where the first metric is none."
     d = comparison.primary
@@ -208,8 +208,8 @@ def _upper_ratio(comparison):
 
 def _windows(comparison, primary, settings):
     "(section windows, policy, warnings) of two loss arms."
-    splits, how = find_splits(comparison.pair.baseline)
-    counts = {name: splits.count(name) for name in ("preview", "final")}
+    preview, how = find_splits(comparison.pair.baseline)
+    counts = {"preview": int(preview.sum()), "final": int((~preview).sum())}
     stats = window_stats(comparison)
     draws = comparison.settings.replicates
     stats["coverage"] = coverage_of(counts, draws, as_tier(settings["tier"]))
@@ -237,7 +237,7 @@ def _headline(arm, row, level):
         said += " (%.4g to %.4g, %g %% CI)" % (*row["interval"], 100 * level)
     return f"{said} on {counted(len(arm), _NOUNS[arm.kind])}."
 
-# %% ../../nbs/report/85_build.ipynb #c015
+# %% ../../nbs/report/85_build.ipynb #c007
 def evaluate(
     arm,                   # window losses, predictions, scores, translations
     *,

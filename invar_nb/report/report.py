@@ -105,11 +105,11 @@ class Report:
         d = self.document()
         return pandas.DataFrame(d["comparison"] + d["slices"] or d["evaluation"]["candidate"])
 
-# %% ../../nbs/report/84_report.ipynb #c021
+# %% ../../nbs/report/84_report.ipynb #c003
 def _series(baseline, candidate):
     "What the figure of windows needs."
-    splits, delta = find_splits(baseline)[0], candidate.log_loss - baseline.log_loss
-    cut = splits.index("final") if splits[0] == "preview" and "final" in splits else None
+    preview, delta = find_splits(baseline)[0], candidate.log_loss - baseline.log_loss
+    cut = int(np.argmin(preview)) if preview[0] and not preview.all() else None
     mean = float(baseline.tokens @ delta / baseline.tokens.sum())
     unit = f"nats per {baseline.weight_unit.removesuffix('s')}"
     return {"delta": delta.tolist(), "mean": mean, "cut": cut, "unit": unit}

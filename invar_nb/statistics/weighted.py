@@ -11,8 +11,9 @@ import math
 
 import numpy as np
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c003
-from ..foundations.numbers import PairingError, as_counts, as_names, as_vector, refuse
+# %% ../../nbs/statistics/10_weighted.ipynb #c024
+from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
+from ..foundations.text_column import as_text_column
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c048
 def as_pairs(
@@ -111,7 +112,7 @@ def units_eff(
         total = float(weights.sum())
     return total * total / float(weights @ weights)
 
-# %% ../../nbs/statistics/10_weighted.ipynb #c035
+# %% ../../nbs/statistics/10_weighted.ipynb #c029
 def unit_codes(
     names: object,  # name of the unit of each item, shape (n,): strings or integers
     *,
@@ -120,11 +121,7 @@ def unit_codes(
     length: int | None = None,  # required number of names
 ) -> tuple[np.ndarray, int]:    # codes 0 .. n_units - 1 in the order first seen, and n_units
     "Number the units of the items; equal names are one unit, wherever they stand."
-    seen: dict[str, int] = {}
-    names = as_names(names, where=where, name=name, length=length)
-    numbers = (seen.setdefault(each, len(seen)) for each in names)
-    codes = np.fromiter(numbers, np.intp, len(names))
-    return codes, len(seen)
+    return as_text_column(names, where=where, name=name, length=length).codes()
 
 # %% ../../nbs/statistics/10_weighted.ipynb #c036
 def unit_totals(
