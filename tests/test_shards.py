@@ -53,7 +53,7 @@ def test_a_launcher_and_a_url_give_the_same_bytes(run, tmp_path):
     "Forty tasks of an array write to a bucket; those without a batch say that they are empty."
     pytest.importorskip("fsspec")
     job = g.Scoring(text=[str(run / "text.txt")], max_length=64, batch_tokens=256)
-    url, work = f"memory://{tmp_path.name}/parts", load_work(BASE, job, quiet=True)
+    url, work = f"memory://{tmp_path.name}/parts", load_work(BASE, job)
     for i in range(40):
         task = {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in dict(ID=i, MIN=0, MAX=39, COUNT=40).items()}
         name = score_shard(work, url, find_shard("auto", task))
@@ -115,7 +115,7 @@ def test_what_is_no_part_of_the_run_is_refused_by_name(name, says, run, parts):
 
 @pytest.mark.parametrize("arguments, says", [
     (["--out", "{}/p", "--shard", "0/4"], "1/4 to 4/4"), (["--out", "{}/p", "--shard", "5/4"], "1/4 to 4/4"), (["--out", "{}/p", "--shard", "half"], "I/N"), (["--shard", "1/2"], "no --out"),
-    (["--out", "{}/x.parquet", "--shard", "1/2"], "a folder"), (["--out", "{}/text.txt", "--shard", "1/2"], "must be a folder"), (["--out", "{}/p"], ".parquet or .jsonl"), (["--out", "s3://b/x.jsonl"], "--shard"),
+    (["--out", "{}/x.parquet", "--shard", "1/2"], "a folder"), (["--out", "{}/text.txt", "--shard", "1/2"], "must be a folder"), (["--out", "{}/p"], ".parquet or .jsonl"), (["--out", "s3://b/x.jsonl"], "A URL is for parts"), (["--out", "{}/p", "--shard", "1/2", "--engine", "ray"], "cuts the text itself"), (["--out", "{}/p.jsonl", "--workers", "2"], "--engine ray"),
     (["--out", "nosuch://b/x", "--shard", "1/2"], "fsspec can open"), (["--out", "{}/p", "--shard", "1/2", "--per-byte"], "--per-byte"), (["--out", "{}/p", "--shard", "auto"], "torchrun"),
     (["--out", "{}/parts", "--shard", "1/4"], "one cut")])
 def test_wrong_shards_are_refused_before_anything_is_loaded(arguments, says, run, monkeypatch):

@@ -5,13 +5,13 @@
 # %% auto #0
 __all__ = ['is_url', 'join_target', 'Target']
 
-# %% ../../nbs/files/59_targets.ipynb #c005
-import contextlib, shutil, tempfile
-from collections.abc import Callable, Iterator
+# %% ../../nbs/files/59_targets.ipynb #c017
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 from ..foundations.numbers import UsageError, refuse
-from ..foundations.document import write_bytes
 
 # %% ../../nbs/files/59_targets.ipynb #c006
 def is_url(target: object) -> bool:
@@ -40,9 +40,9 @@ def _filesystem(url: str):
                f"{url.partition('://')[0]}:// ({error})", "Install what it names, or use "
                "another place", code="not_installed", error=UsageError)
 
-# %% ../../nbs/files/59_targets.ipynb #c016
+# %% ../../nbs/files/59_targets.ipynb #c019
 class Target:
-    "A folder on this machine, or behind a URL: names, read, write, remove."
+    "A folder on this machine, or behind a URL: names, open, write, remove."
 
     def __init__(self, place: str | Path):
         self.place, self.files = place, None
@@ -60,14 +60,10 @@ class Target:
         paths = self.files.ls(self.root, detail=False)
         return sorted(path.rpartition("/")[2] for path in paths)
 
-    @contextlib.contextmanager
-    def read(self, name: str) -> Iterator[Path]:
-        "A path on this machine where the file can be read, for as long as the block lasts."
-        if self.files is None: yield self.root / name
-        else:
-            with tempfile.TemporaryDirectory() as here:
-                self.files.get_file(f"{self.root}/{name}", f"{here}/{name}")
-                yield Path(here, name)
+    def open(self, name: str) -> BinaryIO:
+        "The file, to be read from any place in it."
+        if self.files is None: return open(self.root / name, "rb")
+        return self.files.open(f"{self.root}/{name}", "rb")
 
     def write(self, name: str, act: Callable[[Path], None]) -> None:
         "Put there what `act` writes at the path that it gets: whole, or not at all."

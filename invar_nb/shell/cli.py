@@ -118,8 +118,8 @@ def plan(
 
 # %% ../../nbs/shell/30_cli.ipynb #c009
 _Losses = Annotated[Optional[str], typer.Option(
-    "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl; with --shard a "
-                                    "folder or a URL.")]
+    "--out", metavar="LOSSES", help="File to write, .parquet or .jsonl; a folder or a "
+                                    "URL for parts.")]
 
 
 @app.command()
@@ -131,8 +131,12 @@ def score(
 ):
     "Score one model and save its losses; run again to resume."
     say(f"invar-nb score: {model}", output.quiet)
-    check_losses(out, scoring.text, sharding.shard is not None, force)
-    if sharding.shard:
+    check_losses(out, scoring.text, force, sharding.place)
+    if sharding.engine == "ray":
+        from invar_nb.shell.merge import save_with_ray
+        _print(*save_with_ray(model, scoring, out, sharding, force=force,
+                              quiet=output.quiet), output)
+    elif sharding.shard:
         from invar_nb.shell.merge import save_shard
         _print(*save_shard(model, scoring, out, sharding.shard, force=force,
                            quiet=output.quiet), output)

@@ -51,20 +51,20 @@ def _check_old(out, names, force):
         o.usage("--force replaces files of an older report only", repr(str(out / min(odd))),
                 "Move it away, or name another folder")
 
-# %% ../../nbs/shell/28_out.ipynb #c007
+# %% ../../nbs/shell/28_out.ipynb #c004
 def check_losses(
     out: str | None,
     text: list | None,
-    shard: bool,  # only a part of the text
     force: bool,
+    place: str = "file",  # or parts of shards, or either
 ) -> None:
     "Refuse a place for losses before any work."
-    ends, url = str(out).endswith((".parquet", ".jsonl")), "://" in str(out)
-    if out is None or ends is shard or not text:
+    file, url = str(out).endswith((".parquet", ".jsonl")), "://" in str(out)
+    if out is None or not text or place != "either" and file is (place == "parts"):
         got = "no --out" if out is None else repr(out) if text else "no --text"
-        what, place = ("score --shard", "DIR, a folder") if shard else (
+        what, want = ("score --shard", "DIR, a folder") if place == "parts" else (
             "score", "FILE, .parquet or .jsonl")
-        o.usage(f"{what} needs --text FILE and --out {place}", got, "Give both")
-    if url and not shard:
-        o.usage("--out must be a file on this machine", repr(out), "A URL is for --shard")
-    if not url: check_out(Path(out), None if shard else force, "folder" if shard else "file")
+        o.usage(f"{what} needs --text FILE and --out {want}", got, "Give both")
+    if url and file:
+        o.usage("--out must be a file on this machine", repr(out), "A URL is for parts")
+    if not url: check_out(Path(out), force if file else None, "file" if file else "folder")

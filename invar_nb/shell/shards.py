@@ -16,13 +16,31 @@ from .options import panel, usage
 # %% ../../nbs/shell/25_shards.ipynb #c004
 _shards = panel("Shards")
 
-# %% ../../nbs/shell/25_shards.ipynb #c005
+# %% ../../nbs/shell/25_shards.ipynb #c017
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
     "Which part of the text is scored here."
     shard: _shards(Optional[str], "Score one share of the text: I/N, such as 3/7, or auto in "
                    "a SLURM array or step, or under torchrun. --out is then a folder or a "
                    "URL (s3://...), which merge joins into one file.", metavar="I/N") = None
+    engine: _shards(Literal["here", "ray"], "ray: shards are tasks of a Ray cluster, which "
+                    "may lose workers and machines. Default: here.") = "here"
+    address: _shards(Optional[str], "Address of the Ray cluster. Default: RAY_ADDRESS, or "
+                     "else this machine.", metavar="HOST:PORT") = None
+    workers: _shards(Optional[int], "Models that Ray loads, each in a process. Default: one "
+                     "a GPU, or else one a machine.", min=1) = None
+
+    def __post_init__(self):
+        if self.engine == "ray" and self.shard:
+            usage("--engine ray cuts the text itself", "--shard too", "Leave one out")
+        given = "--address" if self.address else "--workers" if self.workers else None
+        if given and self.engine != "ray":
+            usage(f"{given} is for --engine ray", "none", "Leave it out")
+
+    @property
+    def place(self) -> str:
+        "What --out names: a file, a folder of parts, or either."
+        return "either" if self.engine == "ray" else "parts" if self.shard else "file"
 
 # %% ../../nbs/shell/25_shards.ipynb #c006
 def _numbers(environ: Mapping, *names: str) -> list[int] | None:
