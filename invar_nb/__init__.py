@@ -25,6 +25,7 @@ _modules = {
     "comparison.compare": ("Comparison", "compare"),
     "comparison.verdict": ("Verdict", "judge", "judge_family"),
     "comparison.joint": ("compare_parts", "judge_parts"),
+    "comparison.large": ("compare_large",),
     "comparison.sketch": ("Sketch",),
     "comparison.sweep": ("Sweep", "compare_many", "judge_sweep"),
     "metrics.bins": ("expected_calibration_error",),

@@ -2,6 +2,8 @@
 import json
 import random
 import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -57,7 +59,16 @@ def several(pair):
     return type(pair)(baseline=arms[0], candidate=arms[1])
 
 
+def streamed():
+    "Two files that are read in batches."
+    both = several(losses(.03, n=48, columns={"kl_divergence": np.linspace(.1, 1, 48)}))
+    paths = [Path(tempfile.mkdtemp()) / f"{name}.jsonl" for name in ("baseline", "candidate")]
+    for arm, path in zip((both.baseline, both.candidate), paths, strict=True): invar_nb.write_losses(arm, path)
+    return build_report(invar_nb.compare_large(*map(invar_nb.open_losses, paths)), gate=1.2)
+
+
 KINDS = {
+    "streamed": streamed,
     "losses": lambda: build_report(compare(losses(.03, n=40)), gate=1.2),
     "tail": lambda: build_report(compare(several(losses(.03, n=48)), metrics=["perplexity"]), tail={"q90": .2, "tokens": 100, "fraction": .5}, by=["source"]),
     "divergence": lambda: build_report(compare(p := losses(.01, n=40, columns={"kl_divergence": np.linspace(.1, 1, 40), "top1_changed": [0] * 40, **CHANGE})), control=again(p)),
@@ -77,7 +88,7 @@ KINDS = {
 }
 INPUTS = ("settings", "environment", "digest", "version")      # what is chosen, not computed
 # What may be edited because no number or word of such a report follows from it: settings, then columns of the evidence.
-SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "tail", "divergence", "looks", "sweep"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
+SETTINGS = {**dict.fromkeys(("losses", "joint", "tasks", "tail", "divergence", "looks", "sweep", "streamed"), {"fail_inconclusive"}), **dict.fromkeys(("answers", "scores", "shares", "translations"), {"fail_inconclusive", "tier"}),
             "runs": {"fail_inconclusive", "intersect"}, "two metrics": {"fail_inconclusive", "intersect"}, "one arm": {"level"}}
 COLUMNS = {"runs": {"experiment_id", "detail", "hours"}, "two metrics": {"experiment_id", "detail"}, "one arm's scores": {"ids", "prompt_digests"}}
 
@@ -143,6 +154,7 @@ def test_every_edited_leaf_is_refused(saved):
     for at, part in leaves(document):
         if "tail" in document["settings"] and at[0] not in ("passages", "policy", "slices"): continue  # the rest as in "losses"
         if at[0] in INPUTS or "passages" in at and {*at} & {1, 2, 3} or at[0] in ("parts", "comparison") and document["kind"] == "sweep" and draw.random() > .1: continue  # parts as in "joint"
+        if kind_of(folder) == "streamed" and at[0] not in ("dataset", "passages", "facts") and draw.random() > .1: continue  # the others as in "losses"
         if kind_of(folder) == "divergence" and at[0] not in ("comparison", "control") and draw.random() > .1: continue  # the others as in "losses"
         new = changed(document, at, draw.choice(edits(part)))
         if new is None: continue

@@ -173,14 +173,14 @@ class _FromParquet:
                    "Write the file with write_losses")
         return column_from_arrow(column) if name in TEXTS else column.to_numpy()
 
-# %% ../../nbs/files/51_losses.ipynb #c012
+# %% ../../nbs/files/51_losses.ipynb #c002
 class LossFile:
     "A loss file of which only the header was read; `len()` is the number of its windows."
 
     def __init__(self, opened: Callable, name: str):  # opened() -> a file to read bytes of
         kind = {".jsonl": _FromJsonl, ".parquet": _FromParquet}[
             find_suffix(name, "read_losses", CURE)]
-        self.where = f"read_losses: {name}"
+        self.name, self.where = name, f"read_losses: {name}"
         self._source = kind(opened, self.where)
         self.header: dict = self._source.header
         self.columns: tuple[str, ...] = tuple(self._source.columns)

@@ -182,7 +182,7 @@ def _exchange(a: Path, b: Path) -> bool:
     here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
     return libc.renameat2(here, os.fsencode(a), here, os.fsencode(b), exchange) == 0
 
-# %% ../../nbs/foundations/02_document.ipynb #c022
+# %% ../../nbs/foundations/02_document.ipynb #c026
 _INSIDE, _MARKER = ".incoming", "complete.json"
 
 
@@ -198,12 +198,20 @@ def _finish(folder: Path) -> None:
     shutil.rmtree(inside, ignore_errors=True)
 
 
-def _fill(folder: Path, files: Mapping[str, bytes]) -> None:
+def _parts(data: bytes | Path) -> Iterator[bytes]:
+    "The content, of a file in pieces."
+    if not isinstance(data, Path): return (yield data)
+    with open(data, "rb") as file:
+        while part := file.read(2**22): yield part
+
+
+def _fill(folder: Path, files: Mapping[str, bytes | Path]) -> None:
     "A new folder with these files, all on the disk."
     folder.mkdir()
     for name, data in files.items():
         handle = os.open(folder / name, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
-        try: _write(handle, data)
+        try:
+            for part in _parts(data): _write(handle, part)
         finally: os.close(handle)
     _sync(folder)
 
@@ -233,10 +241,10 @@ def _names_there(folder: Path, files: Mapping, force: bool, replaces) -> set:
                str(folder / foreign[0]), "Move it away, or name another folder", code="exists")
     return there
 
-# %% ../../nbs/foundations/02_document.ipynb #c025
+# %% ../../nbs/foundations/02_document.ipynb #c027
 def write_folder(
     folder: str | os.PathLike,
-    files: Mapping[str, bytes],  # name -> content: all that the folder will hold
+    files: Mapping[str, bytes | Path],  # name -> content, or a file to copy: all it will hold
     *,
     force: bool = False,  # replace an older report
     replaces: Collection[str] | Callable[[Path], Collection[str]] = (),  # files it may have

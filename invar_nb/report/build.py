@@ -10,10 +10,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict
 
-# %% ../../nbs/report/85_build.ipynb #c003
+# %% ../../nbs/report/85_build.ipynb #c011
 import invar_nb
 from ..comparison.compare import Comparison, choose_metrics
 from ..comparison.control import claims_above, judge_above, measure_control
+from ..comparison.large import FileArm, LargeComparison
 from ..comparison.metric import lacking, prepared, value_of
 from ..comparison.slices import find_slices
 from ..comparison.units import counted
@@ -23,7 +24,7 @@ from ..foundations.numbers import ContractError, UsageError, as_choice, as_fract
 from ..foundations.numbers import refuse
 from ..metrics.bits_per_byte import nats_per_token
 from .dataset import arms_bits_per_byte, check_origin, confusion_of
-from .dataset import describe_dataset, describe_units, find_facts, find_splits
+from .dataset import count_splits, describe_dataset, describe_units, find_facts
 from .dataset import part_perplexities, window_stats
 from .passages import describe_passages, describe_tail
 from .policy import PROFILES, as_tier, conventions, coverage_of
@@ -62,12 +63,14 @@ def _primary(comparison, arms):
             "level": d.level, "method": d.method, "p_value": d.p_value, "arms": parts,
             "bits_per_byte": arms_bits_per_byte(arms) if losses else None}
 
-# %% ../../nbs/report/85_build.ipynb #c032
+# %% ../../nbs/report/85_build.ipynb #c016
 def _alone(metric, arm, level, value=None):
     "A metric of one arm, or why it has none."
     found = {"metric": metric.name, "title": metric.title or metric.name, "unit": metric.unit,
              "value": value, "interval": None, "missing": lacking(metric, arm)}
     if found["missing"]: return found
+    if value is None and isinstance(arm, FileArm):
+        return {**found, "missing": "not read off a file of this size"}
     try:
         if value is None: found["value"] = value_of(metric, arm)
         interval = metric.arm_interval and metric.arm_interval(arm, level)
@@ -82,7 +85,7 @@ def _evaluation(comparison, arms):
     return {name: [_alone(m, arm, level, getattr(comparison[m.name], name))
                    for m in comparison.metrics] for name, arm in arms.items()}
 
-# %% ../../nbs/report/85_build.ipynb #c033
+# %% ../../nbs/report/85_build.ipynb #c018
 def _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive):
     s, name = comparison.settings, comparison.primary_metric
     margins = dict(margin) if isinstance(margin, Mapping) else {name: margin}
@@ -96,8 +99,9 @@ def _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive):
     if gate is not None and (not losses or not 1 < gate < 10):
         refuse("report", "gate must be a limit of the perplexity ratio, between 1 and 10",
                repr(gate), "1.1 allows 10 %", error=UsageError)
-    return {**asdict(s), "metrics": list(comparison), "missing": dict(comparison.missing),
-            "primary": name, "by": by,
+    large = {"streamed": True} if isinstance(comparison, LargeComparison) else {}
+    return {**large, **asdict(s), "metrics": list(comparison),
+            "missing": dict(comparison.missing), "primary": name, "by": by,
             "margin": {m.name: as_margin(margins.get(m.name), m) for m in comparison.metrics},
             "tier": asdict(as_tier(tier)), "profile": profile, "gate": gate,
             "fail_inconclusive": bool(fail_inconclusive)}
@@ -129,7 +133,7 @@ def _control(comparison, noise, claims):
             "ci": (d.interval.low, d.interval.high), "floors": rows, "words": words,
             "sentence": said}
 
-# %% ../../nbs/report/85_build.ipynb #c005
+# %% ../../nbs/report/85_build.ipynb #c028
 def build_report(
     comparison: Comparison,
     *,
@@ -148,6 +152,10 @@ def build_report(
     "The report of a comparison, @eq-report-function; raises ContractError, UsageError."
     arms = {"baseline": comparison.pair.baseline, "candidate": comparison.pair.candidate}
     margin = margin_of(comparison, margin)
+    odd = [name for name, part in (("control", control), ("tail", tail)) if part is not None]
+    if odd and isinstance(comparison, LargeComparison):
+        refuse("report", f"{odd[0]} needs all windows in memory", f"{comparison.pair.n} "
+               "windows in files", "Leave it out, or compare a part", error=UsageError)
     settings = _settings(comparison, margin, by, tier, profile, gate, fail_inconclusive)
     if tail is not None: settings["tail"] = dict(tail)
     check_origin(arms)
@@ -195,7 +203,7 @@ def find_sections(comparison, first, claims, settings) -> dict:
             "policy": policy, "warnings": warnings, "settings": settings,
             "conventions": conventions(kind, bool(claims)), "signature": comparison.signature}
 
-# %% ../../nbs/report/85_build.ipynb #c015
+# %% ../../nbs/report/85_build.ipynb #c029
 def _upper_ratio(comparison):
     "The upper end of the ratio of perplexities where the first metric is none."
     d = comparison.primary
@@ -206,15 +214,19 @@ def _upper_ratio(comparison):
            "Put perplexity first, or use the profile dev without a gate", error=UsageError)
 
 
+_BATCHES = ("The files were read in batches: the source systems' bootstrap, slices, token "
+            "ranges that are scored twice and documents that changed most are left out.")
+
+
 def _windows(comparison, primary, settings):
     "(section windows, policy, warnings) of two loss arms."
-    preview, how = find_splits(comparison.pair.baseline)
-    counts = {"preview": int(preview.sum()), "final": int((~preview).sum())}
+    counts, how = count_splits(comparison)
     stats = window_stats(comparison)
     draws = comparison.settings.replicates
     stats["coverage"] = coverage_of(counts, draws, as_tier(settings["tier"]))
     policy, warnings = find_policy(stats, counts, primary, settings,
                                    _upper_ratio(comparison) if settings["gate"] else None)
+    if isinstance(comparison, LargeComparison): warnings.append(_BATCHES)
     return {**counts, "split": how, "stats": stats}, policy, warnings
 
 # %% ../../nbs/report/85_build.ipynb #c036

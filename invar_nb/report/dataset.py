@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['match_fraction', 'overlap_fraction', 'find_splits', 'part_perplexities', 'arms_bits_per_byte', 'check_origin',
-           'language_table', 'find_facts', 'window_stats', 'describe_dataset', 'describe_units', 'confusion_of']
+           'language_table', 'find_facts', 'count_splits', 'window_stats', 'describe_dataset', 'describe_units',
+           'confusion_of']
 
 # %% ../../nbs/report/81_dataset.ipynb #c006
 import math
@@ -13,8 +14,9 @@ from dataclasses import replace
 
 import numpy as np
 
-# %% ../../nbs/report/81_dataset.ipynb #c015
+# %% ../../nbs/report/81_dataset.ipynb #c008
 from ..comparison.compare import compare
+from ..comparison.large import FileArm, LargeComparison
 from ..comparison.metric import METRICS
 from ..comparison.windows import bits_per_byte, perplexity, scored_ranges
 from ..foundations.numbers import refuse
@@ -56,9 +58,10 @@ def find_splits(arm) -> tuple[np.ndarray, str]:  # of bool, shape (n,)
     codes, _ = arm.split.codes()
     return np.array([name == "preview" for name in arm.split.distinct()])[codes], "recorded"
 
-# %% ../../nbs/report/81_dataset.ipynb #c026
+# %% ../../nbs/report/81_dataset.ipynb #c017
 def part_perplexities(arm) -> dict[str, float | None]:
     "Perplexity of preview, final and all windows."
+    if isinstance(arm, FileArm): return arm.totals["perplexities"]
     preview, _ = find_splits(arm)
     parts = {"preview": preview, "final": ~preview, "all": slice(None)}
     return {name: perplexity(arm.log_loss[keep], arm.tokens[keep])
@@ -67,6 +70,9 @@ def part_perplexities(arm) -> dict[str, float | None]:
 
 def arms_bits_per_byte(arms: Mapping) -> dict[str, float] | None:
     "Bits per byte of each arm, where the bytes are known and the weights are tokens."
+    if isinstance(arms["baseline"], FileArm):
+        found = {name: arm.totals["bits_per_byte"] for name, arm in arms.items()}
+        return None if None in found.values() else found
     if any(arm.n_bytes is None or arm.weight_unit != "tokens" for arm in arms.values()):
         return None
     return {name: bits_per_byte(arm.log_loss, arm.tokens, arm.n_bytes)
@@ -108,7 +114,7 @@ def _language(arms, documents, keep):
     return {"documents": len(found), "tokens": int(tokens.sum()),
             "windows": int(keep.sum()), "perplexity": values}
 
-# %% ../../nbs/report/81_dataset.ipynb #c010
+# %% ../../nbs/report/81_dataset.ipynb #c018
 def _weights(baseline, candidate):
     "What the candidate's evidence says of the weights, where it speaks of these two models."
     digests = {"baseline": baseline.provenance.get("weights_digest"),
@@ -124,6 +130,7 @@ def _weights(baseline, candidate):
 
 def _same_items(baseline, candidate):
     "Items on which both arms say exactly the same."
+    if isinstance(baseline, FileArm): return baseline.totals["identical"]
     if baseline.kind == "losses":
         return int((baseline.log_loss == candidate.log_loss).sum())
     if baseline.kind in ("scores", "runs"):
@@ -157,11 +164,35 @@ def _bootstrap(comparison):
                        resample=drawn, **same).interval
     return {**same, "ci": (interval.low, interval.high), "engine": interval.engine}
 
-# %% ../../nbs/report/81_dataset.ipynb #c033
+# %% ../../nbs/report/81_dataset.ipynb #c024
+def count_splits(comparison) -> tuple[dict[str, int], str]:
+    "Windows of preview and final, and whether that is recorded or halves."
+    if isinstance(comparison, LargeComparison):
+        known = comparison.streamed
+        return ({"preview": known.preview, "final": known.final},
+                "recorded" if known.recorded else "halves")
+    preview, how = find_splits(comparison.pair.baseline)
+    return {"preview": int(preview.sum()), "final": int((~preview).sum())}, how
+
+
+def _stats_on_the_way(comparison):
+    "`window_stats` of files that were read in batches: ids are known to be unique."
+    known, n = comparison.streamed.delta, comparison.pair.n
+    still = known["min"] == known["max"]
+    reason = "single_pair" if n == 1 else "no_variation" if still else None
+    return {"window_match_fraction": 1.0, "window_overlap_fraction": 0.0,
+            "window_overlap_basis": "window_ids", "paired_windows": n,
+            "paired_delta_summary": {**known, "degenerate": reason is not None,
+                                     "degenerate_reason": reason},
+            "bootstrap": {"method": "bca", "replicates": None, "seed": None, "engine": None,
+                          "level": comparison.settings.level, "ci": None}}
+
+# %% ../../nbs/report/81_dataset.ipynb #c029
 def window_stats(
     comparison,  # of two loss arms
 ) -> dict:
     "The source systems' statistics of paired windows."
+    if isinstance(comparison, LargeComparison): return _stats_on_the_way(comparison)
     a, b = comparison.pair.baseline, comparison.pair.candidate
     overlap, basis = overlap_fraction(a.window_ids, a.tokens)
     d = b.log_loss - a.log_loss
@@ -174,7 +205,7 @@ def window_stats(
             "window_overlap_basis": basis, "paired_windows": len(a),
             "paired_delta_summary": summary, "bootstrap": _bootstrap(comparison)}
 
-# %% ../../nbs/report/81_dataset.ipynb #c034
+# %% ../../nbs/report/81_dataset.ipynb #c030
 def describe_dataset(
     arms: Mapping,         # name -> arm
     windows=None,          # what the report says of paired windows
@@ -189,8 +220,11 @@ def describe_dataset(
         examples = {"n": len(arm), "clusters": clusters, "labels": labels and list(labels)}
     text = dict.fromkeys(("weight_unit", "total_weight", "documents", "languages"))
     if losses:
-        text = {"weight_unit": arm.weight_unit, "total_weight": float(arm.tokens.sum()),
-                "documents": clusters, "languages": language_table(arms)}
+        known = isinstance(arm, FileArm)
+        weight = arm.totals["weight"] if known else float(arm.tokens.sum())
+        text = {"weight_unit": arm.weight_unit, "total_weight": weight, "documents":
+                arm.totals["documents"] if known else clusters,
+                "languages": language_table(arms)}
     return {"data_id": arm.data_id, **text, "windows": windows, "examples": examples,
             "seeds": seeds}
 

@@ -12,10 +12,11 @@ from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 
-# %% ../../nbs/report/83_evidence.ipynb #c006
+# %% ../../nbs/report/83_evidence.ipynb #c002
+from ..comparison.large import FileArm
 from ..comparison.scores import Scores, Translations
 from ..experiments.runs import ExperimentResult
-from ..files.losses import losses_bytes, read_losses
+from ..files.losses import losses_bytes, open_losses, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.document import as_file, file_digest
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
@@ -61,23 +62,28 @@ def _read_fields(kind):
         return kind(**found)
     return read
 
-# %% ../../nbs/report/83_evidence.ipynb #c010
+# %% ../../nbs/report/83_evidence.ipynb #c006
 _PARQUET = find_spec("pyarrow") is not None
 _ENDING = {"losses": ".parquet" if _PARQUET else ".jsonl", "scores": ".json",
            "translations": ".json"}
 _BYTES = {"losses": lambda arm: losses_bytes(arm, _ENDING["losses"]), "runs": _runs_bytes,
           "answers": predictions_bytes, "scores": _fields_bytes,
           "translations": _fields_bytes}
-_READ = {"losses": read_losses, "runs": _read_runs, "answers": read_predictions,
+_READ = {"losses": read_losses, "streamed": open_losses,
+         "runs": _read_runs, "answers": read_predictions,
          "scores": _read_fields(Scores), "translations": _read_fields(Translations)}
 
-# %% ../../nbs/report/83_evidence.ipynb #c008
+# %% ../../nbs/report/83_evidence.ipynb #c014
 def evidence_files(
     arms: Mapping,  # baseline (if there are two) and candidate
-) -> dict[str, tuple[str, bytes, str]]:  # arm -> (name, content, sha256)
-    "The file of each arm, as bytes."
+) -> dict[str, tuple[str, bytes | Path, str]]:  # arm -> (name, content, sha256)
+    "The file of each arm, as bytes, or the file to copy where the arm was never read whole."
     found = {}
     for arm, content in arms.items():
+        if isinstance(content, FileArm):
+            path = Path(content.file.name)
+            found[arm] = arm + path.suffix, path, file_digest(path)
+            continue
         data = _BYTES[content.kind](content)
         found[arm] = arm + _ENDING.get(content.kind, ".jsonl"), data, digest(data)
     return found

@@ -99,7 +99,7 @@ def _looks_figure(d):
     band = (shown(-looks["margin"]), shown(looks["margin"])) if looks["margin"] else None
     return interval_figure(bars, margin=band, axis=axis)
 
-# %% ../../nbs/report/80_page.ipynb #c011
+# %% ../../nbs/report/80_page.ipynb #c009
 def _alone_cells(d):
     arms = d["evaluation"].values()
     found = [{row["metric"]: row for row in rows} for rows in arms]
@@ -120,6 +120,7 @@ def _evidence_cells(d):
 
 
 def _bootstrap(boot):
+    if boot["ci"] is None: return "not computed from files of this size"
     low, high = (f"{100 * math.expm1(end):+.4f} %" for end in boot["ci"])
     draws = boot["replicates"]
     drawn = f"{draws} draws, seed {boot['seed']}" if draws else "exact"

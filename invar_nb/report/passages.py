@@ -9,22 +9,27 @@ __all__ = ['percent', 'describe_passages', 'listed_passages', 'describe_tail']
 import math
 from collections.abc import Mapping
 
-# %% ../../nbs/report/76_passages.ipynb #c004
+# %% ../../nbs/report/76_passages.ipynb #c010
+from ..comparison.large import LargeComparison
 from ..comparison.passages import Ranked, find_passages
 from ..comparison.tail import as_tail_rule, judge_tail
 from ..foundations.numbers import UsageError, refuse
 
-# %% ../../nbs/report/76_passages.ipynb #c006
+# %% ../../nbs/report/76_passages.ipynb #c011
 def percent(delta: float | None) -> str:
     "A change of the log-loss as the change of the perplexity of one passage."
     return "-" if delta is None else f"{100 * math.expm1(min(delta, 700)):+.3g} %"
 
 
-def _said(kind: str, found: Ranked) -> str:
+_FEW = "There are too few to say what noise alone shows."
+_MANY = "What noise alone shows is not estimated from files of this size."
+
+
+def _said(kind: str, found: Ranked, unknown: str = _FEW) -> str:
     if not found.lost: return f"None of {found.n} {kind} lost anything."
     first, beyond = found.lost[0], [p.id for p in found.lost if p.beyond]
     said = f"Of {found.n} {kind}, {kind[:-1]} {first.id} lost most: {percent(first.delta)}."
-    if first.bound is None: return f"{said} There are too few to say what noise alone shows."
+    if first.bound is None: return f"{said} {unknown}"
     said += (f" As the largest of {found.n} noise alone shows about {percent(first.expected)},"
              f" and no more than {percent(first.bound)} ({100 * found.level:g} % confidence)")
     return f"{said}: {', '.join(beyond) or 'none'} lost more than noise."
@@ -34,16 +39,20 @@ def describe_passages(comparison) -> dict | None:
     "The section `passages`: ids and numbers; text where the candidate's evidence has it."
     pair = comparison.pair
     if pair.kind != "losses": return None
-    found = find_passages(pair, level=comparison.settings.level)
+    if isinstance(comparison, LargeComparison):
+        found = {"windows": comparison.streamed.passages, "documents": None}
+    else: found = find_passages(pair, level=comparison.settings.level)
     if not any(found.values()): return None
     known = pair.candidate.provenance.get("passage_text")
     texts = known if isinstance(known, Mapping) else {}
-    return {kind: ranked and _section(kind, ranked, texts) for kind, ranked in found.items()}
+    unknown = _MANY if isinstance(comparison, LargeComparison) else _FEW
+    return {kind: ranked and _section(kind, ranked, texts, unknown)
+            for kind, ranked in found.items()}
 
 
-def _section(kind, ranked, texts):
+def _section(kind, ranked, texts, unknown):
     "A list with its sentence and what is known of its text."
-    made = ranked.to_dict() | {"sentence": _said(kind, ranked)}
+    made = ranked.to_dict() | {"sentence": _said(kind, ranked, unknown)}
     for row in (*made["lost"], *made["gained"]):
         row["text"] = texts.get(f"{kind} {row['id']}")
     return made

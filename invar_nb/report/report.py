@@ -132,7 +132,7 @@ def _figures(report, d):
 
 def _figures_of(arms):
     found = {}
-    if "baseline" in arms and arms["baseline"].kind == "losses":
+    if "baseline" in arms and hasattr(arms["baseline"], "log_loss"):
         found["series"] = _series(arms["baseline"], arms["candidate"])
     arm = arms["candidate"]
     if arm.kind == "answers" and arm.confidence is not None: found["bins"] = _bins(arm)

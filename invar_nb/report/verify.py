@@ -10,10 +10,11 @@ import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-# %% ../../nbs/report/89_verify.ipynb #c003
+# %% ../../nbs/report/89_verify.ipynb #c008
 import invar_nb
 from ..comparison.compare import compare
 from ..comparison.joint import JointComparison
+from ..comparison.large import FileArm, compare_large
 from ..comparison.looks import compare_looks
 from ..comparison.metric import METRICS
 from ..comparison.pair import pair
@@ -29,7 +30,7 @@ from .runs_report import build_runs_report
 from .sections import part_arms
 from .sweep_report import build_sweep
 
-# %% ../../nbs/report/89_verify.ipynb #c010
+# %% ../../nbs/report/89_verify.ipynb #c003
 _COMPARE = ("method", "units", "level", "replicates", "seed", "resample", "primary")
 _BUILD = ("by", "tier", "profile", "gate", "fail_inconclusive")
 
@@ -47,13 +48,23 @@ def _compared(d, arms):
     if s["primary"] not in known:
         refuse("verify", "the primary metric must be installed here", repr(s["primary"]),
                "Install the package that defines it", code="metric_not_installed")
-    asked = {name: s[name] for name in _COMPARE}
-    both = pair(arms["baseline"], arms["candidate"])
+    asked, arms = {name: s[name] for name in _COMPARE}, [arms["baseline"], arms["candidate"]]
+    if s.get("streamed"): return _compared_large(s, known, arms)
+    both = pair(*arms)
     if d.get("looks"):
         return compare_looks(both, margin=s["margin"][s["primary"]], level=s["level"])
     usual = {m.name for m in METRICS.of_arms(both.baseline, both.candidate)} == {
         *known, *s["missing"]}
     made = compare(both, metrics=None if usual and s["missing"] else known, **asked)
+    return made if usual else replace(made, missing=s["missing"])
+
+# %% ../../nbs/report/89_verify.ipynb #c010
+def _compared_large(s, known, files):
+    "The same of files that were read in batches."
+    usual = {m.name for m in METRICS.of_arms(*(FileArm(file=file) for file in files))} == {
+        *known, *s["missing"]}
+    asked = {name: s[name] for name in ("units", "level", "primary")}
+    made = compare_large(*files, metrics=None if usual and s["missing"] else known, **asked)
     return made if usual else replace(made, missing=s["missing"])
 
 # %% ../../nbs/report/89_verify.ipynb #c006
@@ -155,13 +166,14 @@ def _check_pages(folder, report):
 def _absent(report, files):
     return tuple(f"{name}: it is not there" for name in render(report) if name not in files)
 
-# %% ../../nbs/report/89_verify.ipynb #c020
+# %% ../../nbs/report/89_verify.ipynb #c012
 _UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowError)
 
 
 def _kinds(d):
     "Evidence -> the kind of arm that its file holds."
-    if d["kind"] not in ("joint", "sweep"): return dict.fromkeys(d["evidence"], d["kind"])
+    kind = "streamed" if d["settings"].get("streamed") else d["kind"]
+    if kind not in ("joint", "sweep"): return dict.fromkeys(d["evidence"], kind)
     return {name: d["parts"][part]["kind"] for part, two in part_arms(d).items()
             for name in two.values()}
 
@@ -180,7 +192,7 @@ def _again(folder, d):
                str(error.args[0]) if misuse else type(error).__name__,
                "The report was changed", code="structure")
 
-
+# %% ../../nbs/report/89_verify.ipynb #c020
 def verify(
     path: str | os.PathLike,  # report.json, or the folder that holds it; any kind of report
 ) -> Verification:

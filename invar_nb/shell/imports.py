@@ -10,7 +10,7 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/22_imports.ipynb #c005
+# %% ../../nbs/shell/22_imports.ipynb #c006
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -32,7 +32,7 @@ from .arms import (SCORED, _load, _release, arm_kind, find_weights, load_arms,
                                   with_weights)
 from ..report.build import build_report, evaluate
 from .jobs import (check_noise, compare_arms, find_margins, find_metrics,
-                                 find_settings, find_tier)
+                                 find_settings, find_tier, is_large, report_large)
 from ..report.joint_report import build_joint
 from ..report.policy import check_enough
 from .rounds import compare_rounds
@@ -40,7 +40,7 @@ from .terminal import OK, Progress, say
 from .texts import as_weights, score_texts
 from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c024
+# %% ../../nbs/shell/22_imports.ipynb #c019
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -73,6 +73,7 @@ def compare_any(
         return found
     job.scoring.check_unused([f for f in fields(g.Scoring) if job.changes.show_text
                               and f.name in ("text", "tokenizer")])
+    if is_large(arguments, kinds): return report_large(arguments, job), {}
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
     pairs = {name: with_passages(found, {}, job) for name, found in pairs.items()}
     return _report(pairs, None, job), {}
