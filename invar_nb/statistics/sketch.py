@@ -154,7 +154,7 @@ class DocumentSums:
         if self.open: new.add(*np.stack([*self.open.values()], axis=1))
         return new
 
-# %% ../../nbs/statistics/24_sketch.ipynb #c019
+# %% ../../nbs/statistics/24_sketch.ipynb #c005
 class BlockSums:
     "Totals of consecutive blocks of windows, which begin at multiples of a power of two."
 
@@ -172,7 +172,8 @@ class BlockSums:
         self.end += n
         if (lack := self.used - self.rows.shape[1]) > 0:
             self.rows = np.pad(self.rows, ((0, 0), (0, max(lack, self.rows.shape[1]))))
-        starts = np.union1d(0, np.arange(-before % self.size, n, self.size))
+        starts = np.arange(-before % self.size, n, self.size)
+        if before % self.size: starts = np.append(0, starts)
         at = before // self.size - self.start // self.size
         self.rows[:, at:at + starts.size] += (
             np.diff(starts, append=n), *(np.add.reduceat(v, starts)
