@@ -51,7 +51,7 @@ def test_every_field_is_that_of_the_comparison_in_memory(tmp_path, documents, un
 
 @pytest.mark.parametrize("change", [
     {"tokens": lambda t: np.r_[t[:-1], t[-1] + 1]}, {"window_ids": lambda w: [*w[:-1], "other"]}, {"document_ids": lambda d: [*d[:-1], "other"]}, {"data_id": "sha256:cd"},
-    {"provenance": {"windowing": "old"}}, {"split": ["final"] * 600}, {"n_bytes": np.arange(2, 602)}, {"weight_unit": "words"}])
+    {"provenance": {"windowing": "old"}}, {"split": lambda s: [*s[:-1], "preview"]}, {"n_bytes": lambda n: np.r_[n[:-1], 9999]}, {"weight_unit": "words"}])
 def test_the_first_difference_is_named_as_pair_names_it(tmp_path, change):
     paths = written(tmp_path, changes=({}, change), split=["preview"] * 300 + ["final"] * 300, n_bytes=np.arange(1, 601), provenance={"windowing": "new"})
     said = []
