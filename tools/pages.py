@@ -97,6 +97,22 @@ def warm_server():
     return address
 
 
+async def ready(client, timeout):
+    "Until a kernel answers and what it publishes arrives; jupyter_client's own way then listens on for a fifth of a second, on every page."
+    from queue import Empty
+
+    async def answered(get, sent, seconds):
+        while (await get(timeout=seconds))["parent_header"].get("msg_id") != sent: pass
+    until = time.monotonic() + (timeout or 60)
+    while time.monotonic() < until and await client._async_is_alive():
+        sent = client.kernel_info()
+        try:
+            await answered(client.get_shell_msg, sent, 1)
+            return await answered(client.get_iopub_msg, sent, 0.05)
+        except Empty: pass                        # it is being started, or is not yet heard
+    raise RuntimeError("the kernel ended before it answered, or did not answer")
+
+
 def run(path, installed=False, slow=False, timeout=900, warm=False):
     """Run a page top to bottom in a kernel of its own; return (notebook as it ran, seconds). A failing cell is a PageError.
     A warm kernel comes with NumPy, SciPy, PyTorch and the like imported (tools/warm.py)."""
@@ -109,6 +125,13 @@ def run(path, installed=False, slow=False, timeout=900, warm=False):
     class Warm(AsyncKernelManager):
         def format_kernel_cmd(self, extra_arguments=None):
             return [sys.executable, "-S", "-E", str(root / "tools/warm.py"), "kernel", warm_server(), self.connection_file]
+
+        def client(self, **more):
+            made = super().client(**more)
+            made.wait_for_ready = lambda timeout=None: ready(made, timeout)
+            return made
+
+        async def _async_wait(self, pollinterval=0.1): await super()._async_wait(0.01)
     whole = read(path)
     if installed: as_installed(whole)
     ran = nbformat.v4.new_notebook(cells=[c for c in whole.cells if not skipped(c, slow)], metadata=whole.metadata)

@@ -12,13 +12,16 @@ IMPORTS = ("numpy", "scipy.stats", "scipy.signal", "scipy.optimize", "msgspec", 
 
 
 def serve(address):
-    import gc, importlib, select, warnings
+    import atexit, gc, importlib, select, warnings, weakref
     from contextlib import suppress
-    from ipykernel import kernelapp
+    sys.modules["debugpy"] = None  # a tenth of a second in each kernel, for a debugger that no page starts
+    from ipykernel import debugger, kernelapp  # noqa: F401
     with suppress(ImportError), warnings.catch_warnings(action="ignore"): importlib.import_module("tqdm.auto")   # misses widgets
     for name in IMPORTS:
         with suppress(ImportError): importlib.import_module(name)
     assert not any(name.split(".")[0] == "invar_nb" for name in sys.modules)
+    for last in list(weakref.finalize._registry): last.atexit = False  # what a kernel does at its end is for what it made
+    if dynamo := sys.modules.get("torch._dynamo.utils"): atexit.unregister(dynamo.dump_compile_times)
     gc.collect()
     gc.freeze()
     listener = socket.socket(socket.AF_UNIX)
