@@ -1,4 +1,5 @@
 """Window losses and their files: what an arm refuses, the same bits in both formats, and every edit noticed."""
+import io
 import json
 import os
 
@@ -6,10 +7,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import invar_nb.files.loss_writer as writer_page
+import invar_nb.files.losses as losses_page
+import invar_nb.foundations.text_column as columns_page
 from invar_nb.comparison.window_losses import WindowLosses
 from invar_nb.files.loss_format import SCHEMA
-from invar_nb.files.losses import losses_bytes, parse_losses, read_losses, write_losses
+from invar_nb.files.losses import losses_bytes, open_losses, parse_losses, read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.text_column import join_columns, text_column
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
 
@@ -128,6 +133,168 @@ def test_every_edit_of_a_written_file_is_noticed():
         bad[i] ^= 0x04
         says(bytes(bad))
     for n in range(0, len(whole), 11): says(whole[:n])
+
+
+# --- every defect, in both formats, in memory and in batches --------------------------------------------------------------------------
+def by_hand(suffix, header, columns):
+    "A file of these columns (lists of Python values), written without a line of ours."
+    if suffix == ".jsonl":
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        return "".join(json.dumps(x, ensure_ascii=False) + "\n" for x in [header, *rows]).encode("utf-8", "surrogatepass")
+    arrow, parquet, out = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet"), io.BytesIO()
+    raw = lambda x: x.encode("utf-8", "surrogatepass") if isinstance(x, str) else x
+    def array(name, values):
+        if any(isinstance(x, str) for x in values): return arrow.array([*map(raw, values)], arrow.binary()).view(arrow.string())
+        return arrow.array(values)
+    table = arrow.table({name: array(name, values) for name, values in columns.items()})
+    parquet.write_table(table.replace_schema_metadata({"invar_nb": json.dumps(header)}), out)
+    return out.getvalue()
+
+
+def parts(n=5):
+    head, *rows = map(json.loads, losses_bytes(example(n)).decode().splitlines())
+    return head, {name: [row[name] for row in rows] for name in rows[0]}
+
+
+def cell(name, value): return lambda head, columns: columns[name].__setitem__(2, value)
+
+
+def other_model(head, columns): head["model"] = "other"
+def swapped(head, columns): columns["tokens"], columns["n_bytes"] = columns["n_bytes"], columns["tokens"]
+def doubled(head, columns): [values.__setitem__(3, values[2]) for values in columns.values()]
+def one_more(head, columns): [values.append(values[-1]) for values in columns.values()]
+def one_less(head, columns): [values.pop() for values in columns.values()]
+def as_sums(head, columns): columns["tokens"] = [x + .5 for x in columns["tokens"]]
+def as_texts(head, columns): columns["log_loss"] = [*map(str, columns["log_loss"])]
+def no_column(head, columns): columns.pop("kl")
+def a_column_more(head, columns): columns["more"] = columns["kl"]
+
+
+DEFECTS = {  # what is done to a good file: what must be said; ROW is the third window
+    **{f"digit of {name}": (cell(name, value), "the digest that its header records") for name, value in (
+        ("window_id", "0:000009"), ("tokens", 4), ("log_loss", 0.8), ("n_bytes", 9), ("document_id", "1"), ("split", "preview"), ("kl", 0.3))},
+    "header": (other_model, "the digest that its header records"), "swapped columns": (swapped, "the digest that its header records"),
+    "doubled row": (doubled, "LATER: window_id must be unique"), "one row more": (one_more, "5 windows must follow the header"), "one row less": (one_less, "5 windows must follow the header"),
+    "NaN": (cell("log_loss", float("nan")), "ROW: log_loss must be finite; got nan"), "infinite sum": (cell("kl", float("-inf")), "ROW: kl must be finite"), "huge": (cell("kl", -1e81), "ROW: kl must be at most 1e+80"),
+    "negative tokens": (cell("tokens", -3), "ROW: tokens must be whole numbers from 1"), "no bytes": (cell("n_bytes", 0), "ROW: n_bytes must be whole numbers from 1"), "negative loss": (cell("log_loss", -.5), "ROW: log_loss must be at least 0; got -0.5"),
+    "empty id": (cell("window_id", ""), "ROW: window_id must be given"), "empty document": (cell("document_id", ""), "ROW: document_id must be given"), "split": (cell("split", "test"), "ROW: split must be 'preview' or 'final'; got 'test'"),
+    "half a surrogate": (cell("document_id", "\ud800"), "ROW: document_id must be"), **{f"null in {name}": (cell(name, None), f"ROW: {name} must be") for name in parts()[1]},
+    "counts that are none": (as_sums, "tokens must be"), "losses as texts": (as_texts, "log_loss must be"), "a column less": (no_column, "kl"), "a column more": (a_column_more, "more")}
+
+
+def refusals(data, name, tmp_path):
+    "What reading in memory and in batches of two windows says."
+    path = tmp_path / name
+    path.write_bytes(data)
+    for read in (read_losses, lambda path: [*open_losses(path).batches(rows=2)]):
+        with pytest.raises(ContractError) as caught: read(path)
+        text = str(caught.value)
+        assert "\n" not in text and text.startswith(f"read_losses: {path}") and caught.value.cure, text
+        yield text.removeprefix(f"read_losses: {path}")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("defect", DEFECTS)
+def test_every_defect_is_refused(defect, suffix, tmp_path):
+    edit, part = DEFECTS[defect]
+    head, columns = parts()
+    same(parse_losses(by_hand(suffix, head, columns), name="x" + suffix), example())  # the digest of ours is that of this file too
+    edit(head, columns)
+    place = ":{}" if suffix == ".jsonl" else ":row {}"
+    for got in refusals(by_hand(suffix, head, columns), "x" + suffix, tmp_path):
+        first = 2 if suffix == ".jsonl" else 1
+        assert part.replace("ROW", place.format(2 + first)).replace("LATER", place.format(3 + first)) in got
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_file_that_was_cut_off_is_refused_in_batches_too(suffix, tmp_path):
+    whole = losses_bytes(example(3), suffix)
+    for n in range(0, len(whole), 29): assert len(list(refusals(whole[:n], "x" + suffix, tmp_path))) == 2
+
+
+def test_a_file_larger_than_stated_is_refused_and_one_too_large_is_not_read(tmp_path, monkeypatch):
+    pytest.importorskip("pyarrow")
+    n, text = 40_000, "d" * 500  # one entry of a dictionary and a count: the footer cannot say how much it is
+    head = {"schema": SCHEMA, "windows": n}
+    (tmp_path / "bomb.parquet").write_bytes(by_hand(".parquet", head, {"window_id": [*map(str, range(n))], "tokens": [1] * n, "log_loss": [1.0] * n, "document_id": [text] * n}))
+    write_losses(example(9), tmp_path / "x.jsonl")
+    write_losses(example(9), tmp_path / "x.parquet")
+    file = open_losses(tmp_path / "bomb.parquet")
+    assert file.size < 4e6 < 500 * n and len(file) == n
+    monkeypatch.setattr(losses_page, "MOST_BYTES", 4_000_000)
+    with pytest.raises(ContractError, match="at most 4 MiB in memory; got .* or more. Read it with open_losses in batches") as caught: read_losses(tmp_path / "bomb.parquet")
+    assert caught.value.code == "large"
+    monkeypatch.setattr(losses_page, "_MOST", 2_000_000)
+    with pytest.raises(ContractError, match="at most 2 MiB"): list(file.batches())
+    assert sum(len(batch["tokens"]) for batch in file.batches(rows=1000)) == n
+    monkeypatch.setattr(losses_page, "MOST_BYTES", 500)
+    for name in ("x.jsonl", "x.parquet"):
+        monkeypatch.setattr(losses_page.LossFile, "batches", lambda self: pytest.fail("it was read"))
+        with pytest.raises(ContractError, match="in memory"): read_losses(tmp_path / name)
+
+
+def test_a_line_without_end_is_not_read(tmp_path):
+    head, columns = parts()
+    columns["document_id"][2] = "d" * 2**21
+    assert all("a line above" in got and got.startswith(":4") for got in refusals(by_hand(".jsonl", head, columns), "x.jsonl", tmp_path))
+
+
+@settings(max_examples=40, deadline=None)
+@given(rows, st.integers(1, 7), st.sampled_from([".jsonl", ".parquet"]), st.integers(1, 4))
+def test_batches_of_any_size_make_the_same_file_and_come_out_of_it(values, cut, suffix, group):
+    arm, out = WindowLosses(**values), io.BytesIO()
+    whole = losses_bytes(arm, suffix)
+    file = losses_page.LossFile(lambda: io.BytesIO(whole), "x" + suffix)
+    batches, old = list(file.batches(rows=cut)), writer_page.ROWS
+    writer_page.ROWS = group  # row groups are cut where batches are not
+    try:
+        pieces = [losses_bytes(arm, suffix)]
+        out = io.BytesIO()
+        writer = writer_page.LossWriter(out, suffix, names=file.columns, windows=len(file), **{key: file.header[key] for key in ("model", "data_id", "provenance", "weight_unit")})
+        for batch in batches: writer.write(batch)
+        writer.close()
+    finally: writer_page.ROWS = old
+    assert out.getvalue() == pieces[0] and (suffix == ".parquet" or pieces[0] == whole)
+    assert [len(batch["tokens"]) for batch in batches] == [cut] * (len(arm) // cut) + [len(arm) % cut] * (len(arm) % cut > 0)
+    assert [text for batch in batches for text in batch["window_id"]] == list(arm.ids)
+
+
+def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
+    for name in ("x.jsonl", "x.parquet"):
+        write_losses(example(), tmp_path / name)
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(RuntimeError), writer_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=4) as writer:
+            writer.write({"window_id": ["a", "b"], "tokens": [1, 2], "log_loss": [1.0, 2]})
+            raise RuntimeError
+        with pytest.raises(ContractError, match="3 windows must be written; got 1"), writer_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=3) as writer:
+            writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [1.0]})
+        with pytest.raises(ContractError, match="write_losses: row 2: log_loss"), writer_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=3) as writer:
+            writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [1.0]})
+            writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [-1.0]})
+        assert (tmp_path / name).read_bytes() == before
+    assert sorted(os.listdir(tmp_path)) == ["x.jsonl", "x.parquet"]
+
+
+# --- columns of texts -----------------------------------------------------------------------------------------------------------------
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.sampled_from(["", "a", "b", "aa", "a\0", "\0", "\3\0", "a" * 7, "a" * 8, "a" * 8 + "\0", "a" * 9, "東京", "é" * 5]) | text, max_size=12), st.data())
+def test_a_column_of_texts_is_a_tuple_of_strings(values, data):
+    column, n = text_column(values), len(values)
+    assert text_column(["\3\0", "\0"]).codes()[1] == 2  # their words differ by what their lengths differ by
+    seen = {}
+    codes = [seen.setdefault(value, len(seen)) for value in values]
+    repeat = next(((codes.index(code), i) for i, code in enumerate(codes) if code in codes[:i]), None)
+    first, last = sorted(data.draw(st.tuples(st.integers(0, n), st.integers(0, n))))
+    index = data.draw(st.lists(st.integers(0, n - 1), max_size=5)) if n else []
+    blind = lambda utf8, begins, lengths: np.zeros(len(lengths), np.uint64)  # a key that tells no texts apart: slower, never wrong
+    for keys in (columns_page._keys, blind) if max(map(len, values), default=0) > 7 else (columns_page._keys,):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(columns_page, "_keys", keys)
+            column = text_column(values)
+            assert column.codes()[0].tolist() == codes and column.codes()[1] == len(seen) and column.distinct() == list(seen) and column.first_repeat == repeat
+    assert column == values and tuple(values) == column and column.tolist() == values == list(column) and (values == []) == (not column)
+    assert column[first:last] == values[first:last] and column[first:last].codes()[1] == len({*values[first:last]}) and column.take(np.array(index, int)) == [values[i] for i in index]
+    assert join_columns([column[:first], column[first:]]) == column and column != values + ["x"] and (not n or column != [*values[1:], values[0] + "x"])
 
 
 def test_every_flipped_byte_of_parquet_is_refused_or_harmless():

@@ -5,10 +5,11 @@
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'turned', 'Difference', 'measure', 'conclude']
 
-# %% ../../nbs/comparison/37_difference.ipynb #c002
+# %% ../../nbs/comparison/37_difference.ipynb #c017
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 
@@ -215,7 +216,7 @@ def _of_seeds(a, b):
                      n_units=n, units_eff=float(n),
                      fallback=fallback)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c020
+# %% ../../nbs/comparison/37_difference.ipynb #c031
 _TOKENS = ("resample='tokens' draws windows with probability proportional to their tokens and "
            "averages without weights: its interval is too short unless the variance of a "
            "window falls with its tokens.")
@@ -234,7 +235,8 @@ def _bootstrap(metric, a, b, units, settings):
     keep = weights > 0
     delta, counts = numerators[keep] / weights[keep], weights[keep].astype(np.int64)
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
-    return lambda level: bootstrap_analysis(delta, counts, settings.plan(level), scale=scale)
+    return cache(lambda level: bootstrap_analysis(
+        delta, counts, settings.plan(level), scale=scale))
 
 # %% ../../nbs/comparison/37_difference.ipynb #c007
 def _totals(metric, pair):

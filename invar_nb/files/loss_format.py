@@ -99,7 +99,7 @@ def check_count(found: int, header: Mapping, where: str) -> None:
         refuse(where, f"{header['windows']} windows must follow the header", str(found),
                "Rows were lost or added: copy the file again, or score again")
 
-# %% ../../nbs/files/48_loss_format.ipynb #c014
+# %% ../../nbs/files/48_loss_format.ipynb #c015
 _MOST = 2**53  # counts up to here are exact as doubles
 _AGAIN = "The file is damaged: restore it, or score again"
 
@@ -116,8 +116,8 @@ def _rules_of_numbers(name: str, values: np.ndarray):
 
 
 def _rules_of_texts(name: str, values: TextColumn):
-    at = values.first_damage
-    yield f"{name} must be UTF-8", np.arange(len(values)) == at, _AGAIN
+    if (at := values.first_damage) is not None:
+        yield f"{name} must be UTF-8", np.arange(len(values)) == at, _AGAIN
     yield f"{name} must be given for every window", values.lengths == 0, "Fill it in"
     if name == "split":
         codes, n = values.codes()
@@ -125,7 +125,7 @@ def _rules_of_texts(name: str, values: TextColumn):
         yield f"split must be {' or '.join(map(repr, SPLITS))}", ~np.array(known)[codes], (
             "Plan with assign_splits, or leave it out")
 
-# %% ../../nbs/files/48_loss_format.ipynb #c015
+# %% ../../nbs/files/48_loss_format.ipynb #c007
 def check_batch(batch: Mapping, place: Callable[[int], str]) -> None:  # row -> where it is
     "Refuse the first cell that no window may have."
     for name, values in batch.items():
@@ -133,7 +133,8 @@ def check_batch(batch: Mapping, place: Callable[[int], str]) -> None:  # row -> 
         for must, bad, cure in rules(name, values):
             if not bad.any(): continue
             at = int(np.argmax(bad))
-            refuse(place(at), must, repr(values[at]), cure)
+            got = values[at] if name in TEXTS else values[at].item()
+            refuse(place(at), must, repr(got), cure)
 
 
 def check_repeats(ids: TextColumn, place: Callable[[int], str]) -> None:
