@@ -25,7 +25,7 @@ from .loss_writer import ROWS, join_batches, loss_writer, write_losses
 from .losses import LossFile
 from .targets import Target, join_target
 
-# %% ../../nbs/files/60_parts.ipynb #c007
+# %% ../../nbs/files/60_parts.ipynb #c003
 class Shard(NamedTuple):
     "Shard `index` of `of`, counted from 1; `3/7` in words."
     index: int
@@ -50,7 +50,7 @@ def as_shard(value: object) -> Shard:
     if not 1 <= index <= of:
         cure = f"Shards are counted from 1: 1/{of} to {of}/{of}" if of else "Write 3/7"
         got = value if isinstance(value, str) else repr(value)
-        refuse("as_shard", "a shard must be I/N with I from 1 to N", repr(got), cure,
+        refuse("as_shard", "shard must be I/N with I from 1 to N", repr(got), cure,
                error=UsageError)
     return Shard(index, of)
 

@@ -61,7 +61,7 @@ def load_work(model: str, o: g.Scoring, documents=None):
     plan = _planned(loaded, documents, o)
     return plan_shards(loaded, plan, batch_tokens=o.batch_tokens)
 
-# %% ../../nbs/shell/27_merge.ipynb #c014
+# %% ../../nbs/shell/27_merge.ipynb #c008
 def save_shard(
     model: str,
     scoring: g.Scoring,
@@ -78,18 +78,17 @@ def save_shard(
     say(f"score: shard {shard}, loading {model}", quiet)
     work = load_work(model, scoring)
     say(f"score: {_amount(work.plan.counts)} in all", quiet)
-    numbers = work.windows(shard)
+    numbers, before = work.windows(shard), part_names(target)
     name = score_shard(work, target, shard, journal=place_journal(target, shard), force=force,
                        command=shard_command(model, scoring, out),
                        progress=Progress(f"shard {shard}", quiet=quiet))
     place = join_target(out, name)
     found = {"part": place, "shard": list(shard), "windows": len(numbers), "exit_code": OK,
              "data_id": work.plan.data_id, "merge": f"invar-nb merge {shlex.quote(out)}"}
-    of = counted(len(work.plan.windows), "windows")
-    if not numbers.size:
-        return found, f"shard {shard} is empty: fewer batches than shards; said in {place}"
-    return found, (f"shard {shard}: {len(numbers)} of {of}; part in {place}\n"
-                   f"  when all {shard.of} are there: {found['merge']}")
+    what = f"{len(numbers)} of {counted(len(work.plan.windows), 'windows')}; part in {place}"
+    if not numbers.size: what = f"empty, for want of a batch; part in {place}"
+    if name in before: what += ", as before"
+    return found, f"shard {shard}: {what}\n  when all {shard.of} are there: {found['merge']}"
 
 # %% ../../nbs/shell/27_merge.ipynb #c007
 def merged_name(folder: str) -> Path:

@@ -58,10 +58,10 @@ def describe_error(error: BaseException) -> tuple[int, str]:
         return FAILED, f"{error.strerror or error}{where}. Check the disk and the permissions."
     return FAILED, f"{type(error).__name__}: {error}. This is a defect; --debug shows where."
 
-# %% ../../nbs/shell/14_terminal.ipynb #c014
+# %% ../../nbs/shell/14_terminal.ipynb #c002
 _SPELLED = {"metrics": "metric", "pieces": "documents", "significance_threshold": "alpha"}
 _NAMES = ("bos|by|first_window|gate|labels|level|margin|max_length|method|metrics|pieces|"
-          "prefix_token|replicates|resample|scale|seed|significance_threshold|stride|"
+          "prefix_token|replicates|resample|scale|seed|shard|significance_threshold|stride|"
           "tokenizer|units|windowing|windows")
 
 
