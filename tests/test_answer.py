@@ -119,16 +119,16 @@ def test_a_candidate_that_cannot_be_written_is_kept_and_named(models, examples, 
 def test_stopped_and_run_again_no_batch_is_scored_twice(models, examples, tmp_path, monkeypatch):
     from invar_nb.models import batches
     loaded, asked = models["gpt2"], examples()
-    whole = score_candidates(loaded, asked, batch_tokens=60)
+    whole = score_candidates(loaded, asked, batch_tokens=20)
 
     def stop(done, total): raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt): score_candidates(loaded, asked, batch_tokens=60, journal=tmp_path / "j", progress=stop)
+    with pytest.raises(KeyboardInterrupt): score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j", progress=stop)
     scored, own = [], batches.score_batch
-    monkeypatch.setattr(batches, "score_batch", lambda *a: scored.append(len(a[2])) or own(*a))
-    again = score_candidates(loaded, asked, batch_tokens=60, journal=tmp_path / "j")
+    monkeypatch.setattr(batches, "score_batch", lambda *a: scored.append(sum(map(len, a[2]))) or own(*a))
+    again = score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j")
     assert [x.tobytes() for x in again.log_likelihood] == [x.tobytes() for x in whole.log_likelihood]
     assert 0 < sum(scored) < sum(map(len, whole.tokens)) + 20
-    with pytest.raises(ContractError): score_candidates(loaded, asked, separator=" ", batch_tokens=60, journal=tmp_path / "j")
+    with pytest.raises(ContractError): score_candidates(loaded, asked, separator=" ", batch_tokens=20, journal=tmp_path / "j")
 
 
 def test_what_is_refused(models, examples):

@@ -78,7 +78,7 @@ def test_the_command_scores_the_baseline_twice_once(tmp_path):
     code, out, err = compared("one", "--control")
     d = json.loads((tmp_path / "one" / "report.json").read_text())
     assert code == 0 and 0 < d["control"]["floor"] < 1e-6 and "control: scoring" in err and d["control"]["below"] == (abs(d["primary_metric"]["delta"]) <= d["control"]["floor"]), (out, err)
-    assert d["control"]["how"] == "batch tokens 4096 and 128; order usual and backwards" and shell("verify", tmp_path / "one")[0] == 0
+    assert d["control"]["how"] == "batch tokens 512 and 128; order usual and backwards" and shell("verify", tmp_path / "one")[0] == 0
     kept, = tmp_path.glob("invar-nb-control-*.jsonl")
     code, out, err = compared("two", "--control")
     assert f"control: the second scoring is read from {kept}" in err and "control: scoring" not in err

@@ -16,7 +16,7 @@ from invar_nb.shell.cli import main
 
 torch = pytest.importorskip("torch")
 import small_models as small  # noqa: E402
-from invar_nb.models import tiles  # noqa: E402
+from invar_nb.models import chain_rule, head_tiles, tiles  # noqa: E402
 
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 NAMES = ["kl_divergence", "top1_changed", "probability_change", "probability_change_p1", "probability_change_p99"]
@@ -73,15 +73,15 @@ def test_neither_tiles_nor_blocks_change_anything(monkeypatch, change):
     models = [one := small.llama(307), moved(one)]
     plan = plan_of(small.text_ids(307, n=60))
     usual = tiles.score_together(*models, plan)
-    if change == "whole": monkeypatch.setattr(tiles, "_separable", lambda engine: False)
-    else: [monkeypatch.setattr(tiles, name, value) for name, value in change.items()]
+    if change == "whole": monkeypatch.setattr(chain_rule, "can_tile", lambda *_: False)
+    else: [monkeypatch.setattr({"COLUMNS": head_tiles, "ROWS": chain_rule}[name], name, value) for name, value in change.items()]
     again = tiles.score_together(*models, plan)
     np.testing.assert_allclose(means(again), means(usual), rtol=0, atol=1e-6)
     assert (again[1].provenance["together"] == "whole logits") == (change == "whole")
 
 
 def test_ties_go_to_the_smaller_id_in_both_models_wherever_the_tiles_end(monkeypatch):
-    monkeypatch.setattr(tiles, "COLUMNS", 10)
+    monkeypatch.setattr(head_tiles, "COLUMNS", 10)
     engines, hidden = [], torch.eye(4).repeat(3, 1)[:10]  # one component each: the products are exact
     for weight in (torch.eye(4).repeat(10, 1), torch.cat([torch.eye(4), torch.zeros(36, 4)])):  # ids 4 and up tie with 0 to 3 in one model only
         head = torch.nn.Linear(4, 40, bias=False)
@@ -139,14 +139,14 @@ def test_the_more_careful_batches_are_taken_for_both(first, batching):
 
 def test_a_run_that_stopped_goes_on_and_other_models_are_refused(tmp_path):
     models, plan = [one := small.llama(97), moved(one)], plan_of(small.text_ids(97))
-    whole = tiles.score_together(*models, plan, batch_tokens=40)
+    whole = tiles.score_together(*models, plan, batch_tokens=1)
     def stop(done, total):
         if done > total / 2: raise KeyboardInterrupt
-    with pytest.raises(KeyboardInterrupt): tiles.score_together(*models, plan, batch_tokens=40, journal=tmp_path / "j", progress=stop)
-    again = tiles.score_together(*models, plan, batch_tokens=40, journal=tmp_path / "j")
+    with pytest.raises(KeyboardInterrupt): tiles.score_together(*models, plan, batch_tokens=1, journal=tmp_path / "j", progress=stop)
+    again = tiles.score_together(*models, plan, batch_tokens=1, journal=tmp_path / "j")
     assert all((a.log_loss == b.log_loss).all() and a.provenance == b.provenance for a, b in zip(whole, again, strict=True))
     assert all((whole[1].columns[name] == again[1].columns[name]).all() for name in whole[1].columns)
-    with pytest.raises(ContractError, match="candidate.weights_digest"): tiles.score_together(models[0], models[0], plan, batch_tokens=40, journal=tmp_path / "j")
+    with pytest.raises(ContractError, match="candidate.weights_digest"): tiles.score_together(models[0], models[0], plan, batch_tokens=1, journal=tmp_path / "j")
     with pytest.raises(PairingError, match="97 and 98 logits"): tiles.score_together(one, small.llama(98), plan)
 
 

@@ -10,7 +10,7 @@ from small_models import (DENSE, HYBRIDS, ROBERTAS, SMALL, TEXT, TOLERANCE, ZOO,
 
 from invar_nb.comparison.windows import Window, perplexity, plan_windows
 from invar_nb.foundations.numbers import ContractError
-from invar_nb.models import batches, chain_rule as engine_page, score
+from invar_nb.models import batches, chain_rule as engine_page, head_tiles, score
 from invar_nb.models.batches import plan_scoring, token_log_losses
 from invar_nb.models.chain_rule import look_at_model
 from invar_nb.models.documents import Documents
@@ -44,8 +44,8 @@ def truth():
 def test_losses_equal_the_chain_rule(truth, name, plan):
     model, ids, windows, exact = truth(name, plan)
     order = np.random.default_rng(3).permutation(len(windows))
-    for batch_tokens, chunk in ((1, 7), (70, None), (100_000, 1), (100_000, None)):
-        found = dict(token_log_losses(model, ids, [windows[i] for i in order], batch_tokens=batch_tokens, chunk_tokens=chunk))
+    for batch_tokens in (1, 70, 100_000):
+        found = dict(token_log_losses(model, ids, [windows[i] for i in order], batch_tokens=batch_tokens))
         assert sorted(found) == list(range(len(windows)))
         for k, losses in found.items():
             assert losses.dtype == np.float32
@@ -78,9 +78,10 @@ def test_any_batch_equals_one_window_at_a_time(name):
         scorer = plan_scoring(model, texts, windows, batch_tokens=batch_tokens)
         how.add(scorer.facts["batching"])
         assert sorted(i for b in scorer.batches for i in b) == list(range(len(windows)))
-        for batch in scorer.batches:
-            for i, losses in zip(batch, scorer.score(batch), strict=True):
-                np.testing.assert_allclose(losses, alone[i], rtol=0, atol=TOLERANCE)
+        for one in (scorer, scorer.backwards())[:1 + (batch_tokens == 400)]:
+            for batch in one.batches:
+                for i, losses in zip(batch, one.score(batch), strict=True):
+                    np.testing.assert_allclose(losses, alone[i], rtol=0, atol=TOLERANCE)
     assert ("padded" in how) != (name == "longrope"), how
     for w in windows[:3] if name not in ("longrope", "mixtral", *HYBRIDS) else ():      # parts that are float32, or (longrope) frequencies of the prefix
         np.testing.assert_allclose(alone[int(w.document_id)], chain_rule(own_float64, model, texts[w.document_id], [w])[0], rtol=0, atol=TOLERANCE)
@@ -116,7 +117,7 @@ def test_longrope_beyond_the_padding_limit_was_wrong():
     engine = look_at_model(model, texts["0"])
     short = min((w for w in windows if w.stop > 9), key=lambda w: w.stop)
     assert short.stop <= 16
-    together = engine_page.score_batch(engine, texts, [short, windows[0]])[0]
+    together = engine_page.score_batch(engine, texts, [[short, windows[0]]])[0]
     assert np.abs(together - one_window(model, texts[short.document_id], short)).max() > 100 * TOLERANCE
     assert not batches._padding_is_harmless(engine, texts, windows) and batches._padding_is_harmless(engine, texts, [w for w in windows if w.stop <= 16])
 
@@ -124,7 +125,28 @@ def test_longrope_beyond_the_padding_limit_was_wrong():
 def test_one_text_needs_no_padding_and_no_probe(truth):
     model, ids, windows, _ = truth("gpt2 tied 97", "overlapping")
     scorer = plan_scoring(model, ids, windows)
-    assert scorer.facts == {"head": "head", "batching": "equal lengths", "batch_tokens": 4096} and len(scorer.batches) <= 3
+    assert scorer.facts == {"head": "head", "batching": "equal lengths", "batch_tokens": 512} and len(scorer.batches) == 1
+
+
+def test_passes_are_bounded_and_batches_stand_alone():
+    "At most `batch_tokens` and an eighth of padding a pass, eight passes a batch; the same bits whatever is scored before, and for the control other passes."
+    model = llama()
+    texts, windows = mixed_windows(model, n=200)
+    for batch_tokens in (30, 120, 512):
+        scorer = plan_scoring(model, texts, windows, batch_tokens=batch_tokens)
+        assert scorer.facts["batching"] == "padded" and sorted(i for b in scorer.batches for i in b) == list(range(200))
+        for batch in scorer.batches:
+            passes = scorer.passes(batch)
+            assert [i for part in passes for i in part] == [*batch] and len(passes) <= 8
+            for part in passes:
+                read = [windows[i].stop - 1 for i in part]
+                assert len(part) == 1 or max(read) * len(read) <= batch_tokens and max(read) * len(read) - sum(read) <= max(read) * len(read) / 8
+    again = plan_scoring(model, texts, windows, batch_tokens=512)
+    for batch in again.batches[::-1]: last = again.score(batch)
+    assert [x.tobytes() for x in last] == [x.tobytes() for x in scorer.score(scorer.batches[0])]
+    control = scorer.backwards()
+    assert control.more == 1 and control.batches[-1][::-1] == scorer.batches[0]                # 40 positions, 39 tokens read
+    assert any(a.tobytes() != b.tobytes() for a, b in zip(control.score(control.batches[-1])[::-1], last, strict=True))
 
 
 class Mixing(transformers.LlamaForCausalLM):
@@ -139,8 +161,9 @@ def test_a_model_whose_rows_mix_is_scored_one_window_at_a_time():
     model = fill(Mixing(transformers.LlamaConfig(**DENSE)), 7)
     texts, windows = mixed_windows(model, n=12)
     scorer = plan_scoring(model, texts, windows)
-    assert scorer.facts["batching"] == "one window" and len(scorer.batches) == len(windows)
-    for batch in scorer.batches: np.testing.assert_allclose(scorer.score(batch)[0], one_window(model, texts[windows[batch[0]].document_id], windows[batch[0]]), rtol=0, atol=TOLERANCE)
+    assert scorer.facts["batching"] == "one window" and all(len(part) == 1 for batch in scorer.batches for part in scorer.passes(batch))
+    for batch in scorer.batches:
+        for i, losses in zip(batch, scorer.score(batch), strict=True): np.testing.assert_allclose(losses, one_window(model, texts[windows[i].document_id], windows[i]), rtol=0, atol=TOLERANCE)
 
 
 # --- heads ------------------------------------------------------------------------------------------------------------------------------
@@ -193,13 +216,51 @@ def test_a_plain_module():
 
 
 # --- memory, modes, numbers ------------------------------------------------------------------------------------------------------------
-def test_only_scored_rows_reach_the_head_a_chunk_at_a_time(truth):
+def test_a_look_costs_two_short_passes_and_four_rows_of_the_head(truth):
+    "Then only scored rows reach the head: packed into blocks, in tiles; a head that somebody listens to is called."
     model, ids, windows, _ = truth("llama untied 97", "overlapping")
-    rows = []
-    hook = model.lm_head.register_forward_hook(lambda module, given, out: rows.append(out.numel() // out.shape[-1]))
-    try: dict(token_log_losses(model, ids, windows, chunk_tokens=30, batch_tokens=64))
-    finally: hook.remove()
-    assert rows[:3] == [24, 48, 24] and max(rows[3:]) <= 30 and sum(rows[3:]) == len(ids) - 1      # the look at the model, then the scored tokens
+    rows, passes, blocks = [], [], []
+    hooks = [model.lm_head.register_forward_hook(lambda module, given, out: rows.append(out.numel() // out.shape[-1])),
+             model.model.register_forward_hook(lambda module, given, out: passes.append(tuple(out.last_hidden_state.shape[:2])))]
+    try: heard = dict(token_log_losses(model, ids, windows, batch_tokens=64))
+    finally: hooks[0].remove()
+    assert rows[:2] == [4, 4] and sum(rows[2:]) == len(ids) - 1 and passes[:2] == [(1, 24), (2, 24)]
+    own = engine_page.head_losses
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_page, "ROWS", 30)
+        patch.setattr(engine_page, "head_losses", lambda torch, head, after, hidden, target: blocks.append(len(hidden)) or own(torch, head, after, hidden, target))
+        tiled = dict(token_log_losses(model, ids, windows, batch_tokens=64))
+    hooks[1].remove()
+    assert blocks == [30, 30, 30, 10] and all(n * length <= 64 for n, length in passes[2:])
+    for i, losses in heard.items(): np.testing.assert_allclose(tiled[i], losses, rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("name, tiled", [("gemma2", True), ("cohere", True), ("granite", True), ("mixtral", True), ("bamba", True), ("roberta", False)])
+def test_tiles_and_whole_logits_give_the_same_losses(name, tiled, monkeypatch):
+    "Of these architectures, against float64 token by token, with tiles that end inside the vocabulary."
+    model = make(name)
+    texts, windows = mixed_windows(model, n=12)
+    assert look_at_model(model, texts["0"]).tiled == tiled
+    whole = dict(token_log_losses(model, texts, windows))
+    monkeypatch.setattr(head_tiles, "COLUMNS", 31)
+    for i, losses in token_log_losses(model, texts, windows):
+        np.testing.assert_allclose(losses, whole[i], rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(losses, one_window(model, texts[windows[i].document_id], windows[i]), rtol=0, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize("change, tolerance", [("late peak", 1e-5), ("overflow", 1e-3), ("bias", 1e-4)])
+def test_peaked_heads_against_float64(change, tolerance, monkeypatch):
+    "Logits of later tiles far above the first: the sum leaves float32 and the row is done again."
+    monkeypatch.setattr(head_tiles, "COLUMNS", 20)
+    model, ids, careful, own = llama(), text_ids(97, n=60), [], head_tiles._careful
+    monkeypatch.setattr(head_tiles, "_careful", lambda *a: careful.append(len(a[3])) or own(*a))
+    if change == "bias":
+        model.lm_head.bias = torch.nn.Parameter(torch.linspace(0, 300, 97))
+    else: model.lm_head.weight.data[50:] *= 6 if change == "late peak" else 120
+    windows = plan_windows(len(ids), max_length=20, stride=12)
+    exact = chain_rule(own_float64, model, ids, windows)
+    for i, losses in token_log_losses(model, ids, windows): np.testing.assert_allclose(losses, exact[i], rtol=1e-6, atol=tolerance)
+    assert (sum(careful) > 0) == (change != "late peak")
 
 
 def test_memory_does_not_grow_with_the_text():
@@ -273,7 +334,7 @@ def test_bad_input_is_refused(ids, windows, options, words):
 def test_running_out_of_memory_names_the_cure(monkeypatch):
     def full(*_): raise torch.OutOfMemoryError("CUDA out of memory")
     monkeypatch.setattr(batches, "score_batch", full)
-    with pytest.raises(ContractError, match="a batch must fit into memory; got 2 windows of up to 40 tokens. Use fewer tokens a batch") as caught:
+    with pytest.raises(ContractError, match="a pass must fit into memory; got 2 windows of up to 40 tokens. Use fewer tokens a pass") as caught:
         score_windows(llama(), text_ids(97), plan_windows(101, max_length=40, stride=40))
     assert caught.value.code == "memory"
 
@@ -370,16 +431,16 @@ def stop_after(n):
 def test_resuming_after_every_batch_gives_the_same_bits(saved, tmp_path, monkeypatch):
     loaded = load_model(saved / "llama")
     plan = plan_text(loaded, [TEXT, "short"], max_length=24, stride=12)
-    whole = score_plan(loaded, plan, batch_tokens=60)
-    n = len(plan_scoring(loaded, plan.token_ids, plan.windows, batch_tokens=60).batches)
-    assert n > 4
+    whole = score_plan(loaded, plan, batch_tokens=24)
+    n = len(plan_scoring(loaded, plan.token_ids, plan.windows, batch_tokens=24).batches)
+    assert n > 1
     for stop in range(1, n + 1):
-        with pytest.raises(KeyboardInterrupt): score_plan(loaded, plan, batch_tokens=60, journal=tmp_path / f"{stop}", progress=stop_after(stop))
+        with pytest.raises(KeyboardInterrupt): score_plan(loaded, plan, batch_tokens=24, journal=tmp_path / f"{stop}", progress=stop_after(stop))
         scored = []
         with monkeypatch.context() as patch:
             own = batches.score_batch
             patch.setattr(batches, "score_batch", lambda *a: scored.append(1) or own(*a))
-            again = score_plan(loaded, plan, batch_tokens=60, journal=tmp_path / f"{stop}")
+            again = score_plan(loaded, plan, batch_tokens=24, journal=tmp_path / f"{stop}")
         assert again.log_loss.tobytes() == whole.log_loss.tobytes() and len(scored) == n - stop
 
 
@@ -409,9 +470,9 @@ def test_a_journal_of_something_else_is_refused(saved, tmp_path):
 def test_progress_counts_scored_tokens(saved, tmp_path):
     loaded, calls = load_model(saved / "llama"), []
     plan = plan_text(loaded, TEXT, max_length=24, stride=12)
-    score_plan(loaded, plan, batch_tokens=24, progress=lambda *x: calls.append(x))
+    score_plan(loaded, plan, batch_tokens=1, progress=lambda *x: calls.append(x))
     total = plan.counts["tokens"]
-    assert calls[-1] == (total, total) and [d for d, _ in calls] == sorted(d for d, _ in calls) and len(calls) == len(plan.windows)
+    assert calls[-1] == (total, total) and [d for d, _ in calls] == sorted(d for d, _ in calls) and len(calls) == -(-len(plan.windows) // 8)
 
 
 def test_scoring_prints_nothing():

@@ -20,7 +20,7 @@ from invar_nb.shell.shards import find_shard  # noqa: E402
 from test_shell import MODELS, ROOT, shell  # noqa: E402
 
 BASE, TUNED = os.path.join(MODELS, "base"), os.path.join(MODELS, "tuned")
-OPTIONS = ["--max-length", 64, "--batch-tokens", 256, "-q"]
+OPTIONS = ["--max-length", 64, "--batch-tokens", 32, "-q"]
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def test_the_merged_file_is_that_of_one_process(run, tmp_path):
 def test_a_launcher_and_a_url_give_the_same_bytes(run, tmp_path):
     "Forty tasks of an array write to a bucket; those without a batch say that they are empty."
     pytest.importorskip("fsspec")
-    job = g.Scoring(text=[str(run / "text.txt")], max_length=64, batch_tokens=256)
+    job = g.Scoring(text=[str(run / "text.txt")], max_length=64, batch_tokens=32)
     url, work = f"memory://{tmp_path.name}/parts", load_work(BASE, job)
     for i in range(40):
         task = {f"SLURM_ARRAY_TASK_{name}": str(value) for name, value in dict(ID=i, MIN=0, MAX=39, COUNT=40).items()}

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/models/71_answer.ipynb #c004
+# %% ../../nbs/models/71_answer.ipynb #c010
 from ..comparison.predictions import Predictions
 from ..comparison.windows import Window
 from ..files.predictions import predictions_from_columns
 from ..foundations.numbers import (UsageError, as_choice, canonical_json, digest,
                                           lock, refuse)
-from .batches import BATCH_TOKENS, plan_scoring
+from .batches import plan_scoring
 from .examples import Examples
 from .score import _kept_means, _model_facts
 from .text import BOS_POLICIES, _document_start
@@ -72,14 +72,14 @@ class CandidateScores:
     unwritable: tuple[tuple[int, ...], ...]  # candidates that the tokenizer cannot write
     provenance: dict
 
-# %% ../../nbs/models/71_answer.ipynb #c012
+# %% ../../nbs/models/71_answer.ipynb #c015
 def score_candidates(
     model: object,  # a LoadedModel
     examples: Examples,
     *,
     separator: str = "",  # between prompt and candidate
     bos: str = "auto",
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
     journal: str | Path | None = None,  # a file that keeps finished batches
     progress: Callable[[int, int], None] | None = None,
 ) -> CandidateScores:
@@ -108,7 +108,7 @@ def score_candidates(
                            unwritable=tuple(q.unwritable for q in questions),
                            provenance=facts)
 
-# %% ../../nbs/models/71_answer.ipynb #c014
+# %% ../../nbs/models/71_answer.ipynb #c017
 NORMALIZE = ("none", "tokens", "bytes")
 
 
@@ -128,7 +128,7 @@ def answer_examples(
     examples: Examples,
     *,
     normalize: str = "none",  # "tokens", "bytes": divide each log-likelihood by its length
-    separator: str = "", bos: str = "auto", batch_tokens: int = BATCH_TOKENS,
+    separator: str = "", bos: str = "auto", batch_tokens: int | None = None,
     journal: str | Path | None = None, progress: Callable[[int, int], None] | None = None,
 ) -> Predictions:
     "The most likely candidate of each question and its share, @eq-answer-confidence."

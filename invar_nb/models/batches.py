@@ -17,31 +17,55 @@ from .text import check_length
 from .load import LoadedModel, import_torch, positions
 from .chain_rule import Engine, check_ids, look_at_model, score_batch
 
-# %% ../../nbs/models/65_batches.ipynb #c013
-def _batches(windows: list[Window], budget: int, padded: bool) -> list[list[int]]:
-    "Window numbers in batches of at most `budget` tokens with their padding, longest first."
-    length = [w.stop - w.start - 1 for w in windows]
-    found: list[list[int]] = []
-    for i in sorted(range(len(windows)), key=lambda i: (-length[i], i)):
-        longest = length[found[-1][0]] if found else 0
-        fits = found and (len(found[-1]) + 1) * longest <= budget
-        if fits and (padded or length[i] == longest):
+# %% ../../nbs/models/65_batches.ipynb #c006
+_PASSES, _MORE = 8, 7  # passes of a batch; padding of a control
+
+
+def _passes(lengths: list[int], order: Iterable[int], budget: int,
+            padding: float) -> list[list[int]]:
+    "Window numbers in passes of at most `budget` tokens and this share of padding, in order."
+    found, longest, used = [], 0, 0
+    for i in order:
+        most, read = max(longest, lengths[i]), used + lengths[i]
+        tokens = most * (len(found[-1]) + 1) if found else 0
+        if found and tokens <= budget and tokens - read <= padding * tokens:
             found[-1].append(i)
+            longest, used = most, read
         else:
             found.append([i])
+            longest = used = lengths[i]
     return found
 
 
-def _choose_batches(engine: Engine, documents: Mapping[str, np.ndarray],
-                    windows: list[Window], budget: int) -> tuple[str, list[list[int]]]:
-    "How windows share batches, in words, and the batches."
+def _read(windows: Iterable[Window]) -> list[int]:
+    "Tokens that the model reads of each window; the last one is only a target."
+    return [w.stop - w.start - 1 for w in windows]
+
+
+def _batches(passes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
+    return tuple(tuple(i for part in passes[k:k + _PASSES] for i in part)
+                 for k in range(0, len(passes), _PASSES))
+
+# %% ../../nbs/models/65_batches.ipynb #c025
+_PADDING = {"padded": 1 / 8, "equal lengths": 0.0, "one window": 0.0}  # share of a pass
+
+
+def _choose(engine: Engine, documents: Mapping[str, np.ndarray],
+            windows: list[Window], budget: int) -> tuple[str, list[list[int]]]:
+    "How windows share passes, in words, and the passes."
     if engine.alone:
-        return "one window", _batches(windows, 1, False)
-    equal, padded = (_batches(windows, budget, pad) for pad in (False, True))
+        return "one window", _cut(windows, 1, "one window")
+    equal, padded = (_cut(windows, budget, way) for way in ("equal lengths", "padded"))
     if len(equal) <= len(padded) + 3:
         return "equal lengths", equal
     harmless = _padding_is_harmless(engine, documents, windows)
     return ("padded", padded) if harmless else ("equal lengths", equal)
+
+
+def _cut(windows: list[Window], budget: int, batching: str) -> list[list[int]]:
+    lengths = _read(windows)
+    order = sorted(range(len(windows)), key=lambda i: (-lengths[i], i))
+    return _passes(lengths, order, budget, _PADDING[batching])
 
 
 def _padding_is_harmless(engine: Engine, documents, windows: list[Window]) -> bool:
@@ -51,13 +75,13 @@ def _padding_is_harmless(engine: Engine, documents, windows: list[Window]) -> bo
     long_enough = [w for w in by_length if w.stop - w.start > 16] or by_length
     chosen = [by_length[0], long_enough[0], by_length[len(by_length) // 2], by_length[-1]]
     eps = torch.finfo(getattr(engine.model, "dtype", torch.float32)).eps
-    together = score_batch(engine, documents, chosen)
-    alone = [score_batch(engine, documents, [w])[0] for w in chosen]
+    together = score_batch(engine, documents, [chosen])
+    alone = score_batch(engine, documents, [[w] for w in chosen])
     return all((np.abs(a - b) <= max(5e-6, 4 * eps * float(np.abs(b).max()))).all()
                for a, b in zip(together, alone, strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c017
-BATCH_TOKENS = 4096
+# %% ../../nbs/models/65_batches.ipynb #c012
+BATCH_TOKENS = 512  # of a forward pass on a processor; accelerators take eight times as many
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -68,62 +92,71 @@ class Scorer:
     windows: tuple[Window, ...]
     batches: tuple[tuple[int, ...], ...]  # numbers of windows
     facts: Mapping  # how the losses are computed: head, batching, batch_tokens
+    budget: int     # tokens of a pass
+    more: int = 0   # tokens of padding behind every pass
+
+    def passes(self, batch: tuple[int, ...]) -> list[list[int]]:
+        "The windows of a batch that share a forward pass."
+        lengths = dict(zip(batch, _read(self.windows[i] for i in batch), strict=True))
+        return _passes(lengths, batch, self.budget, _PADDING[self.facts["batching"]])
 
     def score(self, batch: tuple[int, ...]) -> list[np.ndarray]:
         "Losses of the scored tokens [nats, float32], one array for each window of the batch."
-        windows = [self.windows[i] for i in batch]
-        return _in_memory(lambda: score_batch(self.engine, self.documents, windows), windows)
+        passes = [[self.windows[i] for i in part] for part in self.passes(batch)]
+        return _in_memory(lambda: score_batch(self.engine, self.documents, passes,
+                                              self.more),
+                          max(passes, key=len))
 
     def backwards(self) -> "Scorer":
-        "The same windows, batches and the windows in them in reverse: for a control."
+        "In reverse, with padding where it is harmless: other arithmetic, for a control."
         turned = tuple(batch[::-1] for batch in self.batches[::-1])
-        return dataclasses.replace(self, batches=turned,
+        longest, limit = max(_read(self.windows)), positions(self.engine.model)
+        more = min(_MORE, limit - longest) if limit else _MORE
+        if self.engine.alone or not _padding_is_harmless(
+                self.engine, self.documents, list(self.windows)): more = 0
+        return dataclasses.replace(self, batches=turned, more=more,
                                    facts={**self.facts, "order": "backwards"})
 
-# %% ../../nbs/models/65_batches.ipynb #c015
+# %% ../../nbs/models/65_batches.ipynb #c027
 def plan_scoring(
     model: object,                    # a Hugging Face causal LM, or a LoadedModel
     token_ids: np.ndarray | Mapping,  # ids of the one document "0", or of each by its id
     windows: Iterable[Window],
     *,
-    batch_tokens: int = BATCH_TOKENS,  # tokens in a batch, padding included
-    chunk_tokens: int | None = None,   # rows of logits that stand at once; default: 64 MiB
+    batch_tokens: int | None = None,  # of a forward pass, padding included; by the device
 ) -> Scorer:
     "Check ids and windows, look at the model, and decide which windows share a batch."
     windows, documents = tuple(windows), _documents(token_ids)
-    budget = as_count(batch_tokens, where="score_windows", name="batch_tokens")
-    if chunk_tokens is not None:
-        chunk_tokens = as_count(chunk_tokens, where="score_windows", name="chunk_tokens")
+    if batch_tokens is not None:
+        batch_tokens = as_count(batch_tokens, where="score_windows", name="batch_tokens")
     model = model.model if isinstance(model, LoadedModel) else model
     _check_windows(windows, documents, positions(model))
-    first = documents[windows[0].document_id]
-    engine = look_at_model(model, first, chunk_tokens=chunk_tokens)
+    engine = look_at_model(model, documents[windows[0].document_id])
     for ids in documents.values():
         check_ids(ids, engine.vocab_size)
-    if engine.backbone is None:  # here a batch's logits stand whole
-        budget = min(budget, engine.chunk_rows)
-    batching, batches = _in_memory(
-        lambda: _choose_batches(engine, documents, list(windows), budget), windows)
-    facts = {"head": engine.path, "batching": batching, "batch_tokens": batch_tokens}
+    usual = BATCH_TOKENS if engine.device.type == "cpu" else 8 * BATCH_TOKENS
+    tokens = batch_tokens or usual
+    budget = tokens if engine.backbone is not None else min(tokens, engine.chunk_rows)
+    batching, passes = _in_memory(
+        lambda: _choose(engine, documents, list(windows), budget), windows)
+    facts = {"head": engine.path, "batching": batching, "batch_tokens": tokens}
     return Scorer(engine=engine, documents=documents, windows=windows, facts=facts,
-                  batches=tuple(map(tuple, batches)))
+                  batches=_batches(passes), budget=1 if engine.alone else budget)
 
-# %% ../../nbs/models/65_batches.ipynb #c016
+# %% ../../nbs/models/65_batches.ipynb #c028
 def token_log_losses(
     model: object,
     token_ids: np.ndarray | Mapping,
     windows: Iterable[Window],
     *,
-    batch_tokens: int = BATCH_TOKENS,
-    chunk_tokens: int | None = None,
+    batch_tokens: int | None = None,
 ) -> Iterator[tuple[int, np.ndarray]]:
     "(window number, -log p of each scored token [nats, float32]), batch by batch."
-    scorer = plan_scoring(model, token_ids, windows, batch_tokens=batch_tokens,
-                          chunk_tokens=chunk_tokens)
+    scorer = plan_scoring(model, token_ids, windows, batch_tokens=batch_tokens)
     return (pair for batch in scorer.batches
             for pair in zip(batch, scorer.score(batch), strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c021
+# %% ../../nbs/models/65_batches.ipynb #c029
 def _in_memory(act: Callable, windows: Iterable[Window]):
     torch, _ = import_torch("score_windows")
     try:
@@ -132,9 +165,9 @@ def _in_memory(act: Callable, windows: Iterable[Window]):
         if type(error) is RuntimeError and "allocate memory" not in str(error):  # on a CPU
             raise
         lengths = [w.stop - w.start for w in windows]
-        refuse("score_windows", "a batch must fit into memory",
+        refuse("score_windows", "a pass must fit into memory",
                f"{len(lengths)} windows of up to {max(lengths)} tokens",
-               "Use fewer tokens a batch, or shorter windows", code="memory")
+               "Use fewer tokens a pass, or shorter windows", code="memory")
 
 
 def _documents(token_ids: object) -> dict[str, np.ndarray]:

@@ -7,30 +7,32 @@ __all__ = ['CHUNK_BYTES', 'CHUNK_ROWS', 'Engine', 'look_at_model', 'check_ids', 
 
 # %% ../../nbs/models/64_chain_rule.ipynb #c003
 import contextlib, dataclasses, inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c004
+# %% ../../nbs/models/64_chain_rule.ipynb #c033
 from ..foundations.numbers import refuse
 from ..comparison.windows import Window
+from .head_tiles import ROWS, can_tile, head_losses
 from .load import import_torch, positions, quiet
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c025
+# %% ../../nbs/models/64_chain_rule.ipynb #c050
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Engine:
     "How this model's losses are computed: through its head on chosen rows, or its own logits."
     model: object
     backbone: object | None  # None: the model's own logits
     head: object | None
-    after: Callable | None   # what the model does to its logits behind the head
+    after: Callable | None   # what the model does to its logits behind the head, if anything
     path: str                # recorded: "head", "head+softcap", ..., "logits"
     accepted: frozenset      # argument names of the forward that is called
     device: object
     vocab_size: int
-    chunk_rows: int          # rows of logits that stand at once
+    chunk_rows: int          # rows of logits that stand at once, where not tiled
+    tiled: bool              # the head is a plain matrix, taken in tiles
     alone: bool              # a row in a batch is not what it is alone
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c026
+# %% ../../nbs/models/64_chain_rule.ipynb #c051
 CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once
 CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
 
@@ -38,8 +40,6 @@ CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
 def look_at_model(
     model: object,   # a Hugging Face causal LM, or any module from ids to logits
     ids: np.ndarray,  # token ids of a document, shape (N,)
-    *,
-    chunk_tokens: int | None = None,  # rows of logits that stand at once; default: 64 MiB
 ) -> Engine:
     "How to score with this model; raises ContractError where it is not causal."
     torch, _ = import_torch("score_windows")
@@ -50,15 +50,16 @@ def look_at_model(
     device = (weight if weight is not None else next(iter(model.parameters()))).device
     accepted, example = _arguments(model), np.resize(ids, min(24, positions(model) or 24))
     head, backbone = _parts(model)
+    given = torch, model, backbone, head, example, device, accepted
     with evaluating(model):
-        said, hidden = _own_logits(torch, model, backbone, example[None], device, accepted)
-        alone = _check_causal(torch, model, example, said, device, accepted)
-        path, after = _head_path(torch, model, backbone, head, hidden, said, example, device)
+        path, after, alone, width = _look_below(*given) or _look_at_all(*given)
+    own = path == "logits"
     return Engine(
-        model=model, backbone=backbone if after else None, head=head if after else None,
-        after=after, path=path, accepted=_arguments(backbone) if after else accepted,
-        device=device, vocab_size=min(rows or said.shape[-1], said.shape[-1]), alone=alone,
-        chunk_rows=chunk_tokens or max(CHUNK_ROWS, CHUNK_BYTES // (4 * said.shape[-1])))
+        model=model, backbone=None if own else backbone, head=None if own else head,
+        after=after, path=path, accepted=accepted if own else _arguments(backbone),
+        device=device, vocab_size=min(rows or width, width), alone=alone,
+        chunk_rows=max(CHUNK_ROWS, CHUNK_BYTES // (4 * width)),
+        tiled=not own and can_tile(torch, head))
 
 
 def check_ids(ids: np.ndarray, rows: int | None) -> None:
@@ -83,7 +84,7 @@ def evaluating(model: object):
         if training:
             model.train()
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c028
+# %% ../../nbs/models/64_chain_rule.ipynb #c052
 def _arguments(module: object) -> frozenset:
     return frozenset(inspect.signature(module.forward).parameters)
 
@@ -100,19 +101,20 @@ def _logits(torch, model: object, accepted: frozenset, input_ids, **more):
     return out.logits if getattr(out, "logits", None) is not None else out[0]
 
 
-def _own_logits(torch, model, backbone, rows: np.ndarray, device, accepted: frozenset):
+def _own_logits(torch, model, backbone, rows: np.ndarray, device, accepted: frozenset, **more):
     "What the model says about a few rows, and what its own head was given on the way there."
     seen: list = []
     hook = backbone and backbone.register_forward_hook(
         lambda module, given, out: seen.append(getattr(out, "last_hidden_state", None)))
     try:
-        logits = _logits(torch, model, accepted, torch.as_tensor(rows, device=device))
+        ids = torch.as_tensor(rows, device=device)
+        logits = _logits(torch, model, accepted, ids, **more)
     finally:
         if hook:
             hook.remove()
     return logits, seen[0] if len(seen) == 1 else None
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c029
+# %% ../../nbs/models/64_chain_rule.ipynb #c053
 def _near(torch, one, two, relative: float) -> bool:
     "Equal within a fraction of the largest finite value; NaN never is."
     if one.shape != two.shape:
@@ -122,13 +124,22 @@ def _near(torch, one, two, relative: float) -> bool:
     return bool(((one == two) | ((one - two).abs() <= relative * scale)).all())
 
 
+def _loose(torch, values) -> float:  # a real leak moves them by 1e-3 and more
+    return max(1e-4, 8 * torch.finfo(values.dtype).eps)
+
+
+def _with_another_end(example: np.ndarray) -> np.ndarray:
+    changed, half = example.copy(), len(example) // 2
+    changed[half:] = (changed[half:] + 1) % (int(example.max()) + 1 if example.max() else 2)
+    return changed
+
+
 def _check_causal(torch, model, example, said, device, accepted) -> bool:
     "Change the end of a text: logits before it may not move. True: rows must stay alone."
-    half, loose = len(example) // 2, max(1e-4, 8 * torch.finfo(said.dtype).eps)
+    half, loose = len(example) // 2, _loose(torch, said)
     if half < 1 or bool(torch.isnan(said).any()):
         return False  # a NaN is named later, with its window and token
-    changed = example.copy()  # a real leak moves logits by 1e-3 and more, rounding by less
-    changed[half:] = (changed[half:] + 1) % (int(example.max()) + 1 if example.max() else 2)
+    changed = _with_another_end(example)
     ask = lambda *rows: _own_logits(torch, model, None, np.array(rows), device, accepted)[0]
     both = ask(example, changed)
     mixed = not _near(torch, both[:1], said, loose)
@@ -141,7 +152,7 @@ def _check_causal(torch, model, example, said, device, accepted) -> bool:
                "Use a causal language model, not an encoder", code="not_causal")
     return mixed
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c030
+# %% ../../nbs/models/64_chain_rule.ipynb #c025
 def _parts(model: object) -> tuple[object | None, object | None]:
     "The output head and the stack below it, where the architecture names them."
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
@@ -158,8 +169,39 @@ def _transforms(config: object) -> list[tuple[str, Callable]]:
     found = [("head+softcap", cap, lambda x: (x / cap).tanh() * cap),
              ("head*scale", scale, lambda x: x * scale),
              ("head/scale", scaling, lambda x: x / scaling),
-             ("head*scale", scaling, lambda x: x * scaling), ("head", True, lambda x: x)]
+             ("head*scale", scaling, lambda x: x * scaling), ("head", True, None)]
     return [(path, act) for path, given, act in found if given]
+
+
+def _way(torch, model, head, hidden, said):
+    "(path, after) that gives these logits from these rows, or ('logits', None)."
+    plain, close = head(hidden), 4 * torch.finfo(said.dtype).eps
+    return next(((path, act) for path, act in _transforms(model.config)
+                 if _near(torch, act(plain) if act else plain, said, close)), ("logits", None))
+
+
+def _look_below(torch, model, backbone, head, example, device, accepted):
+    "(path, after, whether rows stay alone, columns) from rows below the head; None: unclear."
+    if backbone is None: return None
+    said, hidden = _own_logits(torch, model, backbone, example[None], device, accepted,
+                               logits_to_keep=4)
+    if hidden is None or hidden.shape[:2] != (1, len(example)): return None
+    path, after = _way(torch, model, head, hidden[:, -4:], said[:, -4:])
+    rows = np.array([example, _with_another_end(example)])
+    out = _call(backbone, _arguments(backbone), torch.as_tensor(rows, device=device))
+    both, half = getattr(out, "last_hidden_state", None), len(example) // 2
+    clear = (path != "logits" and both is not None
+             and _near(torch, both[:1], hidden, _loose(torch, hidden))
+             and _near(torch, both[1:, :half], hidden[:, :half], _loose(torch, hidden)))
+    return (path, after, False, said.shape[-1]) if clear else None
+
+# %% ../../nbs/models/64_chain_rule.ipynb #c028
+def _look_at_all(torch, model, backbone, head, example, device, accepted):
+    "The same from all logits of these rows; raises ContractError."
+    said, hidden = _own_logits(torch, model, backbone, example[None], device, accepted)
+    alone = _check_causal(torch, model, example, said, device, accepted)
+    way = _head_path(torch, model, backbone, head, hidden, said, example, device)
+    return *way, alone, said.shape[-1]
 
 
 def _head_path(torch, model, backbone, head, hidden, said, example, device):
@@ -170,36 +212,60 @@ def _head_path(torch, model, backbone, head, hidden, said, example, device):
     alone = getattr(_call(backbone, _arguments(backbone), rows), "last_hidden_state", None)
     hidden = alone if hidden is None else hidden
     if alone is None or alone.shape[:2] != said.shape[:2] or not _near(
-            torch, alone, hidden, max(1e-4, 8 * torch.finfo(hidden.dtype).eps)):
+            torch, alone, hidden, _loose(torch, hidden)):
         return "logits", None  # the model hands its stack more than token ids
-    plain, close = head(hidden), 4 * torch.finfo(said.dtype).eps
-    ways = _transforms(model.config)
-    return next(((path, act) for path, act in ways if _near(torch, act(plain), said, close)),
-                ("logits", None))
+    return _way(torch, model, head, hidden, said)
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c045
+# %% ../../nbs/models/64_chain_rule.ipynb #c014
 def score_batch(
     engine: Engine,
     documents: Mapping[str, np.ndarray],  # token ids of each document
-    batch: list[Window],                  # scored in one pass, padded to the longest
+    passes: list[list[Window]],           # each in one pass, padded to its longest
+    more: int = 0,                        # tokens of padding behind the longest
 ) -> list[np.ndarray]:                    # of each window's scored tokens [nats, float32]
     "@eq-chain-rule-lse for a few windows; raises ContractError, naming window and token."
     torch, _ = import_torch("score_windows")
-    *where, target = _layout(torch, documents, batch)
+    layouts = [_layout(torch, documents, windows, more) for windows in passes]
     with evaluating(engine.model):
-        rows_at, step = _rows(torch, engine, *where), engine.chunk_rows
-        cuts = [slice(k, k + step) for k in range(0, len(target), step)]
-        found = torch.cat([_losses(torch, rows_at(cut), target[cut]) for cut in cuts]).numpy()
-    found = np.split(found, np.cumsum([w.tokens for w in batch])[:-1])
-    for window, losses in zip(batch, found, strict=True):
+        act = _tiled_losses if engine.tiled else _whole_losses
+        found = torch.cat(list(act(torch, engine, layouts))).cpu().numpy()
+    windows = [w for windows in passes for w in windows]
+    found = np.split(found, np.cumsum([w.tokens for w in windows])[:-1])
+    for window, losses in zip(windows, found, strict=True):
         _check_finite(losses, window, documents[window.document_id])
     return found
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c046
-def _layout(torch, documents: Mapping, batch: list[Window]) -> tuple:
+# %% ../../nbs/models/64_chain_rule.ipynb #c004
+def _tiled_losses(torch, engine: Engine, layouts: list) -> Iterator:
+    target, done = torch.cat([layout[-1] for layout in layouts]), 0
+    for hidden in _blocks(torch, engine, layouts):
+        own, done = target[done:done + len(hidden)], done + len(hidden)
+        yield head_losses(torch, engine.head, engine.after, hidden, own)
+
+
+def _whole_losses(torch, engine: Engine, layouts: list) -> Iterator:
+    for input_ids, which, place, target in layouts:
+        rows_at, step = _rows(torch, engine, input_ids, which, place), engine.chunk_rows
+        for k in range(0, len(target), step):
+            yield _losses(torch, rows_at(slice(k, k + step)), target[k:k + step])
+
+
+def _blocks(torch, engine: Engine, layouts: list) -> Iterator:
+    "What the head is given, pass after pass, in blocks of `ROWS`; the last may be shorter."
+    kept = None
+    for layout in layouts:
+        hidden = _hidden(engine, *layout)
+        kept = hidden if kept is None else torch.cat([kept, hidden])
+        while len(kept) >= ROWS:
+            yield kept[:ROWS]
+            kept = kept[ROWS:]
+    if len(kept): yield kept
+
+# %% ../../nbs/models/64_chain_rule.ipynb #c015
+def _layout(torch, documents: Mapping, batch: list[Window], more: int = 0) -> tuple:
     "Padded token ids; row, place and target of each scored token."
     rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last: a target
-    width = max(map(len, rows))
+    width = max(map(len, rows)) + more
     filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows])
     put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
     return (torch.as_tensor(filled), put([np.full(w.tokens, i) for i, w in enumerate(batch)]),
@@ -223,21 +289,24 @@ def _losses(torch, logits, target):
         logits.float(), target.to(logits.device), reduction="none").cpu()
 
 
-def _hidden(engine: Engine, input_ids, which, place):
+def _hidden(engine: Engine, input_ids, which, place, *_):
     "What the head is given for the scored tokens, shape (tokens, width)."
+    input_ids = input_ids.to(engine.device)
     hidden = _call(engine.backbone, engine.accepted, input_ids).last_hidden_state
     return hidden[which.to(hidden.device), place.to(hidden.device)]
 
 
+def _behind(engine: Engine, logits): return engine.after(logits) if engine.after else logits
+
+
 def _rows(torch, engine: Engine, input_ids, which, place) -> Callable:
     "A function from a slice of the scored tokens to their rows of logits."
-    input_ids = input_ids.to(engine.device)
     if engine.backbone is not None:
         hidden = _hidden(engine, input_ids, which, place)
-        return lambda cut: engine.after(engine.head(hidden[cut]))
-    keep = torch.unique(place)
-    logits = _logits(torch, engine.model, engine.accepted, input_ids,
-                     logits_to_keep=keep.to(engine.device))
+        return lambda cut: _behind(engine, engine.head(hidden[cut]))
+    keep, device = torch.unique(place), engine.device
+    logits = _logits(torch, engine.model, engine.accepted, input_ids.to(device),
+                     logits_to_keep=keep.to(device))
     place = torch.searchsorted(keep, place) if logits.shape[1] == len(keep) else place
     of, at = which.to(logits.device), place.to(logits.device)
     return lambda cut: logits[of[cut], at[cut]]

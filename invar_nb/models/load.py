@@ -291,7 +291,7 @@ def _device(torch, device: str):
                error=UsageError)
     return place
 
-# %% ../../nbs/models/63_load.ipynb #c027
+# %% ../../nbs/models/63_load.ipynb #c025
 def weights_digest(model: object) -> str:
     "Digest of the tensors of a model in memory: names, types, shapes and bytes."
     (torch, _), total = import_torch("weights_digest"), hashlib.sha256()
@@ -307,13 +307,19 @@ def weights_digest(model: object) -> str:
 def checksum(model: object) -> int:
     "A quick sum over the bits of every tensor, weighted by row; the same on every device."
     (torch, _), total = import_torch("checksum"), 0
-    whole = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
     for _, tensor in sorted(model.state_dict().items()):
         if torch.is_tensor(tensor) and tensor.numel():
-            bits = tensor.detach().contiguous().flatten()
-            bits = bits.view(whole[min(tensor.element_size(), 8)])
-            rows = bits.reshape(tensor.shape[0] if tensor.dim() > 1 else 1, -1)
-            rows = rows.sum(1, dtype=torch.int64)
+            rows = _words(torch, tensor.detach().contiguous()).sum(1)  # modulo 2^64
             place = torch.arange(1, len(rows) + 1, device=rows.device)
             total = (total * 1_000_003 + int((rows * place).sum())) % 2**64
     return total
+
+
+def _words(torch, tensor):
+    "The bytes of each row as integers of 8 bytes, or of as many as divide it."
+    rows = tensor.reshape(tensor.shape[0] if tensor.dim() > 1 else 1, -1)
+    size, begin = (n * rows.element_size() for n in (rows.shape[1], rows.storage_offset()))
+    if begin % 8: rows = rows.clone()
+    kind = next(k for k in (torch.int64, torch.int32, torch.int16, torch.uint8)
+                if size % k.itemsize == 0)
+    return rows.view(torch.uint8).view(kind).to(torch.int64)

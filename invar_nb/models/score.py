@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/66_score.ipynb #c013
+# %% ../../nbs/models/66_score.ipynb #c003
 import invar_nb
 from ..foundations.journal import Journal
 from ..foundations.numbers import refuse
@@ -22,9 +22,9 @@ from .text import DEFAULT_LENGTH, TextPlan, data_digest, plan_text
 from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
 from .token_classes import class_sums, sum_columns
-from .batches import BATCH_TOKENS, Scorer, plan_scoring
+from .batches import Scorer, plan_scoring
 
-# %% ../../nbs/models/66_score.ipynb #c014
+# %% ../../nbs/models/66_score.ipynb #c004
 KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
        "torch", "transformers", "invar_nb", "head", "batching", "batch_tokens",
        "order")  # and data_id
@@ -34,7 +34,7 @@ def score_plan(
     model: object,  # a LoadedModel, or a Hugging Face causal LM
     plan: TextPlan,
     *,
-    batch_tokens: int = BATCH_TOKENS,   # tokens in a batch, padding included
+    batch_tokens: int | None = None,    # of a forward pass, padding included
     backwards: bool = False,            # batches and their windows in reverse, for a control
     journal: str | Path | None = None,  # a file that keeps finished batches
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
@@ -114,13 +114,13 @@ def _each(scorer, measure: Callable, journal: Journal | None, progress: Callable
             progress(done, total)
     return found
 
-# %% ../../nbs/models/66_score.ipynb #c029
+# %% ../../nbs/models/66_score.ipynb #c012
 def score_windows(
     model: object,                    # a LoadedModel, or a Hugging Face causal LM
     token_ids: np.ndarray | Mapping,  # ids of one document, shape (N,), or of each by its id
     windows: Iterable[Window],        # what plan_windows made of N
     *,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> WindowLosses:
     "The mean log-loss of every window, for callers who have token ids and no text."
@@ -136,14 +136,14 @@ def score_windows(
         data_id=data_digest(scorer.documents.values(), windows),
         document_ids=[w.document_id for w in windows], split=[w.split for w in windows])
 
-# %% ../../nbs/models/66_score.ipynb #c028
+# %% ../../nbs/models/66_score.ipynb #c026
 def score_text(
     model: object,                     # a LoadedModel, or a Hugging Face causal LM
     texts: str | Iterable[str] | Documents,
     *,
     tokenizer: object | None = None,   # default: the LoadedModel's own
     max_length: int | None = None,
-    batch_tokens: int = BATCH_TOKENS,
+    batch_tokens: int | None = None,
     journal: str | Path | None = None,
     progress: Callable[[int, int], None] | None = None,
     **options,                         # of plan_text: stride, bos, windowing, ...

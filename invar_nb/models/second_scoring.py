@@ -18,11 +18,11 @@ from .batches import BATCH_TOKENS
 from .score import KEY, score_plan
 from .text import TextPlan
 
-# %% ../../nbs/models/75_second_scoring.ipynb #c008
+# %% ../../nbs/models/75_second_scoring.ipynb #c014
 def other_batch(
     baseline: WindowLosses,
 ) -> int:
-    "Tokens of a batch in the second scoring: one window, or two where it was one."
+    "Tokens of a pass in the second scoring: one window, or two where it was one."
     tokens = baseline.provenance.get("batch_tokens") or BATCH_TOKENS
     longest = baseline.provenance.get("max_length") or int(baseline.tokens.max())
     return longest if tokens >= 2 * longest else 2 * max(tokens, longest)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['ShardedScoring', 'plan_shards', 'place_journal', 'score_shard']
 
-# %% ../../nbs/models/77_shards.ipynb #c006
+# %% ../../nbs/models/77_shards.ipynb #c003
 import dataclasses, json
 from collections.abc import Callable
 from pathlib import Path
@@ -16,10 +16,10 @@ from ..foundations.numbers import canonical_json, digest, refuse
 from ..files.parts import Shard, as_shard, find_part, write_part
 from ..files.targets import Target
 from .text import TextPlan
-from .batches import BATCH_TOKENS, Scorer, plan_scoring
+from .batches import Scorer, plan_scoring
 from .score import _kept_means, _model_facts, _planned
 
-# %% ../../nbs/models/77_shards.ipynb #c010
+# %% ../../nbs/models/77_shards.ipynb #c015
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardedScoring:
     "A model that was looked at, a plan and its batches, of which any shard can be scored."
@@ -51,7 +51,7 @@ class ShardedScoring:
 
 
 def plan_shards(model: object, plan: TextPlan, *,
-                batch_tokens: int = BATCH_TOKENS) -> ShardedScoring:
+                batch_tokens: int | None = None) -> ShardedScoring:
     "Look at the model and fix the batches of the whole plan, before anything is cut."
     if (getattr(getattr(model, "model", model), "tp_size", None) or 1) > 1:
         refuse("plan_shards", "each process must have a whole model",

@@ -16,7 +16,7 @@ from typing import Literal, Optional
 from .options import (Changes, Noise, Stopping, Sweeping, TierName, panel,
                                     refuse_given, usage)
 
-# %% ../../nbs/shell/13_groups.ipynb #c027
+# %% ../../nbs/shell/13_groups.ipynb #c003
 _models, _many = panel("Models"), Optional[list[str]]
 
 
@@ -28,7 +28,8 @@ class Loading:
                    "Precision while scoring. Default: auto.") = "auto"
     bos: _models(Literal["auto", "add", "none"],
                  "BOS token before each document. Default: auto.") = "auto"
-    batch_tokens: _models(int, "Tokens of one forward pass. Default: 4096.", min=1) = 4096
+    batch_tokens: _models(Optional[int], "Tokens of one forward pass. Default: 512 on a CPU, "
+                          "4096 on an accelerator.", min=1) = None
     tokenizer: _models(Optional[str], "Folder of the tokenizer; a server needs it. Default: "
                        "each model's own.", metavar="DIR") = None
     revision: _models(Optional[str], "Branch, tag or commit of a hub id.") = None
