@@ -239,6 +239,7 @@ def test_a_hub_id_from_the_local_cache(saved, tmp_path, monkeypatch):
     (tmp_path / "models--someone--something" / "refs" / "main").write_text(commit)
     loaded = load_model("someone/something")
     assert loaded.name == "someone/something" and loaded.provenance["commit"] == commit and loaded.weights_digest == load_model(saved / "llama").weights_digest
+    assert refused("nobody/nothing", "it was not downloaded before, and the hub was not reached")
     assert refused("someone/something", "hub id that can be reached", revision="v2").code == "unreachable"
 
 

@@ -109,7 +109,7 @@ def test_two_tokenizers_trained_on_one_text_get_a_verdict(run, tmp_path):
     one, two = (small_model(tmp_path / str(size), texts, size) for size in (300, 900))
     code, found, _ = run("compare", one, two, "--per-byte", "--max-length", "64")
     row = found["comparison"][0]
-    assert row["claim"] in ("improved", "regressed") and code == (row["claim"] == "regressed") and "bits per byte" in found["headline"]
+    assert row["claim"] in ("improved", "regressed") and code == (row["claim"] == "regressed") and "bits per byte" in found["headline"] and row["words"]["margin"].startswith("2 % (0.0")
     assert verify(tmp_path / "report")
     low, high = found["primary_metric"]["ci"]
     assert low < row["candidate"] - row["baseline"] < high

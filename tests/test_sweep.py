@@ -37,9 +37,9 @@ def files(tmp_path):
 
 def test_one_report_ranks_verifies_and_exits_by_the_candidates_that_gate(files):
     paths = [files / f"{name}.jsonl" for name in ("q2", "same", "q4", "q8")]
-    code, out, _ = shell("compare", files / "base.jsonl", *paths, "--size", "q4=4.5", "--size", "q8=8.5", "--between", "--out", files / "r")
+    code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "--between", "--out", files / "r")
     assert code == 1 and "q4, q2 regressed" in out and "bits per weight" in out
-    assert [line.split()[0] for line in out.split("\n")[3:7]] == ["same", "q8", "q4", "q2"]
+    assert [line.split()[0] for line in out.split("\n")[3:8]] == ["baseline", "same", "q8", "q4", "q2"]
     assert shell("verify", files / "r")[0] == 0 and "Candidates against each other" in (files / "r/report.md").read_text()
     code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "--gate-on", "q8", "--gate-on", "same", "--out", files / "r2", "--json", "-q")
     d = json.loads(out)
@@ -89,9 +89,9 @@ def test_what_makes_no_sense_is_refused():
 
 
 @pytest.mark.parametrize("more, said", [
-    (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--gate-on", "q5"], "--gate-on must name a candidate"),
+    (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["--gate-on", "q5"], "--gate-on must name a candidate"),
     (["--divergence"], "--divergence is for one candidate"), (["--examples", "base.jsonl"], "--examples is for one candidate"), (["--separator", ":"], "--separator is for one candidate"),
-    (["--control"], "--control is for one candidate"), (["--until-decided"], "--until-decided is for one candidate"), (["--text", "base.jsonl"], "--text is for models")])
+    (["--control"], "--control is for one candidate"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
 def test_the_command_refuses_in_one_line_before_any_work(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
     code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")
@@ -115,11 +115,11 @@ def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monk
     (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": t[:150]}) + "\n" for t in demo_documents()[1][:4]))
     run = lambda: shell("compare", f"{MODELS}/base", *(tmp_path / n for n in ("tuned", "broken", "again")), "--text", tmp_path / "text.jsonl", "--out", tmp_path / "r", "--max-length", 64, "--device", "cpu")
     code, _, err = run()
-    assert code == 3 and list(scored) == ["base", "tuned"] and min(scored.values()) > 0 and "kept: run again" in err
+    assert code == 3 and list(scored) == ["base", "tuned"] and min(scored.values()) > 0 and "kept: run again" in err and "what the last run scored is kept" not in err
     (tmp_path / "broken/config.json").write_text(config)
     scored.clear()
     code, out, err = run()
-    assert code == 0 and list(scored) == ["base", "tuned", "broken", "again"] and "again (4 of 4)" in err
+    assert code == 0 and list(scored) == ["base", "tuned", "broken", "again"] and "again (4 of 4)" in err and err.count("what the last run scored is kept") == 2
     assert scored["base"] == scored["tuned"] == 0 < scored["broken"] == scored["again"], "finished windows are found in the journals"
     d = json.loads((tmp_path / "r/report.json").read_text())
     assert d["sweep"]["size_unit"] == "bytes" and d["sweep"]["sizes"]["again"] == (tmp_path / "again/model.safetensors").stat().st_size

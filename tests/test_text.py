@@ -56,6 +56,9 @@ def test_equal_documents_are_refused_by_file_and_line(tmp_path):
     with pytest.raises(ContractError, match=r"one text at .*a\.txt and at .*b\.jsonl:3") as caught: read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl"])
     assert caught.value.code == "equal_documents"
     with pytest.raises(ContractError, match=r"one text at .*a\.txt and at .*a\.txt"): read_documents([tmp_path / "a.txt"] * 2)
+    with pytest.raises(ContractError, match=r"2 texts, .* out: .*c\.jsonl:1, .*c\.jsonl:2"):
+        (tmp_path / "c.jsonl").write_text('{"text": "other"}\n{"text": "same"}\n')
+        read_documents([tmp_path / "a.txt", tmp_path / "b.jsonl", tmp_path / "c.jsonl"][1:])
 
 
 BOOK = "\n# One\r\n\r\nfirst\n \t\n\nsecond\n## Two\nthird\n\n\n"

@@ -28,7 +28,7 @@ def is_margin(value: object) -> bool:
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     return number and 0 <= value < 1e300
 
-# %% ../../nbs/comparison/35_metric.ipynb #c017
+# %% ../../nbs/comparison/35_metric.ipynb #c008
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     "What compare, slices, report and verify need to know of a metric."
@@ -38,6 +38,7 @@ class Metric:
     better: str = "lower"  # or "higher"
     scale: str = "linear"  # "log": totals are of logarithms
     margin: float | None = None  # smallest change that matters; None: no default
+    whole: float | None = None  # 100 % of what a margin is a share of, in its unit
     kind: str = "losses"  # of the arms it reads
     totals: Callable | None = None  # arm -> (numerators, weights >= 0), each of shape (n,)
     leave_one_out: Callable | None = None  # arm, codes, n_units -> value, values without each

@@ -105,7 +105,7 @@ def _needed(d: Difference, margin: float) -> int | None:
     items = None if units is None else math.ceil(units * d.n / d.n_units)
     return items if items and items > d.n else None
 
-# %% ../../nbs/comparison/40_verdict.ipynb #c031
+# %% ../../nbs/comparison/40_verdict.ipynb #c003
 def change_text(
     value: float,
     d: Difference,
@@ -123,9 +123,10 @@ def change_text(
 
 
 def margin_text(margin: float, d: Difference) -> str:
-    "2 %, 2 points, or 0.02 in the metric's unit."
+    "2 %, 2 points, or 0.02 in the metric's unit, with per cent where that is known."
     scale, unit = _unit(d)
-    return f"{scale * margin:.4g}{unit}"
+    text = f"{scale * margin:.4g}{unit}"
+    return f"{100 * margin / d.whole:.3g} % ({text})" if d.whole else text
 
 
 def _unit(d):

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from ..comparison.metric import Metric
 
-# %% ../../nbs/metrics/51_bits_per_byte.ipynb #c016
+# %% ../../nbs/metrics/51_bits_per_byte.ipynb #c009
 def _missing(arm):
     if arm.own_tokens is not None: return None
     return "no column 'own_tokens' beside weights in bytes: score whole documents"
@@ -20,8 +20,8 @@ def _missing(arm):
 def _with_margin(*arms):
     "The metric with the margin that 2 % per token of the baseline is; @eq-bits-margin."
     tokens_per_byte = arms[0].own_tokens.sum() / arms[0].tokens.sum()
-    return replace(bits_per_byte_metric, prepare=None,
-                   margin=float(0.02 / math.log(2) * tokens_per_byte))
+    whole = float(tokens_per_byte / math.log(2))
+    return replace(bits_per_byte_metric, prepare=None, whole=whole, margin=0.02 * whole)
 
 
 def _bits(arm):

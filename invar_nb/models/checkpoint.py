@@ -76,8 +76,21 @@ def find_checkpoint(
     files, kind = _weight_files(folder, allow_pickle)
     return Checkpoint(folder=folder, name=name, commit=commit, files=tuple(files), kind=kind)
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c021
+# %% ../../nbs/models/62_checkpoint.ipynb #c008
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")
+
+
+_WHY = (  # of the hub's errors
+    ("GatedRepoError", "it is on the hub, which asks for your consent first",
+     "Accept its terms there, then log in: hf auth login"),
+    ("RevisionNotFoundError", "it is on the hub, without this revision",
+     "Check the name of the branch, tag or commit"),
+    ("RepositoryNotFoundError", "the hub has no such model, or it is private",
+     "Check the spelling; for a private one log in: hf auth login"),
+    ("LocalEntryNotFoundError", "there is no such folder here, it was not downloaded before, "
+     "and the hub was not reached", "Check the spelling, the network and HF_HUB_OFFLINE"),
+    ("OSError", "there is no such folder here, and the hub did not answer as it should",
+     "Check the spelling and the network"))
 
 
 def _find_folder(path_or_id: str | Path, revision: str | None, code: bool, pickle: bool):
@@ -96,9 +109,10 @@ def _find_folder(path_or_id: str | Path, revision: str | None, code: bool, pickl
         found = Path(snapshot_download(text, revision=revision, allow_patterns=kinds,
                                        ignore_patterns=["*/*", "consolidated*"]))
     except (OSError, ValueError) as error:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        why, cure = next((said for kind, *said in _WHY if kind in kinds), _WHY[-1][1:])
         refuse("load_model", "a model must be a folder here or a hub id that can be reached",
-               f"{text!r} ({type(error).__name__})",
-               "Check the spelling, the network and HF_HUB_OFFLINE", code="unreachable")
+               f"{text!r}: {why}", cure, code="unreachable")
     return found, text, found.name
 
 # %% ../../nbs/models/62_checkpoint.ipynb #c009

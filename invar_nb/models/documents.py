@@ -123,14 +123,17 @@ def _json_lines(text: str, path: Path) -> list[tuple[str, str, str | None]]:
                "Name a file with text in it")
     return found
 
-# %% ../../nbs/models/60_documents.ipynb #c009
+# %% ../../nbs/models/60_documents.ipynb #c007
 def _check_distinct(found: list[tuple[str, str, str | None]]) -> None:
-    first: dict[str, str] = {}
-    for place, text, _ in found:
-        if first.setdefault(text, place) is not place:
-            refuse("read_documents", "documents must differ, since equal ones count twice",
-                   f"one text at {first[text]} and at {place}", "Leave one of them out",
-                   code="equal_documents")
+    places: dict[str, list[str]] = {}
+    for place, text, _ in found: places.setdefault(text, []).append(place)
+    equal = [at for at in places.values() if len(at) > 1]
+    if equal:
+        n = "one text" if len(equal) == 1 else f"{len(equal)} texts, the first"
+        refuse("read_documents", "documents must differ, since equal ones count twice",
+               f"{n} at {' and at '.join(equal[0][:3])}",
+               "Leave these out: " + ", ".join(at for one in equal for at in one[1:]),
+               code="equal_documents")
 
 # %% ../../nbs/models/60_documents.ipynb #c010
 def check_text(text: object, place: str, where: str) -> None:

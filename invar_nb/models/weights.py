@@ -153,7 +153,7 @@ def _settings(a: Checkpoint, b: Checkpoint) -> list[str]:
         else: lines.append(f"{name} differs")
     return lines
 
-# %% ../../nbs/models/72_weights.ipynb #c011
+# %% ../../nbs/models/72_weights.ipynb #c004
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class WeightsDifference:
     "What differs between the files of two models."
@@ -185,7 +185,7 @@ class WeightsDifference:
     sentence = property(lambda self: _sentence(self), doc="What differs, in words.")
 
     def __str__(self) -> str:
-        return "\n  ".join([self.sentence, *map(str, self.changed[1:5]), *self.settings])
+        return "\n  ".join([self.sentence, *_largest(self.changed), *self.settings])
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."
@@ -199,11 +199,18 @@ class WeightsDifference:
                 "settings": list(self.settings),
                 "digests": {"baseline": self.digests[0], "candidate": self.digests[1]}}
 
-# %% ../../nbs/models/72_weights.ipynb #c013
+# %% ../../nbs/models/72_weights.ipynb #c011
 def _casts(changes) -> str:
     "How many went from which type to which."
     kinds = Counter(" to ".join(t.kinds) for t in changes if t.kinds[0] != t.kinds[1])
     return ", ".join(f"{n} from {kind}" for kind, n in kinds.most_common())
+
+
+def _largest(changed) -> list[str]:
+    "The tensors that changed most after the first one, and how many changed less."
+    more = len(changed) - 5
+    return [*map(str, changed[1:5]),
+            *([f"{counted(more, 'more tensors')} changed less"] if more > 0 else [])]
 
 
 def _some(names) -> str:

@@ -126,7 +126,7 @@ def _bootstrap(boot):
     drawn = f"{draws} draws, seed {boot['seed']}" if draws else "exact"
     return f"{low} to {high} ({boot['method']}, {drawn}, windows as if independent)"
 
-# %% ../../nbs/report/80_page.ipynb #c021
+# %% ../../nbs/report/80_page.ipynb #c011
 def sweep_table(d: Mapping) -> tuple[list[str], list[list[str]]]:
     "(head, rows) of the candidates of a report, as text."
     swept, known = d["sweep"], d["sweep"]["size_unit"]
@@ -137,6 +137,8 @@ def sweep_table(d: Mapping) -> tuple[list[str], list[list[str]]]:
              r["words"]["change"], r["words"]["interval"], show_p(r["adjusted_p"]),
              r["claim"], groups[r["part"]]] for r in d["comparison"]]
     title = d["comparison"][0]["title"]
+    if known: rows.insert(0, ["baseline", _size(swept, "baseline"),
+                              show(d["comparison"][0]["baseline"]), *["-"] * 5])
     head = ["candidate", *([known.replace("bytes", "size")] if known else []), title,
             "change", f"all at {_level(d)}", "adjusted p", "claim", "group"]
     return head, rows

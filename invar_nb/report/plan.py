@@ -11,11 +11,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-# %% ../../nbs/report/91_plan.ipynb #c000
+# %% ../../nbs/report/91_plan.ipynb #c011
 from ..comparison.metric import METRICS
 from ..comparison.pair import Pair
 from ..comparison.units import FEWEST, choose_units, counted, noun_of
-from ..comparison.verdict import _unit, as_margin, change_text
+from ..comparison.verdict import (_unit, as_margin, change_text, claim_of,
+                                         margin_text)
 from ..comparison.window_losses import WindowLosses
 from ..foundations.numbers import UsageError, as_fraction, refuse
 from .figures import Picture, environment, plan_figure
@@ -74,7 +75,7 @@ def _needs(self: Goal, pilot: Pilot) -> int:
     refuse("plan_comparison", "a goal must be within reach of a trillion units",
            f"a spread of {pilot.sd:.3g}", "Wish for less", error=UsageError)
 
-# %% ../../nbs/report/91_plan.ipynb #c019
+# %% ../../nbs/report/91_plan.ipynb #c000
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     "How much to score for a goal, what it costs, and what other sizes would promise."
@@ -86,6 +87,7 @@ class Plan:
     units: str          # what is independent: documents, serial, windows, items
     source: str         # one sentence about the pilot
     at_pilot: int | None = None   # windows, if the true change is the pilot's
+    decided: str = ""             # what the pilot's own interval shows already
     scale: str = "log"
     unit: str = "relative"
     title: str = "perplexity"
@@ -113,7 +115,8 @@ class Plan:
                 "enough": self.enough, "units": self.units, "table": list(self.rows),
                 "pilot": vars(self.pilot) | {"dof": None if infinite else self.pilot.dof,
                                              "source": self.source},
-                "at_pilot": self.at_pilot, "next": self.command or None}
+                "at_pilot": self.at_pilot, "decided": self.decided or None,
+                "next": self.command or None}
 
     def figure(self) -> Picture: return _figure(self)
 
@@ -122,7 +125,7 @@ class Plan:
 # %% ../../nbs/report/91_plan.ipynb #c020
 _OF_TEXT = ("documents", "serial", "windows")
 
-# %% ../../nbs/report/91_plan.ipynb #c007
+# %% ../../nbs/report/91_plan.ipynb #c014
 def plan_comparison(
     source,  # a Pair, a WindowLosses with its correlation, or the s of one unit
     *,
@@ -153,9 +156,10 @@ def plan_comparison(
         said += ", as many as are planned: compare them"
     return Plan(goal=goal, pilot=pilot, needed=row(n), rows=tuple(rows), text=there,
                 units=kind, source=said, at_pilot=_at_pilot(goal, pilot, source, found, known),
+                decided=_decided(goal, source, found),
                 **more)
 
-# %% ../../nbs/report/91_plan.ipynb #c013
+# %% ../../nbs/report/91_plan.ipynb #c007
 def _pilot(source, goal, units, metric, correlation):
     "(pilot, the difference that it shows or None, one sentence) of any source."
     if isinstance(source, Pair):
@@ -185,6 +189,17 @@ def _row(goal, pilot, n, supply):
     "Size, time, price and promises of n effective units."
     size = supply.size(n) if supply else {"windows": math.ceil(n)}
     return {"units": n, **size, **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
+
+# %% ../../nbs/report/91_plan.ipynb #c010
+def _decided(goal, source, d):
+    "The claim that the pilot's interval allows already, if it does."
+    if not isinstance(source, Pair) or not goal.margin or not d.enough: return ""
+    size = margin_text(goal.margin, d)
+    claim = claim_of(d.worse.low, d.worse.high, goal.margin)
+    beyond = d.interval.low > goal.margin or d.interval.high < -goal.margin
+    if claim in ("improved", "regressed") and beyond:
+        return f"{claim}, beyond the margin of {size}"
+    return f"equivalent within {size}" if claim == "equivalent" else ""
 
 
 def _at_pilot(goal, pilot, source, found, supply):
@@ -237,7 +252,7 @@ def _goal(plan):
     if g.half_width: wishes.append(f"half-width at most {_amount(plan, g.half_width, 3)}")
     return f"Goal: {', and '.join(wishes)}; {100 * g.level:g} % interval."
 
-# %% ../../nbs/report/91_plan.ipynb #c010
+# %% ../../nbs/report/91_plan.ipynb #c023
 def _about_text(plan):
     if plan.text is None: return []
     r, has = plan.text, counted(f"{plan.text['windows']:,}", "windows")
@@ -249,7 +264,8 @@ def _about_text(plan):
 
 def _sentences(plan):
     units = noun_of(plan.units)
-    found = [_headline(plan), _goal(plan), *_about_text(plan),
+    done = [f"The pilot already decides: {plan.decided}."] if plan.decided else []
+    found = [*done, _headline(plan), _goal(plan), *_about_text(plan),
              f"Pilot: {plan.source}. Independent: {units}."]
     if plan.at_pilot:
         found.append(f"If the true change is the one that the pilot shows, {plan.at_pilot:,} "

@@ -138,7 +138,8 @@ class Verification:
 
     def __str__(self) -> str:
         lines = [f"Verified: every number and word of {', '.join(self.files)}.",
-                 f"  says: {self.report.headline}", "  not covered:"]
+                 f"  says: {self.report.headline}",
+                 "  numbers agree to 9 digits, and to 1e-12 near zero", "  not covered:"]
         return "\n".join(lines + [f"  - {line}" for line in self.not_covered])
 
 # %% ../../nbs/report/89_verify.ipynb #c013

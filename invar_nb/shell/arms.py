@@ -171,7 +171,7 @@ def _check_origin(plan, losses, o):
                "Give the text, lengths and windowing with which the file was scored",
                error=PairingError, code="data_id")
 
-# %% ../../nbs/shell/15_arms.ipynb #c016
+# %% ../../nbs/shell/15_arms.ipynb #c002
 def score_model(
     argument: str,        # folder, hub id or address of a server
     o: Scoring,
@@ -199,7 +199,7 @@ def score_model(
     else:
         plan, words = plan
         if not served: check_same_tokenizer(words, loaded.tokenizer)
-    say(f"{label}: scoring {_amount(plan.counts)}", quiet)
+    say(f"{label}: scoring {_amount(plan.counts)}{_kept(journal)}", quiet)
     more = {"journal": journal, "progress": Progress(label, quiet=quiet)}
     more |= {"tokenizer": words, "concurrency": o.concurrency} if served else {
         "batch_tokens": o.batch_tokens, "backwards": backwards}
@@ -288,10 +288,14 @@ def load_arms(
     for name, found in weights.items(): arms = with_weights(arms, found, name)
     return arms
 
-# %% ../../nbs/shell/15_arms.ipynb #c022
+# %% ../../nbs/shell/15_arms.ipynb #c005
 def _amount(counts):
     kinds = ("windows", "tokens", "documents")
     return ", ".join(counted(counts[name], name) for name in kinds)
+
+
+def _kept(journal):
+    return "; what the last run scored is kept" if journal.is_file() else ""
 
 
 def _check_kinds(kinds, models, o):

@@ -77,7 +77,7 @@ _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
 _SEVERAL = "The edited model; several are ranked in one table."
 _Candidates = Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help=_SEVERAL)]
 
-# %% ../../nbs/shell/30_cli.ipynb #c024
+# %% ../../nbs/shell/30_cli.ipynb #c025
 @app.command()
 @o.grouped
 def compare(
@@ -85,7 +85,8 @@ def compare(
     force: g.Force = False, out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect and
-    llama.cpp: invar-nb compare lm_eval_out/base lm_eval_out/tuned"""
+    llama.cpp: invar-nb compare lm_eval_out/base lm_eval_out/tuned. Stopped? Run the same
+    command again to go on."""
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     check_out(out, force)
     from invar_nb.shell.sweep import compare_all
@@ -279,7 +280,7 @@ def runs(
     report = report_runs(baseline, candidate, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)
 
-# %% ../../nbs/shell/30_cli.ipynb #c025
+# %% ../../nbs/shell/30_cli.ipynb #c010
 _Report = Annotated[Path, typer.Argument(
     metavar="REPORT", help="report.json, or the folder that holds it.")]
 

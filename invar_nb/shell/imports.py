@@ -40,7 +40,7 @@ from .terminal import OK, Progress, say
 from .texts import as_weights, score_texts
 from .together import HINT, check_divergence, load_together, with_divergence
 
-# %% ../../nbs/shell/22_imports.ipynb #c019
+# %% ../../nbs/shell/22_imports.ipynb #c005
 def compare_any(
     arguments,  # baseline and candidate -> as typed
     job: g.Job,
@@ -56,7 +56,7 @@ def compare_any(
     check_changes(kinds, job)
     if len(job.scoring.texts) > 1: return _on_texts(arguments, job, out=out)
     if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
-    g.refuse_given(job.stopping, "needs --until-decided", "none")
+    job.stopping.check_unused()
     models = [kind in SCORED for kind in kinds]
     job.texts.check_unused()
     if job.examples is not None:
@@ -78,7 +78,7 @@ def compare_any(
     pairs = {name: with_passages(found, {}, job) for name, found in pairs.items()}
     return _report(pairs, None, job), {}
 
-# %% ../../nbs/shell/22_imports.ipynb #c013
+# %% ../../nbs/shell/22_imports.ipynb #c021
 def _on_texts(arguments, job, *, out):
     "(report, journals) of two models on several texts."
     names = job.scoring.texts
@@ -86,7 +86,7 @@ def _on_texts(arguments, job, *, out):
                           ("--until-decided", job.stopping.until_decided)):
         if given: o.usage(f"{option} is for one text", ", ".join(names), "Give one")
     for group in (job.columns, job.questions): group.check_unused()
-    g.refuse_given(job.stopping, "needs --until-decided", "none")
+    job.stopping.check_unused()
     weights = as_weights(job.texts.weights, [*names])
     pairs, journals = score_texts(arguments, job, out=out)
     return _report(pairs, None, job, weights=weights), journals

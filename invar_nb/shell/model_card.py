@@ -91,6 +91,9 @@ def find_report(
     "The report.json that was meant; what `--json` printed is not one."
     path = report / "report.json" if report.is_dir() else report
     must, lost = "REPORT must be a report.json or its folder", not report.exists()
+    if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
+        usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
+              f"verified: to plan again, invar-nb plan {path.parent}/*.jsonl")
     if path.suffix != ".json" or not path.is_file():
         usage(must, f"{str(report)!r}{', which is not there' * lost}", "Name one")
     if found := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', path.read_bytes()):

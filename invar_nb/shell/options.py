@@ -166,13 +166,13 @@ class Changes:
     show_text: _changed(bool, "Put the text of the passages that changed most into the "
                         "report.", "--show-text") = False
 
-# %% ../../nbs/shell/12_options.ipynb #c013
-def refuse_given(options, must, got, *, but=()):
+# %% ../../nbs/shell/12_options.ipynb #c016
+def refuse_given(options, must, got, *, but=(), cure="Leave it out"):
     "Refuse the first option that was given, but for those of these fields."
     allowed = {f.name for f in but}
     odd = next((f.name for f in fields(options) if f.name not in allowed
                 and getattr(options, f.name) != f.default), None)
-    if odd is not None: usage(f"--{odd.replace('_', '-')} {must}", got, "Leave it out")
+    if odd is not None: usage(f"--{odd.replace('_', '-')} {must}", got, cure)
 
 
 _stopping = panel("Stopping early")
@@ -190,6 +190,11 @@ class Stopping:
     spending: _stopping(Literal["pocock", "linear"], "How the error is spent over the looks. "
                         "Default: pocock.") = "pocock"
     order_seed: _stopping(int, "Seed of the random order. Default: 0.", min=0) = 0
+
+    def check_unused(self):
+        "Refuse what belongs to looks where none are taken."
+        refuse_given(self, "needs --until-decided", "a comparison of the whole text",
+                     cure="Add --until-decided, or leave it out")
 
 # %% ../../nbs/shell/12_options.ipynb #c018
 _several, _many = panel("Several candidates"), Optional[list[str]]

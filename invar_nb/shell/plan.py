@@ -221,7 +221,7 @@ def _command(arguments, scoring, p, windows):
                         for w in (option, str(v))]
     return shlex.join(words)
 
-# %% ../../nbs/shell/26_plan.ipynb #c023
+# %% ../../nbs/shell/26_plan.ipynb #c012
 def save_plan(made: Plan, arms: dict, out: Path, *, force: bool = False,
               journals=()) -> None:
     "plan.json, plan.html, and the pilot's losses, from which the next plan needs no model."
@@ -250,4 +250,7 @@ def deliver_plan(
         files = (str(out / f"{name}.jsonl") for name in arms)
         again = shlex.join(["invar-nb", "plan", *files])
         text += f"\n  another goal, from the same pilot: {again} --margin 1%"
+        if made.decided:
+            again = again.replace("invar-nb plan", "invar-nb compare", 1)
+            text += f"\n  a report on the pilot alone: {again}"
     return found, text

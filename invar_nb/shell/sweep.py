@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
-# %% ../../nbs/shell/23_sweep.ipynb #c017
+# %% ../../nbs/shell/23_sweep.ipynb #c009
 from ..comparison.pair import Pair, pair
 from ..comparison.sweep import compare_many
 from ..files.sources import read_pairs
@@ -21,6 +21,7 @@ from ..report.sweep_report import build_sweep
 from . import groups as g
 from . import options as o
 from .arms import SCORED, arm_kind, load_arms
+from .changes import check_by
 from .imports import _metrics, _options_named, _reading, compare_any
 from .jobs import find_margins, find_settings, find_tier
 from .terminal import say
@@ -48,7 +49,7 @@ def _short(argument: str) -> str:
     while path.suffix.lower() in ends: path = path.with_suffix("")
     return path.name or argument
 
-# %% ../../nbs/shell/23_sweep.ipynb #c009
+# %% ../../nbs/shell/23_sweep.ipynb #c003
 def _given_sizes(texts: list[str] | None, names: Mapping) -> dict[str, float]:
     found = {}
     for text in texts or ():
@@ -63,6 +64,10 @@ def _given_sizes(texts: list[str] | None, names: Mapping) -> dict[str, float]:
             o.usage("--size must name a candidate once", got,
                     f"Choose from {', '.join([*names, 'baseline'])}")
         found[name] = value
+    lost = [name for name in names if name not in found]
+    if found and lost:
+        o.usage("--size must be given for every candidate or for none",
+                f"none for {', '.join(lost)}", f"Add --size {lost[0]}=BITS")
     return found
 
 
@@ -74,12 +79,15 @@ def _sized(arm, name: str, given: Mapping, argument: str | None = None):
         known = {"weight_bytes": sum(file.stat().st_size for file in found.files)}
     return arm.changed(provenance={**arm.provenance, **known}) if known else arm
 
-# %% ../../nbs/shell/23_sweep.ipynb #c011
+# %% ../../nbs/shell/23_sweep.ipynb #c013
 _TAKEN = ("scoring", "asked", "intervals", "policy", "columns", "output")
 
 
 def _check_one(job: g.Job) -> None:
     "Refuse what is made for a single candidate."
+    if job.stopping.until_decided:
+        o.usage("--until-decided is for one candidate", "several candidates", "The error that "
+                "is spent over the looks is that of one difference: compare one by one")
     for f in (f for f in fields(job) if f.name not in _TAKEN):
         value, got = getattr(job, f.name), "several candidates"
         if is_dataclass(value): g.refuse_given(value, "is for one candidate", got)
@@ -134,7 +142,7 @@ def _models(arguments: Mapping, job: g.Job, sizes: Mapping, metrics, out: Path) 
     pairs = {name: pair(arms["baseline"], arms[name]) for name in keys}
     return pairs, margins, settings, journals
 
-# %% ../../nbs/shell/23_sweep.ipynb #c003
+# %% ../../nbs/shell/23_sweep.ipynb #c020
 def compare_sweep(
     baseline: str,
     candidates: list[str],  # as typed
@@ -153,6 +161,7 @@ def compare_sweep(
         o.usage("--gate-on must name a candidate", repr(lost), ", ".join(names))
     _check_one(job)
     reading, tier = _reading(job.columns, asked.by), find_tier(policy)
+    check_by([arm_kind(argument, reading) for argument in arguments.values()], job)
     metrics = asked.metric or (["bits_per_byte"] if job.scoring.per_byte else None)
     if any(arm_kind(argument, reading) in SCORED for argument in arguments.values()):
         pairs, margins, settings, journals = _models(arguments, job, sizes, metrics, out)

@@ -10,7 +10,7 @@ __all__ = ['DIVERGENCE', 'HINT', 'check_divergence', 'with_divergence', 'memory_
 from collections.abc import Mapping
 from pathlib import Path
 
-# %% ../../nbs/shell/17_together.ipynb #c003
+# %% ../../nbs/shell/17_together.ipynb #c004
 import psutil
 
 from ..comparison.metric import METRICS
@@ -20,7 +20,7 @@ from ..models.documents import read_documents
 from ..models.load import _device, import_torch
 from ..models.text import check_same_tokenizer
 from ..models.tiles import score_together
-from .arms import (_amount, _load, _planned, _release, _same_limit,
+from .arms import (_amount, _kept, _load, _planned, _release, _same_limit,
                                  _with_tokenizer, find_weights, with_weights)
 from .groups import Job, Loading, Scoring
 from .options import usage
@@ -87,7 +87,7 @@ def check_memory(arguments: Mapping[str, str], o: Loading) -> None:
            f"{shorter or 'Leave'} --divergence out: the models are then scored one after the "
            "other", error=UsageError, code="memory")
 
-# %% ../../nbs/shell/17_together.ipynb #c010
+# %% ../../nbs/shell/17_together.ipynb #c016
 def load_together(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
     o: Scoring,
@@ -110,7 +110,7 @@ def load_together(
             plan = _planned(models[name], read_documents(o.text, pieces=o.documents), o)
             enough(plan.counts)
     check_same_tokenizer(*(model.tokenizer for model in models.values()))
-    say(f"both: scoring {_amount(plan.counts)}", quiet)
+    say(f"both: scoring {_amount(plan.counts)}{_kept(journals['together'])}", quiet)
     losses = score_together(*models.values(), plan, batch_tokens=o.batch_tokens,
                             journal=journals["together"],
                             progress=Progress("both", quiet=quiet))
