@@ -122,7 +122,7 @@ def turned(
     return replace(interval, low=-interval.high, high=-interval.low,
                    endpoint_error=interval.endpoint_error[::-1])
 
-# %% ../../nbs/comparison/37_difference.ipynb #c011
+# %% ../../nbs/comparison/37_difference.ipynb #c002
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Difference(_Derived):
     "One metric of both arms, candidate less baseline, with its interval and p-value."
@@ -149,6 +149,7 @@ class Difference(_Derived):
     fallback: Fallback | None
     note: str | None = None
     judged: bool = True  # False: shown, and no claim rests on it
+    whole: float | None = None  # 100 %, in the unit
     at: Callable = field(repr=False, compare=False)  # level -> Interval
 
 # %% ../../nbs/comparison/37_difference.ipynb #c012
@@ -270,7 +271,7 @@ def measure(
     return conclude(metric, values, found, rows, pair.n, units.name, settings.level,
                     interval=made, note=note)
 
-# %% ../../nbs/comparison/37_difference.ipynb #c022
+# %% ../../nbs/comparison/37_difference.ipynb #c011
 def conclude(
     metric: Metric,         # prepared
     values: list[float],    # of both arms, as ratios of sums
@@ -296,7 +297,7 @@ def conclude(
         n_eff=n_eff, units=units, n_units=found.n_units, units_eff=found.units_eff,
         dof=found.dof, nu=found.nu, standard_error=found.standard_error, method=method,
         fallback=at(level).fallback, at=at, note=note or metric.caveat or None,
-        judged=not metric.caveat)
+        judged=not metric.caveat, whole=metric.whole)
 
 # %% ../../nbs/comparison/37_difference.ipynb #c030
 def _own_interval(metric, found, value, name="jackknife"):

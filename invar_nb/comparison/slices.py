@@ -6,7 +6,7 @@
 __all__ = ['QUARTERS', 'FEW_WINDOWS', 'CLASSES', 'SliceDifference', 'slice_columns', 'class_columns', 'token_slices',
            'slice_names', 'as_slice', 'find_slices', 'slice_differences']
 
-# %% ../../nbs/comparison/38_slices.ipynb #c018
+# %% ../../nbs/comparison/38_slices.ipynb #c017
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from .pair import Pair
 from .units import choose_units
 from ..foundations.numbers import (
     ContractError, PairingError, UsageError, as_choice, refuse)
+from ..foundations.text_column import text_column
 
 # %% ../../nbs/comparison/38_slices.ipynb #c009
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +37,7 @@ class SliceDifference:
         "As a sentence calls it: `language es`."
         return f"{self.slice} {self.value}"
 
-# %% ../../nbs/comparison/38_slices.ipynb #c023
+# %% ../../nbs/comparison/38_slices.ipynb #c002
 QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")
 FEW_WINDOWS = "under 4 windows"
 
@@ -48,7 +49,7 @@ def slice_columns(
     "Every column that whole items can be sliced by."
     if measured.kind != "losses": return dict(measured.slices)
     arms = _arms(measured)
-    documents = next((arm.clusters for arm in arms if arm.clusters), None)
+    documents = next((text_column(arm.clusters) for arm in arms if arm.clusters), None)
     found = {}
     for name, fact in (("language", "document_languages"), ("source", "document_files")):
         known = [arm.provenance[fact] for arm in arms if fact in arm.provenance]

@@ -38,7 +38,7 @@ class Loading:
     allow_pickle: _models(bool, "Read pickled weights where there are no safetensors.",
                           "--allow-pickle") = False
 
-# %% ../../nbs/shell/13_groups.ipynb #c026
+# %% ../../nbs/shell/13_groups.ipynb #c022
 _scoring = panel("Scoring")
 TOKEN_CLASSES = ("frequency", "context")
 
@@ -53,7 +53,8 @@ class Scoring(Loading):
                          "at most 1024.", min=2) = None
     stride: _scoring(Optional[int], "New tokens in each window. Default: half of "
                      "--max-length.", min=1) = None
-    windows: _scoring(Optional[int], "Windows to score at most. Default: all.", min=1) = None
+    windows: _scoring(Optional[int], "Score only the first N windows. Default: all.", min=1,
+                      metavar="N") = None
     first_window: _scoring(Literal["all", "context-only"], "Whether the first window's "
                            "context is scored too. Default: all.") = "all"
     windowing: _scoring(Literal["invar", "hf", "llama.cpp", "gptq", "lm-eval"],
@@ -251,7 +252,7 @@ class AskedOfRuns:
     assume_ok: _statistics(bool, "Rows without a terminal are of runs that ended well.",
                            "--assume-ok") = False
 
-# %% ../../nbs/shell/13_groups.ipynb #c022
+# %% ../../nbs/shell/13_groups.ipynb #c019
 _goal = panel("Goal")
 
 
@@ -272,7 +273,8 @@ class Planning:
                   metavar="NAME") = None
     units: _goal(Literal["auto", "documents", "clusters", "serial", "windows", "items"],
                  "What counts as independent. Default: auto.") = "auto"
-    pilot: _goal(int, "Windows of the pilot, or documents. Default: 40.", min=10) = 40
+    pilot: _goal(int, "Size of the pilot in windows, or in documents of up to 8 windows. "
+                 "Default: 40.", min=10) = 40
     price: _goal(Optional[str], "2.50/h for the machine, or 0.40/Mtok for a million tokens "
                  "that a model reads, context included.", metavar="V") = None
     sd: _goal(Optional[float], "Plan without models: standard deviation of the difference "
