@@ -72,6 +72,9 @@ def test_names_that_come_again_and_other_lengths(tmp_path):
     with pytest.raises(ContractError, match="ids must match in order; got 601 and 600 items"): compare_large(files[0], opened(written(tmp_path))[1])
     for metric, said in (("accuracy", "metrics must read losses"), ("kl_divergence", "no column 'kl_divergence'")):
         with pytest.raises(ContractError, match=said): compare_large(*opened(written(tmp_path)), metrics=[metric])
+    read = lambda **more: compare_large(*opened(written(tmp_path, documents=None)), **more)
+    for more, said in (({"units": "documents"}, "units='documents' needs an id for every row"), ({"units": "items"}, "units must be one of"), ({"primary": "accuracy"}, "primary must be one of")):
+        with pytest.raises(ContractError, match=said): read(**more)
     with pytest.raises(ContractError, match="slices need all windows in memory"): compare_large(*opened(written(tmp_path))).report(by=["position"])
     with pytest.raises(ContractError, match="tail needs all windows in memory"): compare_large(*opened(written(tmp_path))).report(tail={"q95": 0.1})
 

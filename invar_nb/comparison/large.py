@@ -13,16 +13,16 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-# %% ../../nbs/comparison/49_large.ipynb #c011
+# %% ../../nbs/comparison/49_large.ipynb #c003
 from .compare import Comparison, _lacking, _primary, choose_metrics
 from .difference import Settings
 from .metric import prepared
 from .pair import Pair, pair
 from .passages import LISTED, MOST, Passage, Ranked
-from .sketch import Sketch, _fits
+from .sketch import UNITS, Sketch, _fits
 from .units import Units
 from .window_losses import Arm, WindowLosses
-from ..foundations.numbers import PairingError, UsageError, refuse
+from ..foundations.numbers import PairingError, UsageError, as_choice, refuse
 from ..foundations.text_column import TextColumn
 
 # %% ../../nbs/comparison/49_large.ipynb #c027
@@ -209,7 +209,7 @@ def _of_arm(walk: _Walk, k: int, unit: str, documents: int | None) -> dict:
             "bits_per_byte": float(whole[0] / math.log(2) / bits) if known else None,
             "identical": walk.same, "weight": float(whole[1]), "documents": documents}
 
-# %% ../../nbs/comparison/49_large.ipynb #c018
+# %% ../../nbs/comparison/49_large.ipynb #c004
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class LargeComparison(Comparison):
     "A comparison of two files of which no window was kept."
@@ -233,11 +233,14 @@ def compare_large(
 ) -> LargeComparison:
     "What `compare` says of two loss files, read side by side in bounded memory."
     settings = Settings(units=units, level=level)
+    _check_units(units, baseline, candidate)
     arms = [FileArm(file=file) for file in (baseline, candidate)]
     walk, sketches, missing = _Walk(len(baseline)), None, {}
     once, spans = _Once("window_id"), _Once("document_id")
     for both in _pairs(arms):
-        if sketches is None: sketches, missing = _sketches(both, metrics, units)
+        if sketches is None:
+            sketches, missing = _sketches(both, metrics, units)
+            primary = _primary(primary, sketches, "losses")
         codes = both.clusters and (both.clusters.distinct(), both.clusters.codes()[0])
         for sketch in sketches.values(): sketch.add(both, codes)
         once.add(both.ids)
@@ -249,7 +252,7 @@ def compare_large(
                 "Order both files by document, with all windows in the order of the text")
     return _compared(arms, walk, sketches, missing, settings, primary)
 
-# %% ../../nbs/comparison/49_large.ipynb #c019
+# %% ../../nbs/comparison/49_large.ipynb #c013
 _WHOLE = "needs all windows at once, and files of this size are compared in batches"
 
 
@@ -272,9 +275,17 @@ def _sketches(both, metrics, units):
     return made, missing
 
 
+def _check_units(units, *files):
+    "What the end of a long walk would refuse is refused before it."
+    as_choice(units, UNITS, where="compare", name="units", error=UsageError)
+    if units == "documents" and not any("document_id" in file.columns for file in files):
+        refuse("compare", "units='documents' needs an id for every row", "none",
+               "Give the ids with the evidence, or choose other units", error=UsageError)
+
+
 def _start(units): return 0 if units in ("auto", "serial") else None
 
-# %% ../../nbs/comparison/49_large.ipynb #c029
+# %% ../../nbs/comparison/49_large.ipynb #c023
 def _compared(arms, walk, sketches, missing, settings, primary):
     found = {name: sketch.difference(settings.level, settings.units)
              for name, sketch in sketches.items()}
@@ -289,5 +300,5 @@ def _compared(arms, walk, sketches, missing, settings, primary):
     return LargeComparison(
         pair=Pair(baseline=baseline, candidate=candidate), units=chosen, settings=settings,
         metrics=tuple(sketch.metric for sketch in sketches.values()), missing=missing,
-        differences=found, primary_metric=_primary(primary, found, "losses"),
+        differences=found, primary_metric=primary,
         streamed=_streamed(walk, settings.level, recorded))
