@@ -132,22 +132,26 @@ def test_ten_million_windows_below_a_gigabyte(tmp_path):
 
 HUGE = """
 import numpy as np
-from invar_nb.statistics.sketch import BlockSums, DocumentSums, RatioSums
-rows, documents, blocks, rng = RatioSums(), DocumentSums(), BlockSums(), np.random.default_rng(1)
-for a in range(0, 10**8, 2**20):
-    b = min(10**8, a + 2**20)
-    t = rng.integers(64, 513, b - a).astype(float)
-    N = t * (0.02 + 0.05 * rng.standard_normal(b - a, dtype="f4"))
-    codes = np.arange(a, b) // 20
-    for sums in (rows, blocks): sums.add(t, N)
-    documents.add([str(k) for k in range(codes[0], codes[-1] + 1)], codes - codes[0], t, N)
-for fit in (rows.fit(), documents.whole().fit(), blocks.fit()): print(fit.n_units, fit.interval())
+from invar_nb import Pair, Sketch, WindowLosses
+sketch, rng = Sketch(start=0), np.random.default_rng(1)
+one = WindowLosses.from_arrays(["-"], [1], [0.0], document_ids=["-"])
+for a in range(0, 10**8, 2**19):
+    n = min(10**8, a + 2**19) - a
+    loss, moved = 3 + rng.random(n), 0.02 + 0.05 * rng.standard_normal(n, dtype="f4")
+    codes = np.arange(a, a + n) // 20
+    names = [str(k) for k in range(codes[0], codes[-1] + 1)]
+    arms = [one.changed(window_ids=range(n), tokens=rng.integers(64, 513, 1).repeat(n), log_loss=loss, document_ids=names) for loss in (loss, loss + moved)]
+    sketch.add(Pair(baseline=arms[0], candidate=arms[0].changed(log_loss=arms[1].log_loss)), (names, codes - codes[0]))
+for units in ("windows", "documents", "serial"):
+    found = sketch.difference(units=units)
+    print(units, found.n, found.n_units, found.interval.low, found.interval.high)
+print(len(sketch.to_json()), "bytes of JSON with blocks")
 print("peak", next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM")))
 """
 
 
 @pytest.mark.slow
-def test_a_hundred_million_windows_stream_through_sums():
+def test_a_hundred_million_windows_stream_through_a_sketch():
     done = subprocess.run([sys.executable, "-c", HUGE], capture_output=True, text=True)
     print(done.stdout)
     assert int(done.stdout.split()[-1]) < 2**20, done.stderr
