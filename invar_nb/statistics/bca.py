@@ -6,7 +6,9 @@
 __all__ = ['empirical_influence', 'leave_one_out', 'acceleration', 'bias_correction', 'bca_levels', 'point_interval',
            'interval_from', 'p_value_from']
 
-# %% ../../nbs/statistics/14_bca.ipynb #c003
+# %% ../../nbs/statistics/14_bca.ipynb #c076
+import math
+
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr
 
@@ -113,18 +115,20 @@ _REASONS = {
 
 def _fallback(code): return Fallback(code=code, reason=_REASONS[code])
 
-# %% ../../nbs/statistics/14_bca.ipynb #c041
+# %% ../../nbs/statistics/14_bca.ipynb #c077
 def _bca_state(distribution, delta, tokens, plan):
     "(z0, a, None), or (None, None, fallback): the decision that interval and p-value share."
-    D = _mean(delta, tokens, "interval_from")
-    a = _plan_acceleration(delta, tokens, D, plan.resample)
+    exact = hasattr(distribution, "acceleration")  # found on its way
+    D = distribution.centre if exact else _mean(delta, tokens, "interval_from")
+    if exact and plan.resample == "windows": a = distribution.acceleration
+    else: a = _plan_acceleration(delta, tokens, D, plan.resample)
     if a is None: return None, None, _fallback("zero_jackknife_variance")
     bias = bias_correction(distribution.below(D))
     if not np.isfinite(bias): return None, None, _fallback("infinite_bias")
     if _levels(plan.level, bias, a) is None: return None, None, _fallback("bca_pole")
     return bias, a, None
 
-# %% ../../nbs/statistics/14_bca.ipynb #c043
+# %% ../../nbs/statistics/14_bca.ipynb #c078
 def point_interval(
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
@@ -135,6 +139,13 @@ def point_interval(
 ) -> Interval | None:  # None when there is a spread to resample
     "The collapsed interval of data without spread: `single_pair` or `all_equal`."
     delta, tokens = _sorted_pairs(*as_pairs(delta, tokens, where="point_interval"))
+    return _point(delta, tokens, plan, scale)
+
+
+def _point(delta, tokens, plan, scale):
+    low, high = float(delta.min()), float(delta.max())
+    rounding = 8 * np.finfo(float).eps * max(scale or 0.0, high, -low)
+    if delta.size > 1 and high - low > rounding: return None  # a million windows: quickly
     if delta.size == 1: code = "single_pair"
     elif spread_is_rounding(delta, scale=scale): code = "all_equal"
     else: return None
@@ -142,7 +153,7 @@ def point_interval(
     return Interval(low=point, high=point, level=plan.level, method=plan.method,
                     fallback=_fallback(code), engine="point")
 
-# %% ../../nbs/statistics/14_bca.ipynb #c045
+# %% ../../nbs/statistics/14_bca.ipynb #c079
 def interval_from(
     distribution,  # anything with engine, below(x), quantile(p), quantile_error(p)
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
@@ -161,8 +172,9 @@ def _interval(distribution, delta, tokens, plan):
         below, slopes = float(ndtr(bias)), _level_slopes(plan.level, bias, a)
     else:
         method = "expanded" if plan.method == "expanded" else "percentile"
-        levels = tail_levels(
-            method, plan.level, n=delta.size, n_eff=effective_sample_size(tokens))
+        n_eff = effective_sample_size(tokens) if method == "expanded" else math.nan
+        levels = tail_levels(method, plan.level, n=delta.size, n_eff=n_eff)
+    if hasattr(distribution, "place"): distribution.place(levels)  # both at once
     low, high = (distribution.quantile(p) for p in levels)
     # z0 comes from the same distribution as the endpoint: its error counts too
     error = tuple(distribution.quantile_error(p, slope=s, below=below)
