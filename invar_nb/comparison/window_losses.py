@@ -117,7 +117,7 @@ class Arm:
             object.__setattr__(new, name, fields.get(name, getattr(self, name)))
         return new
 
-# %% ../../nbs/comparison/31_window_losses.ipynb #c030
+# %% ../../nbs/comparison/31_window_losses.ipynb #c005
 class LossesArm(Arm):
     "What follows from the fields of `WindowLosses`."
     kind = "losses"
@@ -130,6 +130,11 @@ class LossesArm(Arm):
 
     @property
     def clusters(self) -> TextColumn | None: return self.document_ids
+
+    def changed(self, **fields) -> "WindowLosses":
+        texts = {name: text_column(values) for name, values in fields.items()
+                 if name in ("window_ids", "document_ids", "split") and values is not None}
+        return super().changed(**fields | texts)
 
     @property
     def totals(self) -> tuple[np.ndarray, np.ndarray]:  # each of shape (n,), float64

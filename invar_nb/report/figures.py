@@ -143,7 +143,7 @@ def interval_figure(
     said = "; ".join(f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in rows)
     return draw(marks, width=_WIDTH, height=bottom + 44, title=f"{said}; {axis}")
 
-# %% ../../nbs/report/79_figures.ipynb #c016
+# %% ../../nbs/report/79_figures.ipynb #c035
 def _grid(values, x, x2, y, names):
     "Level lines with their values at the left."
     marks = []
@@ -155,15 +155,15 @@ def _grid(values, x, x2, y, names):
 def _stems(parts, x, y, width):
     marks = []
     for i, part in enumerate(parts):
-        mean, at = math.fsum(part) / len(part), x(i)
+        mean, at = math.fsum(part.tolist()) / len(part), x(i)
         if len(part) > 1:
-            marks.append(_line(at, y(max(part)), at, y(min(part)), "rule", 1))
+            marks.append(_line(at, y(float(part.max())), at, y(float(part.min())), "rule", 1))
         marks.append(_line(at, y(0), at, y(mean), "worse" if mean > 0 else "better", width))
     return marks
 
-# %% ../../nbs/report/79_figures.ipynb #c017
+# %% ../../nbs/report/79_figures.ipynb #c036
 def windows_figure(
-    delta: Sequence[float],  # d_i in text order, shape (n,) [nats per unit of weight]
+    delta,                   # array of d_i in text order, shape (n,) [nats per unit of weight]
     mean: float,             # D, the weighted mean
     *,
     cut: int | None = None,  # first window of the final split
@@ -173,7 +173,7 @@ def windows_figure(
     n, groups = len(delta), min(len(delta), 200)
     ends = [round(i * n / groups) for i in range(groups + 1)]
     parts = [delta[a:b] for a, b in zip(ends[:-1], ends[1:], strict=True)]
-    low, high = _range([0.0, max(delta), min(delta)])
+    low, high = _range([0.0, float(delta.max()), float(delta.min())])
     x = lambda i: 46 + (i + 0.5) * 364 / groups
     y = lambda value: 10 + (high - value) / (high - low) * 150
     marks = _grid(ticks(low, high, 4), 46, 410, y, "{:g}".format)

@@ -105,14 +105,14 @@ class Report:
         d = self.document()
         return pandas.DataFrame(d["comparison"] + d["slices"] or d["evaluation"]["candidate"])
 
-# %% ../../nbs/report/84_report.ipynb #c003
+# %% ../../nbs/report/84_report.ipynb #c009
 def _series(baseline, candidate):
     "What the figure of windows needs."
     preview, delta = find_splits(baseline)[0], candidate.log_loss - baseline.log_loss
     cut = int(np.argmin(preview)) if preview[0] and not preview.all() else None
     mean = float(baseline.tokens @ delta / baseline.tokens.sum())
     unit = f"nats per {baseline.weight_unit.removesuffix('s')}"
-    return {"delta": delta.tolist(), "mean": mean, "cut": cut, "unit": unit}
+    return {"delta": delta, "mean": mean, "cut": cut, "unit": unit}
 
 
 def _bins(arm):
