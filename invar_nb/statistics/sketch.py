@@ -16,7 +16,7 @@ from .jackknife import Jackknife, jackknife_sums
 from .serial import block_size, serial_ratio
 from .weighted import unit_totals
 
-# %% ../../nbs/statistics/24_sketch.ipynb #c012
+# %% ../../nbs/statistics/24_sketch.ipynb #c019
 _BIG, _BLOCK = 64, 8192
 _KEPT = np.array([[a + b <= (9 if b <= 2 else 6) for b in range(7)] for a in range(10)])
 
@@ -35,13 +35,17 @@ def _power_sums(weights: np.ndarray, numerators: np.ndarray, shift: float) -> np
     return found * _KEPT
 
 
+_A, _B = np.nonzero(_KEPT)
+_CHOOSE = np.array([[math.comb(b, c) for c in range(7)] for b in range(7)])
+_POWER = np.maximum(np.subtract.outer(np.arange(7), np.arange(7)), 0)
+
+
 def _moved(sums: np.ndarray, by: float) -> np.ndarray:
-    "@eq-sketch-move: the sums around D0 + by."
-    found = np.zeros_like(sums)
-    for b in range(7):
-        for j in range(b + 1):
-            found[:10 - j, b] += math.comb(b, j) * (-by)**j * sums[j:, b - j]
-    return found * _KEPT
+    "@eq-sketch-move: the sums around D0 + by; a + b stays, so each such line is a product."
+    lines, found = np.zeros((10, 7)), np.zeros((10, 7))
+    lines[_A + _B, _B] = sums[_A, _B]
+    found[_A, _B] = (lines @ (_CHOOSE * (-by)**_POWER).T)[_A + _B, _B]
+    return found
 
 # %% ../../nbs/statistics/24_sketch.ipynb #c014
 class RatioSums:
