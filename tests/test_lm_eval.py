@@ -223,6 +223,19 @@ def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key
 def test_refusals(tmp_path, task, change, part): assert part in refused(edited(tmp_path, task, **change), tasks=task)
 
 
+def test_each_task_has_its_own_filter_and_metric_and_all_that_are_open_are_listed():
+    said = refused(DATA / "base")
+    assert "metric 'shared', 'missing' of invar_lengths; filter 'first-word', 'first-letter' of invar_words" in said and "metric='invar_lengths=shared' filter='invar_words=first-word'" in said
+    for name in ("first-word", "first-letter"):
+        found = read_lm_eval(DATA / "base", filter=["none", f"invar_words={name}"], metric=["invar_lengths=missing", "invar_choices=acc_norm"])
+        chosen = {task: (arm.provenance["source"]["metric"], arm.provenance["source"]["filter"]) for task, arm in found.items()}
+        assert chosen == {"invar_choices": ("acc_norm", "none"), "invar_lengths": ("missing", "none"), "invar_rolling": ("word_perplexity", "none"), "invar_words": ("exact_match", name)}
+        alone = read_lm_eval(DATA / "base", tasks="invar_words", filter=name)["invar_words"]
+        assert np.array_equal(alone.values, found["invar_words"].values)
+    for options, part in ((dict(filter="invar_choices=first-word"), "filter must be one of 'none'"), (dict(metric=["a=x", "a=y"]), "each task must have one metric"), (dict(metric="nothing=shared"), "a task must be one of")):
+        assert part in refused(DATA / "base", UsageError, **options)
+
+
 def test_direction_numbers_and_names_are_needed(tmp_path):
     assert "whether a higher shared is better; got None" in refused(edited(tmp_path, "invar_lengths", said=lambda s: s["higher_is_better"]["invar_lengths"].update(shared=None)),
                                                                      tasks="invar_lengths", metric="shared")

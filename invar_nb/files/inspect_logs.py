@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['is_inspect_log', 'read_inspect_log']
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c011
+# %% ../../nbs/files/54_inspect_logs.ipynb #c021
 import hashlib, json, math, os, re, struct, zipfile, zlib
 from operator import index
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,6 +16,7 @@ import numpy as np
 from ..foundations.numbers import (ContractError, UsageError, as_choice,
                                           canonical_json, refuse)
 from ..foundations.document import as_file
+from .lm_eval_run import by_task
 from ..comparison.names import listed, natural_order
 from ..comparison.window_losses import WindowLosses
 from ..comparison.scores import Scores
@@ -125,17 +126,7 @@ def _label(entry: Mapping) -> str:
     name, scorer = entry["name"], entry["scorer"]
     return name if name == scorer else f"{scorer}/{name}"
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c014
-def _by_task(scorer) -> dict[str, str]:
-    "Task -> scorer of NAME (any task, \"\") and TASK=NAME."
-    texts = [scorer] if isinstance(scorer, str) else list(scorer or ())
-    found = {task: name for task, _, name in (text.rpartition("=") for text in texts)}
-    if len(found) < len(texts):
-        refuse("read_inspect_log", "each task must have one scorer", listed(texts),
-               "Write TASK=NAME for a single task", error=UsageError)
-    return found
-
-
+# %% ../../nbs/files/54_inspect_logs.ipynb #c023
 def _scorer(log: Mapping, wanted: str | None, where: str, several: bool) -> str:
     there = list(dict.fromkeys(map(_label, log["results"].get("scores") or ())))
     if wanted is not None and not several:
@@ -280,7 +271,7 @@ def _scores(log, samples, file, scorer, better, where) -> Scores:
                   prompt_digests=[row[0][0] for row in rows.values()],
                   **_shared(log, file, scorer, rows, epochs))
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c030
+# %% ../../nbs/files/54_inspect_logs.ipynb #c011
 def read_inspect_log(
     path: str | os.PathLike,  # a log, or a folder with one log for each task
     *,
@@ -290,7 +281,8 @@ def read_inspect_log(
     tasks: Iterable[str] = (),  # (): all
 ) -> dict:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
-    path, found, there, wanted = Path(path), {}, [], _by_task(scorer)
+    path, found, there = Path(path), {}, []
+    wanted = by_task(scorer, "scorer", "read_inspect_log")
     files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
         file for file in _in_folder(path) if is_inspect_log(file)]
     if not files:

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['is_lm_eval', 'read_lm_eval']
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c005
+# %% ../../nbs/files/53_lm_eval.ipynb #c026
 import hashlib, json, math, os, re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,19 +16,12 @@ import numpy as np
 
 from ..foundations.numbers import UsageError, as_choice, refuse
 from ..foundations.document import as_file
+from .lm_eval_run import (_AGAIN, _OBJECTS, _OF_ONE, _named, _results,
+                                        _sample_files, by_task)
 from ..comparison.names import as_name, listed
 from ..comparison.window_losses import WindowLosses
 from ..comparison.predictions import Predictions
 from ..comparison.scores import Scores
-
-# %% ../../nbs/files/53_lm_eval.ipynb #c007
-_NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
-_AGAIN = "Copy the file again, or run lm_eval again"
-_OF_ONE = "Name the folder of one model"
-_OBJECTS = ("results", "configs", "n-samples", "higher_is_better")
-
-
-def _named(path: Path) -> re.Match | None: return _NAME.fullmatch(path.name)
 
 # %% ../../nbs/files/53_lm_eval.ipynb #c009
 def is_lm_eval(path: str | os.PathLike) -> bool:
@@ -41,40 +34,7 @@ def is_lm_eval(path: str | os.PathLike) -> bool:
     except (OSError, ValueError): return False
     return b'"doc_id"' in head and b'"filtered_resps"' in head
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c040
-def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
-    "Sample files by task, oldest first."
-    name = None if path.is_dir() else _named(as_file(path, where))
-    if name is None and not path.is_dir():
-        refuse(where, "the file must have the name that lm_eval gave it", path.name,
-               "Name it samples_<task>_<time>.jsonl, beside its results_<time>.json")
-    folder, time = (path.parent, name[2]) if name else (path, "*")
-    files = [path] if name and name[1] else folder.rglob(f"samples_*_{time}.jsonl")
-    named = sorted((m[2], m[1], file) for file in files if (m := _named(file)))
-    if not named:
-        refuse(where, "there must be files samples_<task>_<time>.jsonl", "none",
-               "Run lm_eval with --log_samples: results alone say nothing about examples")
-    found = {task: [] for task in sorted({task for _, task, _ in named})}
-    for _, task, file in named: found[task].append(file)
-    return found
-
-# %% ../../nbs/files/53_lm_eval.ipynb #c012
-def _results(file: Path, where: str) -> dict:
-    "What the harness said about the run: the results file of the same time."
-    time = _named(file)[2]
-    beside = list(file.parent.glob(f"*_{time}.json"))
-    if len(beside) != 1:
-        refuse(where, f"results_{time}.json must lie beside {file.name}",
-               f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
-               "Copy it too: counts, versions and directions of the metrics are in it")
-    try: found = json.loads(beside[0].read_bytes())
-    except (ValueError, RecursionError): found = None
-    if not isinstance(found, dict) or not isinstance(found.get("results"), dict):
-        refuse(where, f"{beside[0].name} must be a results file", "something else, or a part",
-               _AGAIN)
-    return found
-
-# %% ../../nbs/files/53_lm_eval.ipynb #c011
+# %% ../../nbs/files/53_lm_eval.ipynb #c005
 _USUAL = {"loglikelihood_rolling": ("word_perplexity", "byte_perplexity"),
           "multiple_choice": ("acc",)}
 
@@ -118,7 +78,16 @@ class _Task:
     @property
     def kind(self) -> str: return str(self.said("configs").get("output_type"))
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c003
+# %% ../../nbs/files/53_lm_eval.ipynb #c010
+def _left_open(task: _Task) -> list[tuple[str, list[str]]]:
+    "What must be chosen, and from what."
+    names = [name for name in (task.filter, *task.there) if name in task.there]
+    found = [("filter", names)] if task.filter not in task.there and len(names) > 1 else []
+    metrics = task.there[names[0]] if names else []
+    known = {task.metric, *_USUAL.get(task.kind, ())}
+    return found + [("metric", metrics)] * (len(metrics) > 1 and not known & {*metrics})
+
+
 def _one(task: _Task, there: list[str], wanted: list, what: str) -> str:
     "The first that is wanted, or the only one."
     if found := [name for name in wanted if name in there]: return found[0]
@@ -321,13 +290,13 @@ def _arm(task: _Task):
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, rows, values, _names(rows)[1])
 
-# %% ../../nbs/files/53_lm_eval.ipynb #c046
+# %% ../../nbs/files/53_lm_eval.ipynb #c043
 def read_lm_eval(
     path: str | os.PathLike,  # a folder, searched with its subfolders, or one of its files
     *,
     tasks: Iterable[str] | None = None,  # None: all
-    filter: str | None = None,  # where a task has several
-    metric: str | None = None,  # the same; None: word_perplexity, acc, or the only one
+    filter: str | Iterable[str] | None = None,  # where a task has several; TASK=NAME for one
+    metric: str | Iterable[str] | None = None,  # None: word_perplexity, acc, or the only one
     slices: Iterable[str] = (),  # fields of the documents to slice answers and scores by
 ) -> dict:
     "What one model did, by task: `WindowLosses`, `Predictions` or `Scores`."
@@ -336,17 +305,33 @@ def read_lm_eval(
     asked = [tasks] if isinstance(tasks, str) else tasks
     names = files if asked is None else [
         as_choice(name, files, where=where, name="a task", error=UsageError) for name in asked]
-    found = {name: _newest(name, files[name], filter=filter, metric=metric,
-                           slices=tuple(slices)) for name in names}
+    wanted = {what: by_task(said, what, where)
+              for what, said in (("filter", filter), ("metric", metric))}
+    mine = lambda task: {what: said.get(task, said.get("")) for what, said in wanted.items()}
+    found = {name: _newest(name, files[name], **mine(name), slices=tuple(slices))
+             for name in names}
     models = {str(task.run.get("model_name")) for task in found.values()}
     if len(models) > 1:
         refuse(where, "all tasks must be of one model", listed(sorted(models)), _OF_ONE)
-    there = [pair for task in found.values() for pair in task.there.items()]
-    for what, name, known in (("filter", filter, [f for f, _ in there]),
-                              ("metric", metric, [m for _, ms in there for m in ms])):
-        if name is not None:  # it need not be one of all tasks
-            as_choice(name, dict.fromkeys(known), where=where, name=what, error=UsageError)
+    _check_asked(found, wanted, where)
     return {name: _arm(task) for name, task in found.items()}
+
+# %% ../../nbs/files/53_lm_eval.ipynb #c011
+def _check_asked(found: Mapping[str, _Task], wanted: Mapping, where: str) -> None:
+    "What was asked for must be there, in one task at least; all that is left open is listed."
+    for what, said in wanted.items():
+        for task, name in said.items():
+            if task: as_choice(task, found, where=where, name="a task", error=UsageError)
+            of = [found[task]] if task else found.values()
+            known = [x for one in of for f, ms in one.there.items()
+                     for x in ([f] if what == "filter" else ms)]
+            as_choice(name, dict.fromkeys(known), where=where, name=what, error=UsageError)
+    left = [(name, *one) for name, task in found.items() for one in _left_open(task)]
+    if len(left) < 2: return  # the task itself says what it lacks
+    got = "; ".join(f"{what} {listed(there)} of {name}" for name, what, there in left)
+    refuse(where, "each task must have one filter and one metric", got, "Say "
+        + " ".join(f"{what}='{name}={there[0]}'" for name, what, there in left)
+        + ", for instance")
 
 
 def _newest(task: str, files: list[Path], **asked) -> _Task:

@@ -28,13 +28,13 @@ from .predictions import read_predictions
 from ..foundations.document import as_file
 from ..foundations.numbers import ContractError, PairingError, UsageError, refuse
 
-# %% ../../nbs/files/58_sources.ipynb #c009
+# %% ../../nbs/files/58_sources.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     "What files of other tools do not say by themselves."
     tasks: tuple[str, ...] = ()  # of a folder; (): all
-    filter: str | None = None    # of lm-eval, where a task has several
-    score: str | tuple[str, ...] | None = None  # metric, scorer or column; TASK=SCORER each
+    filter: str | tuple[str, ...] | None = None  # of lm-eval, where a task has several
+    score: str | tuple[str, ...] | None = None  # metric, scorer or column; TASK=NAME each
     better: str | None = None    # of a score: "higher" or "lower"
     id: str | None = None        # columns of a table
     loss: str | None = None
@@ -198,7 +198,7 @@ def _cure(path, folder):
                     "the two files that --kl-divergence-base wrote, one for each model")
     return "Check the path, or write a table with id and score"
 
-# %% ../../nbs/files/58_sources.ipynb #c007
+# %% ../../nbs/files/58_sources.ipynb #c015
 def read_arms(
     path: str | os.PathLike,
     reading: Reading | None = None,
@@ -227,9 +227,10 @@ def _of_side(who, name, path, reading):
 
 def _check_options(name, reading):
     "An option that a format does not take is refused, not passed over."
-    if isinstance(reading.score, tuple) and name != "inspect":
+    if isinstance(reading.score, tuple) and name not in ("inspect", "lm-eval"):
         refuse("read_arms", "one score must be chosen", listed(reading.score),
-               "Several, as TASK=SCORER, are for logs of inspect", error=UsageError)
+               "Several, as TASK=NAME, are for folders of lm-eval and inspect",
+               error=UsageError)
     odd = reading.given([f.name for f in fields(Reading) if f.name not in
                          (*FORMATS[name].options, "slices")])  # answers have their own
     if not odd: return

@@ -127,7 +127,7 @@ def _check_scoring(o):
         usage("--text must have a NAME for every file or for none", "some of both",
               "Write --text news=a.txt --text law=b.txt")
 
-# %% ../../nbs/shell/13_groups.ipynb #c021
+# %% ../../nbs/shell/13_groups.ipynb #c024
 _files = panel("Files of other tools")
 
 
@@ -136,11 +136,12 @@ class Columns:
     "How files of other tools are read."
     task: _files(_many, "Task of a folder. Repeatable. Default: all.", metavar="NAME") = None
     score: _files(_many, "Score to compare: a column of a table, a metric of lm-eval, a "
-                  "scorer of inspect, there also TASK=NAME, repeatable.",
+                  "scorer of inspect. For one task TASK=NAME, repeatable.",
                   metavar="NAME") = None
     better: _files(Optional[Literal["higher", "lower"]], "Whether higher or lower scores are "
                    "better.") = None
-    filter: _files(Optional[str], "Filter of an lm-eval task that has several.") = None
+    filter: _files(_many, "Filter of an lm-eval task that has several; for one task "
+                   "TASK=NAME, repeatable.", metavar="NAME") = None
     id: _files(Optional[str], "Column that names the examples.",
                metavar="COLUMN") = None
     loss: _files(Optional[str], "Column of losses.", metavar="COLUMN") = None

@@ -91,18 +91,18 @@ def _on_texts(arguments, job, *, out):
     pairs, journals = score_texts(arguments, job, out=out)
     return _report(pairs, None, job, weights=weights), journals
 
-# %% ../../nbs/shell/22_imports.ipynb #c008
+# %% ../../nbs/shell/22_imports.ipynb #c013
 def _reading(columns, by=()):
     "Options of files as the library takes them."
     pairs = [text.partition("=") for text in columns.map or ()]
     odd = next(("".join(p) for p in pairs if not p[0] or not p[2]), None)
     if odd is not None: o.usage("--map must be OLD=NEW", repr(odd), "Name both columns")
     same = {name: getattr(columns, name) for name in (
-        "better", "filter", "id", "loss", "tokens", "cluster", "repeats", "sums",
+        "better", "id", "loss", "tokens", "cluster", "repeats", "sums",
         "tokenize")}
-    scores = tuple(columns.score or ())
+    one = lambda said: tuple(said) if len(said or ()) > 1 else next(iter(said or ()), None)
     return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
-                   score=scores if len(scores) > 1 else next(iter(scores), None),
+                   score=one(columns.score), filter=one(columns.filter),
                    references=tuple(columns.references or ()), slices=tuple(by or ()),
                    rename={old: new for old, _, new in pairs}, **same)
 
