@@ -17,8 +17,9 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(items):
-    "Pages first, tutorials before all, so that no long test is left to one worker at the end."
-    items.sort(key=lambda item: 0 if "[tutorials/" in item.nodeid else 1 if "::test_page_" in item.nodeid else 2)
+    "Pages first, tutorials and the two longest tests before all, so that no long test is left to one worker at the end."
+    long = ("[tutorials/", "::test_site_builds_without_a_warning", "::test_every_edited_leaf_is_refused[joint]")
+    items.sort(key=lambda item: 0 if any(part in item.nodeid for part in long) else 1 if "::test_page_" in item.nodeid else 2)
 
 
 def pytest_terminal_summary(terminalreporter):

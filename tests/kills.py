@@ -34,9 +34,9 @@ def make(folder):
         small_models.save(model, folder / name)
     rng = np.random.default_rng(0)
     words = ["the", "cat", "sat", "on", "a", "mat", "and", "then", "it", "rained", "all", "day"]
-    (folder / "text.jsonl").write_text("".join(json.dumps({"text": " ".join(rng.choice(words, 30))}) + "\n" for _ in range(24)))
+    (folder / "text.jsonl").write_text("".join(json.dumps({"text": " ".join(rng.choice(words, 30))}) + "\n" for _ in range(60)))
     (folder / "ask.jsonl").write_text("".join(json.dumps({"id": f"q{i}", "prompt": " ".join(rng.choice(words, 4)), "candidates": [" cat", " mat"], "label": " cat"}) + "\n"
-                                              for i in range(60)))
+                                              for i in range(150)))
     for name in ("base", "q8"): assert main(["score", str(folder / name), "--text", str(folder / "text.jsonl"), "--out", str(folder / f"{name}.jsonl"), *LIMITS]) == 0
     return folder
 
@@ -167,6 +167,7 @@ class Trials:
         self.folder(folder.name)
         with open(self.scratch / f"events{self.turn}", "ab") as file:
             for command, (code, seconds, operations, then) in zip(self.commands, self.steps, strict=True):
+                ended = None
                 for _ in range(rng.integers(1, 4)):
                     if killed >= most: break
                     how = {"after": rng.uniform(0, seconds)} if rng.integers(2) else {"operation": int(rng.integers(1, operations + 1))}
@@ -174,8 +175,9 @@ class Trials:
                     killed += ended is None
                     here = visible(folder)
                     self.check(self.whole(here, there, then), "after a kill", how, "there was", {k: len(v) for k, v in here.items() if v != then.get(k)})
+                    if here == then and not hidden(folder): ended = code  # all was done: with --force it would be done again
                     if ended is not None: break
-                ended, _ = run(folder, command, file.fileno())
+                if ended is None: ended, _ = run(folder, command, file.fileno())
                 refused = ended == 2 and "give --force" in (self.scratch / "said.2").read_text()
                 self.check(ended == code or refused, "it ended with", ended, (self.scratch / "said.2").read_text()[-300:])
                 there = then
