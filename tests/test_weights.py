@@ -204,3 +204,8 @@ def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
         assert shell("verify", tmp_path / "e")[0] == 3, name
     found = next(path for path in (tmp_path / "r").glob("candidate.*"))
     assert "1 of" not in shell("compare", found, found, "--out", tmp_path / "s")[1].split("\n")[1], "it speaks of another pair"
+
+
+def test_whole_numbers_that_one_float_stands_for_still_have_a_sentence():
+    from invar_nb.models.weights import TensorChange
+    assert str(TensorChange(name="n", kinds=("I64", "I64"), elements=1, changed=1, relative=1e-17, index=(0,), values=(2.0**60, 2.0**60))).endswith("is another whole number)")

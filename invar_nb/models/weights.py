@@ -19,7 +19,7 @@ from ..foundations.numbers import refuse, strict_json
 from .checkpoint import Checkpoint, find_checkpoint
 from .tensors import Stored, cast, match_tensors, not_comparable, pieces
 
-# %% ../../nbs/models/72_weights.ipynb #c025
+# %% ../../nbs/models/72_weights.ipynb #c003
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TensorChange:
     "How one tensor differs; @eq-weights-relative."
@@ -42,7 +42,8 @@ class TensorChange:
             return f"{self.name}, of shape {_by(self.shapes[0])} and {_by(self.shapes[1])}"
         size = "" if self.relative is None else f", relative change {self.relative:.2g}"
         texts = ([f"{float(x):.{digits}g}" for x in self.values] for digits in (4, 8, 17))
-        one, two = next(two for two in texts if two[0] != two[1])
+        rounded = f"{self.values[0]}", "another whole number"  # beyond 2^53
+        one, two = next((two for two in texts if two[0] != two[1]), rounded)
         return (f"{self.name} ({self.changed:,} of {self.elements:,} elements{size}; "
                 f"{[*self.index]} was {one}, is {two})")
 

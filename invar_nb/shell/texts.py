@@ -8,7 +8,7 @@ __all__ = ['as_weights', 'score_texts']
 # %% ../../nbs/shell/21_texts.ipynb #c002
 from dataclasses import replace
 
-# %% ../../nbs/shell/21_texts.ipynb #c003
+# %% ../../nbs/shell/21_texts.ipynb #c007
 from ..comparison.pair import pair
 from ..models.documents import read_documents
 from ..models.other_tokenizer import whole_documents
@@ -17,7 +17,7 @@ from ..report.policy import check_enough
 from ..report.sections import part_keys
 from . import groups as g
 from . import options as o
-from .arms import _planned, arm_kind, load_arms
+from .arms import _planned, arm_kind, load_arms, with_weights
 from .jobs import find_margins, find_settings, find_tier
 from .terminal import Progress, say
 
@@ -48,7 +48,7 @@ def as_weights(
                 f"Texts: {', '.join(names)}")
     return found
 
-# %% ../../nbs/shell/21_texts.ipynb #c007
+# %% ../../nbs/shell/21_texts.ipynb #c011
 def score_texts(
     arguments,     # baseline and candidate -> as typed
     job: g.Job,
@@ -80,11 +80,8 @@ def score_texts(
     arms[first] = load_arms(
         arguments, replace(job.scoring, text=files[first]), enough=enough, also=rest,
         journals={arm: journals[f"{arm}.{first}"] for arm in arguments}, quiet=quiet)
-    known = {"weights": arms[first]["candidate"].provenance.get("weights")}
-    for name in others if known["weights"] else ():
-        two = arms[name]
-        two["candidate"] = two["candidate"].changed(
-            provenance={**two["candidate"].provenance, **known})
+    known = arms[first]["candidate"].provenance.get("weights")
+    for name in others: arms[name] = with_weights(arms[name], known)
     return {name: pair(two["baseline"], two["candidate"]) for name, two in arms.items()}, \
         journals
 
