@@ -1,14 +1,14 @@
 """What does a confidence interval cost? `python benchmarks/interval.py`
 
 The unit of comparison is named in every line: for few windows the source's loop of 1200 replicates by `rng.choice(n, n, p=t/T)`, for many
-windows one weighted mean, `t @ d / t.sum()`. `--bootstrap` adds the bootstrap intervals of this package and of its peers."""
+windows one weighted mean, `t @ d / t.sum()`. The exact bootstrap is timed against both loops and
+against its peers: no figure without the name of its loop."""
 import argparse
-import importlib.util
 import statistics
 import warnings
 
 import numpy as np
-from alternate import alternate, machine, table
+from alternate import alternate, figures, machine, peer, table
 
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import jackknife_interval
@@ -69,33 +69,71 @@ def many(n, rounds):
 def ratio(d, t, axis=-1): return (d * t).sum(axis=axis) / t.sum(axis=axis)
 
 
+EXACT = "BCa, exact and proved (this package)"
+
+
 def bootstraps(n, rounds, replicates=1200):
+    "The exact BCa interval against both loops and against peers; a loop gives percentiles and no proof."
     from scipy import stats
 
     from invar_nb import bootstrap_interval
     d, t = draw(n)
-    tokens = t.astype(int)
-    out = {"jackknife_interval(d, t)": lambda: jackknife_interval(d, t),
-           "BCa, exact (this package)": lambda: bootstrap_interval(d, tokens),
-           f"BCa, {replicates} replicates (this package)": lambda: bootstrap_interval(d, tokens, replicates=replicates, seed=0),
-           f"scipy.stats.bootstrap BCa, {replicates}": lambda: stats.bootstrap((d, t), ratio, paired=True, vectorized=True, n_resamples=replicates, batch=100, rng=np.random.default_rng(0))}
-    if importlib.util.find_spec("arch"):
+    rng = np.random.default_rng(0)
+    scipy = lambda: stats.bootstrap((d, t), ratio, paired=True, vectorized=True, n_resamples=replicates, batch=100, rng=np.random.default_rng(0))
+
+    def arch():
         from arch.bootstrap import IIDBootstrap
-        out[f"arch IIDBootstrap BCa, {replicates}"] = lambda: IIDBootstrap(d, t, seed=np.random.default_rng(0)).conf_int(ratio, replicates, method="bca")
-    table(f"n = {n} windows, bootstrap intervals, ratio to the exact BCa", alternate(out, rounds), "BCa, exact (this package)")
+        return IIDBootstrap(d, t, seed=np.random.default_rng(0)).conf_int(ratio, replicates, method="bca")
+    seconds = alternate({"the choice loop": lambda: choice_loop(d, t, rng), "the plain loop": lambda: plain_loop(d, t, rng),
+                         EXACT: lambda: bootstrap_interval(d, t), f"BCa, {replicates} replicates (this package)": lambda: bootstrap_interval(d, t, replicates=replicates, seed=0),
+                         f"scipy.stats.bootstrap BCa, {replicates}": scipy, f"arch IIDBootstrap BCa, {replicates}": peer("arch", arch),
+                         "jackknife_interval(d, t)": lambda: jackknife_interval(d, t)}, rounds)
+    targets = {180: (">= 15", ">= 5"), 10_000: (">= 300", "")}.get(n, ("", ""))
+    for loop, target in zip(("the choice loop", "the plain loop"), targets, strict=True):
+        table(f"n = {n} windows, times as fast as {loop} of {replicates} replicates", seconds, loop, {EXACT: target}, speedup=True)
+
+
+def exact_many(n, rounds):
+    from invar_nb import bootstrap_interval
+    d, t = draw(n)
+    table(f"n = {n} windows, the exact BCa interval with its checks, ratio to one weighted mean", alternate(
+        {"t @ d / t.sum()": lambda: t @ d / t.sum(), EXACT: lambda: bootstrap_interval(d, t)}, rounds), "t @ d / t.sum()", {EXACT: "<= 30"})
+
+
+LAWS = {"normal": np.random.Generator.standard_normal, "t3": lambda rng, size: rng.standard_t(3, size), "exponential": np.random.Generator.standard_exponential}
+
+
+def exact_few(rounds, sizes=(12, 14, 16, 20, 25, 30)):
+    "Milliseconds of few windows, where no characteristic function dies: three laws, equal and lognormal token counts."
+    from invar_nb import bootstrap_interval
+    took, bounds = [], []
+    for n in sizes:
+        for seed, law in enumerate(LAWS.values()):
+            for sigma in (0.0, 0.8):
+                rng = np.random.default_rng(100 * n + seed)
+                d, t = law(rng, size=n), np.ceil(100 * rng.lognormal(0, sigma, n))
+                runs = alternate({EXACT: lambda d=d, t=t: bootstrap_interval(d, t)}, rounds)[EXACT]
+                got = bootstrap_interval(d, t)
+                took.append(1000 * statistics.median(runs))
+                bounds.append(max(got.endpoint_error) / got.width)
+    figures(f"{len(took)} sets of {sizes[0]} to {sizes[-1]} windows, the exact BCa interval", {
+        "median, ms": (statistics.median(took), "<= 15"), "longest, ms": (max(took), "<= 40"),
+        "largest proved error, of the width": (max(bounds), ""), "share proved to 1e-4 of the width": (float(np.mean(np.array(bounds) <= 1e-4)), "")})
 
 
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument("--n", type=int, nargs="+", default=[180, 1_000_000, 1_000_003], help="numbers of windows; the last default is a prime")
     p.add_argument("--rounds", type=int, default=9)
-    p.add_argument("--bootstrap", action="store_true", help="also the bootstrap intervals, up to 20 000 windows")
     a = p.parse_args()
     warnings.simplefilter("ignore")
     machine("numpy", "scipy", "arch")
     for n in a.n:
         (few if n < 20_000 else many)(n, a.rounds)
-        if a.bootstrap and n <= 20_000: bootstraps(n, a.rounds)
+        if n < 20_000: bootstraps(n, a.rounds)
+        else: exact_many(n, a.rounds)
+    bootstraps(10_000, 2)
+    exact_few(3)
 
 
 if __name__ == "__main__": main()

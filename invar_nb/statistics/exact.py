@@ -95,14 +95,14 @@ def _summed(windows, joint, xi, u1):
     F = 0.5 - 2 / math.pi * float(weights @ g.imag)
     return F, math.pi * density / (2 * K * h) + 3 / K**2 + 1e-7, density, density
 
-# %% ../../nbs/statistics/15_exact.ipynb #c013
+# %% ../../nbs/statistics/15_exact.ipynb #c010
 class Inversion:
     "The bootstrap distribution by its characteristic function, with a proved error."
     engine = "inversion"
 
     def __init__(self, draw: Draw, windows: Windows | None = None):
         self._describe(draw, windows or Windows(draw))
-        self._grid, self._u1 = Grid(self.windows, 5.0), 33_000.0
+        self._grid, self._u1 = Grid(self.windows, 5.0), 48_000.0 if draw.n > 64 else 33_000.0
         self._prove(0.0)
 
     def _describe(self, draw, windows):

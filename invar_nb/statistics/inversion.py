@@ -209,7 +209,7 @@ class Grid:
         return (0.5 - g.imag @ weights, -n * ((g * dw / (1 + w)).imag @ weights),
                 2 * self.h / math.pi * g.real.sum(axis=1))
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c014
+# %% ../../nbs/statistics/09_inversion.ipynb #c012
 def _crossing(cdf, level, xi, low, high, tolerance=1e-8):
     "xi where F crosses each level: steps (@eq-inversion-newton) inside shrinking brackets."
     low, high, goal = np.full(xi.shape, low), np.full(xi.shape, high), ndtri(level)
@@ -220,7 +220,7 @@ def _crossing(cdf, level, xi, low, high, tolerance=1e-8):
         z = ndtri(np.clip(F, 1e-300, 1 - 1e-16))
         with np.errstate(all="ignore"):
             step = (goal - z) * np.exp(-z * z / 2) / math.sqrt(2 * math.pi) / slope
-        settled = np.abs(step) < tolerance
+        settled = (np.abs(step) < tolerance) & (np.abs(F - level) < level * (1 - level) / 9)
         good = settled | (low < xi + step) & (xi + step < high)
         if k % 3 == 2: good, before = good & (settled | (high - low < before / 2)), high - low
         xi = np.where(good, xi + step, (low + high) / 2)
