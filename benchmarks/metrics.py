@@ -115,7 +115,7 @@ def main():
                            ("calibration error, a sure model, outcomes int64,", partial(calibration_runs, dtype=np.int64, sure=True)),
                            ("Brier score, outcomes int64,", partial(brier_runs, dtype=np.int64)), ("Brier score, outcomes bool,", partial(brier_runs, dtype=bool))):
             out, ours = runs(n, not a.no_peers)
-            table(f"{what} of {n} predictions", alternate(out, a.rounds), ours, {"torchmetrics": ">= 20", "scikit-learn": ">= 50"})
+            table(f"{what} of {n} predictions", alternate(out, a.rounds), ours)
         small = min(n, 2000)
         out, ours = interval_runs(small)
         table(f"intervals of {small} predictions", alternate(out, max(1, a.rounds // 5)), ours)
