@@ -32,8 +32,8 @@ ALONE = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": ROOT, "RAY_USAGE_ST
 def run(tmp_path_factory):
     "A text and the losses of one process."
     here = tmp_path_factory.mktemp("ray")
-    (here / "text.txt").write_text("".join(f"The sentence after number {i} counts to {i * i}.\n" for i in range(200)))
-    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "256", "-q", "--out", "one.jsonl"]
+    (here / "text.txt").write_text("".join(f"The sentence after number {i} counts to {i * i}.\n" for i in range(400)))
+    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "64", "-q", "--out", "one.jsonl"]
     assert subprocess.run(command, cwd=here, env=ALONE).returncode == 0
     return here
 
@@ -55,7 +55,7 @@ def cluster(monkeypatch):
 
 def preparing(run, log, pause):
     "What a worker does to be ready: the model, the plan, and a scorer that is slow and says which batch it has scored."
-    job = g.Scoring(text=[str(run / "text.txt")], max_length=64, batch_tokens=256)
+    job = g.Scoring(text=[str(run / "text.txt")], max_length=64, batch_tokens=64)
     plain, log = dataclasses.replace(job), str(log)
 
     def prepare():
@@ -125,7 +125,7 @@ def test_killed_workers_are_replaced(run, tmp_path, cluster):
 def test_a_killed_command_goes_on(run):
     "A cluster of this machine, in a process of its own: what was in place before the kill is not scored again."
     (run / "long.txt").write_text((run / "text.txt").read_text() * 4)
-    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "long.txt", "--max-length", "64", "--batch-tokens", "256", "-q"]
+    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "long.txt", "--max-length", "64", "--batch-tokens", "64", "-q"]
     cluster, parts = [*command, "--engine", "ray", "--workers", "2"], Target(run / "parts")
     times = lambda: {name: (parts.root / name).stat().st_mtime_ns for name in part_names(parts)}
     process, until = subprocess.Popen([*cluster, "--out", "parts"], cwd=run, env=ALONE, start_new_session=True), time.monotonic() + 120
@@ -143,7 +143,7 @@ def test_a_killed_command_goes_on(run):
 
 
 def test_the_command_writes_the_file_of_one_process(run):
-    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "256", "-q", "--engine", "ray"]
+    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "64", "-q", "--engine", "ray"]
     assert subprocess.run([*command, "--out", "ray.jsonl"], cwd=run, env=ALONE).returncode == 0
     assert (run / "ray.jsonl").read_bytes() == (run / "one.jsonl").read_bytes() and not (run / ".ray.jsonl.parts").exists()
 
