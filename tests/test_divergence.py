@@ -26,7 +26,7 @@ NAMES = ["kl_divergence", "top1_changed", "probability_change", "probability_cha
 def plan_of(ids, max_length=16, stride=8):
     windows = plan_windows(len(ids), max_length=max_length, stride=stride)
     return SimpleNamespace(token_ids={"0": ids}, windows=windows, window_ids=[w.window_id for w in windows], tokens=[w.tokens for w in windows],
-                           data_id="ids", document_ids=None, n_bytes=None, provenance={})
+                           data_id="ids", document_ids=None, n_bytes=None, classes=(), provenance={})
 
 
 def moved(model, seed=9, size=.02):
