@@ -21,6 +21,7 @@ class Plan:
     data_id: str = "ids"
     document_ids = n_bytes = None
     provenance: dict = field(default_factory=dict)
+    classes: tuple = ()
 
     @property
     def window_ids(self): return [w.window_id for w in self.windows]
