@@ -125,6 +125,12 @@ def test_wrong_shards_are_refused_before_anything_is_loaded(arguments, says, run
     assert code in (2, 3) and says in err and "loading" not in err, err
 
 
+def test_a_file_is_no_folder_of_parts(run):
+    for more in ((), ("--out", run / "new" / "x.jsonl")):
+        code, _, err = shell("merge", run / "one.jsonl", *more)
+        assert code == 2 and "merge" in err and "folder" in err and "--out must" not in err and not (run / "new").exists(), err
+
+
 def test_an_empty_folder_has_nothing_to_merge(tmp_path):
     for folder in (tmp_path, tmp_path / "nowhere"):
         code, _, err = shell("merge", folder)

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['JointComparison', 'of_part', 'compare_parts', 'JointVerdict', 'judge_parts']
 
-# %% ../../nbs/comparison/41_joint.ipynb #c017
+# %% ../../nbs/comparison/41_joint.ipynb #c002
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from html import escape
 from .compare import Comparison, compare
 from .difference import Difference
 from .pair import Pair
-from .slices import as_slice, slice_names
+from .slices import CLASSES, as_slice, slice_names
 from .verdict import (Claim, Verdict, as_margin, change_text, judge,
                                          judge_together)
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -110,7 +110,7 @@ def judge_parts(
     return JointVerdict(headline=verdict.headline, claim=verdict.claim, verdict=verdict,
                         leading={name: leading[name] for name in joint}, others=others)
 
-# %% ../../nbs/comparison/41_joint.ipynb #c018
+# %% ../../nbs/comparison/41_joint.ipynb #c008
 def _judged(first, rest, apart, together):
     "Claims of the leading differences and of the rest; one family where a part stands apart."
     names = [name for name in first if name != apart]
@@ -121,6 +121,14 @@ def _judged(first, rest, apart, together):
     return leading, {name: tuple(next(claims) for _ in r) for name, r in rest.items()}
 
 
+def _check_slice(name, known, joint):
+    "Known in some part; sums over classes of tokens, in every part with losses."
+    as_slice(name, known, "judge_parts")
+    for part, c in joint.items():
+        if name in CLASSES and c.pair.kind == "losses":
+            as_slice(name, slice_names(c.pair), "judge_parts", part)
+
+
 def _check_names(joint, margins, by):
     for what, asked, known in (
             ("margins", margins, {m.name for c in joint.values() for m in c.metrics}),
@@ -129,7 +137,7 @@ def _check_names(joint, margins, by):
             refuse("judge_parts", "the evidence must have columns to slice by", "none",
                    "Add the column to the files", error=UsageError)
         for name in asked or ():
-            if what == "by": as_slice(name, sorted(known), "judge_parts")
+            if what == "by": _check_slice(name, sorted(known), joint)
             else: as_choice(name, sorted(known), where="judge_parts", name=what,
                             error=UsageError)
 

@@ -136,7 +136,7 @@ def _check_whole(arm, name, values):
                f"{counts[bad[0]]:g} of {arm.tokens[bad[0]]} tokens in window {bad[0]}",
                "Score the text again", error=PairingError)
 
-# %% ../../nbs/comparison/38_slices.ipynb #c011
+# %% ../../nbs/comparison/38_slices.ipynb #c018
 def _of_class(measured, name, value):
     "What every arm says of the tokens of one class, in the windows that have any."
     arms = [measured] if hasattr(measured, "columns") else _arms(measured)
@@ -155,10 +155,11 @@ def as_slice(
     name: str,
     known: Iterable[str],  # slice_names of the evidence
     where: str = "slices",
+    of: str = "the evidence",
 ) -> str:
     "A name that the evidence can be sliced by; what scoring must keep is said."
     if name in CLASSES and name not in known:
-        refuse(where, f"slices by {name} need sums that scoring keeps", "none in the evidence",
+        refuse(where, f"slices by {name} need sums that scoring keeps", f"none in {of}",
                f"Score both models again with --by {name}", error=UsageError)
     return as_choice(name, [*known], where=where, name="by", error=UsageError)
 

@@ -90,12 +90,20 @@ def save_shard(
     if name in before: what += ", as before"
     return found, f"shard {shard}: {what}\n  when all {shard.of} are there: {found['merge']}"
 
-# %% ../../nbs/shell/27_merge.ipynb #c007
+# %% ../../nbs/shell/27_merge.ipynb #c009
+def _of_parts(folder: str) -> Target:
+    target = Target(folder)
+    if target.files is None and not target.root.is_dir():
+        usage("merge needs the folder that score --shard wrote to", repr(folder),
+              "Check the path")
+    return target
+
+
 def merged_name(folder: str) -> Path:
     "Where the merged file is put by default: among the parts."
     if is_url(folder):
         usage("merge of a URL needs --out", "none", "Name a file on this machine")
-    found = (Path(name).suffix for name in part_names(Target(folder)))
+    found = (Path(name).suffix for name in part_names(_of_parts(folder)))
     return Path(folder, f"losses{'.parquet' if '.parquet' in found else '.jsonl'}")
 
 
@@ -104,10 +112,7 @@ def save_merged(
     out: Path,
 ) -> tuple[dict, str]:
     "Join the parts into one file; (what was found, the same in words)."
-    target = Target(folder)
-    if target.files is None and not target.root.is_dir():
-        usage("merge needs the folder that score --shard wrote to", repr(folder),
-              "Check the path")
+    target = _of_parts(folder)
     out.parent.mkdir(parents=True, exist_ok=True)
     merged = merge_parts(target, out)
     about, unit = merged.header, merged.header["weight_unit"]

@@ -42,11 +42,11 @@ class Sharding:
         "What --out names: a file, a folder of parts, or either."
         return "either" if self.engine == "ray" else "parts" if self.shard else "file"
 
-# %% ../../nbs/shell/25_shards.ipynb #c006
+# %% ../../nbs/shell/25_shards.ipynb #c002
 def _numbers(environ: Mapping, *names: str) -> list[int] | None:
     "Whole numbers of the environment; None where one of them is not there."
     found = [environ.get(name, "") for name in names]
-    return [int(text) for text in found] if all(map(str.isdigit, found)) else None
+    return [int(text) for text in found] if all(map(str.isdecimal, found)) else None
 
 # %% ../../nbs/shell/25_shards.ipynb #c008
 def _of_array(environ: Mapping) -> tuple[int, int]:
@@ -62,10 +62,15 @@ def _of_array(environ: Mapping) -> tuple[int, int]:
               "To run some tasks again, name the shard: --shard 3/7")
     return (task - first) // step, size
 
-# %% ../../nbs/shell/25_shards.ipynb #c010
+# %% ../../nbs/shell/25_shards.ipynb #c006
 def _of_step(environ: Mapping) -> tuple[int, int]:
     "(place, size) of a process among those of a launcher; (0, 1) where there is none."
-    if (found := _numbers(environ, "RANK", "WORLD_SIZE")): return found[0], found[1]
+    if "RANK" in environ:
+        place, size = _numbers(environ, "RANK", "WORLD_SIZE") or (0, 0)
+        if place < size: return place, size
+        usage("--shard auto needs RANK below WORLD_SIZE, as torchrun sets them", " and ".join(
+            f"{name}={environ.get(name, '')}" for name in ("RANK", "WORLD_SIZE")),
+            "Name the shard: --shard 3/7")
     found = _numbers(environ, "SLURM_PROCID", "SLURM_NTASKS")
     if found and found[1] > 1 and "SLURM_STEP_ID" not in environ:
         usage("--shard auto needs one process for each task", f"a batch script with "
