@@ -1,4 +1,5 @@
 "What else changed, beside perplexity: tiles of both heads against the whole vocabulary in float64, the metrics, the command."
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -31,7 +32,6 @@ def plan_of(ids, max_length=16, stride=8):
 
 def moved(model, seed=9, size=.02):
     "A copy with every weight moved a little."
-    import copy
     found, rng = copy.deepcopy(model), np.random.default_rng(seed)
     with torch.no_grad():
         for p in found.parameters(): p += torch.tensor(size * rng.normal(size=p.shape), dtype=torch.float32)
@@ -89,6 +89,38 @@ def test_ties_go_to_the_smaller_id_in_both_models_wherever_the_tiles_end(monkeyp
         engines.append(SimpleNamespace(path="head", head=head, after=None))
     with torch.inference_mode(): found = tiles._in_tiles(torch, engines, [hidden, hidden], torch.arange(10))
     assert not found[3].any() and found[2].min() > 0
+
+
+HARD = {  # name: vocabulary, what multiplies the head's weights, bias of token v
+    "two tokens": (2, 1, None), "one token beyond the tiles": (81, 1, None), "logits of ten thousand": (97, 3000, None), "all logits equal": (97, 0, None),
+    "one token at 1 - 1e-12": (97, 0, lambda v: (v == 61) * (np.log(96) + np.log(1e12))), "far below zero": (97, 1, lambda v: -300.0 - v),
+    "a first tile ruled out": (97, 1, lambda v: np.where(v < 20, -np.inf, -300.0)), "every third ruled out": (97, 1, lambda v: np.where(v % 3 == 2, -np.inf, v)),
+    "a last tile ruled out": (97, 30, lambda v: np.where(v > 79, -np.inf, 0.0))}
+
+
+@pytest.mark.parametrize("case", HARD)
+def test_hard_heads_equal_log_softmax_alone_and_together(case, monkeypatch):
+    monkeypatch.setattr(head_tiles, "COLUMNS", 20)
+    size, scale, bias = HARD[case]
+    models = [one := small.llama(size), moved(one)]
+    bias = np.zeros(size) if bias is None else bias(np.arange(size))
+    for model in models:
+        model.lm_head.weight.data *= scale
+        model.lm_head.bias = torch.nn.Parameter(torch.tensor(bias * (1 if model is one or scale else .9), dtype=torch.float32))
+    allowed = np.flatnonzero(np.isfinite(bias))
+    plan = plan_of(allowed[small.text_ids(len(allowed), n=50)])
+    ids, found, largest = torch.tensor(plan.token_ids["0"]), [], 1.0
+    for w in plan.windows:
+        with torch.no_grad(): z = [copy.deepcopy(m).double()(input_ids=ids[None, w.start:w.stop - 1]).logits[0, w.score_from - 1 - w.start:] for m in models]
+        p, q = (x.log_softmax(1) for x in z)
+        at = torch.arange(w.tokens), ids[w.score_from:w.stop]
+        found.append([-p[at].mean(), -q[at].mean(), torch.where(p.exp() > 0, p.exp() * (p - q), 0).sum(1).mean(), (p.argmax(1) != q.argmax(1)).double().mean(), (q.exp() - p.exp())[at].mean()])
+        largest = max(largest, *(float(x[x.isfinite()].abs().max()) for x in z))
+    arms = tiles.score_together(*models, plan)
+    np.testing.assert_allclose(means(arms), np.array(found), rtol=0, atol=1e-6 + 4e-7 * largest)
+    assert arms[1].provenance["together"] == "tiles"
+    for arm, model in zip(arms, models, strict=True):
+        np.testing.assert_allclose(score_windows(model, plan.token_ids, plan.windows).log_loss, arm.log_loss, rtol=0, atol=1e-6 + 4e-7 * largest)
 
 
 class Forbidding(small.transformers.LlamaForCausalLM):

@@ -263,6 +263,48 @@ def test_peaked_heads_against_float64(change, tolerance, monkeypatch):
     assert (sum(careful) > 0) == (change != "late peak")
 
 
+class Doubling(torch.nn.Linear):
+    def forward(self, x): return 2 * super().forward(x)
+
+
+@pytest.mark.parametrize("change", ["subclass", "own forward", "hook", "pre-hook"])
+def test_a_head_that_does_more_than_its_matrix_is_called(change):
+    "As an adapter's is, or one that a library has wrapped: the rows of its weight are not the logits."
+    model, ids, double = llama(), text_ids(97, n=40), lambda *given: 2 * given[-1]
+    head = model.lm_head
+    if change == "subclass": head.__class__ = Doubling
+    if change == "own forward": head.forward = lambda x: 2 * torch.nn.functional.linear(x, head.weight)
+    if change == "hook": head.register_forward_hook(double)
+    if change == "pre-hook": head.register_forward_pre_hook(lambda module, given: (2 * given[0],))
+    assert look_at_model(model, ids).path == "head"
+    windows = plan_windows(len(ids), max_length=20, stride=12)
+    for i, losses in token_log_losses(model, ids, windows): np.testing.assert_allclose(losses, one_window(model, ids, windows[i]), rtol=0, atol=TOLERANCE)
+
+
+AFTER = {"": None, " capped": lambda z: (z / 5).tanh() * 5, " scaled": lambda z: 2 * z}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize("columns, bias", [(20, True), (20, False), (12, True), (61, True)])
+def test_blocks_against_log_softmax_and_which_rows_are_done_again(columns, bias, after, dtype, monkeypatch):
+    "Rows of very different size beside each other, products that are exact, 61 tokens in tiles of 20 (the last has one) or of 12: only rows that leave float32 take the second way."
+    monkeypatch.setattr(head_tiles, "COLUMNS", columns)
+    rng, again, own = np.random.default_rng(4), [], head_tiles._careful
+    monkeypatch.setattr(head_tiles, "_careful", lambda torch, head, after, hidden, target: again.append((hidden, target)) or own(torch, head, after, hidden, target))
+    hidden = torch.tensor(rng.integers(-3, 4, (60, 8)) * np.array([1, 4, 16])[rng.integers(0, 3, (60, 1))]).to(dtype)
+    target, head = torch.tensor(rng.integers(0, 61, 60)), torch.nn.Linear(8, 61, bias=bias, dtype=dtype)
+    target[:3] = torch.tensor([60, 0, 20])
+    for p in head.parameters(): p.data[:] = torch.tensor(rng.integers(-2, 3, p.shape))
+    with torch.inference_mode():
+        z, found = head(hidden), head_tiles.head_losses(torch, head, AFTER[after], hidden, target)
+        z = (AFTER[after](z) if after else z).double()
+    np.testing.assert_allclose(found, -z.log_softmax(1).gather(1, target[:, None])[:, 0], rtol=1e-6, atol=1e-5 + 1e-7 * float(z.abs().max()))
+    far = (beyond := (z - z[:, :columns].amax(1, keepdim=True)).logsumexp(1) / np.log(2)) > 120
+    assert (beyond - 120).abs().min() > .1 and bool(again) == bool(far.any()) == (columns < 61 and "capped" not in after)
+    if again: assert torch.equal(again[0][0], hidden[far]) and torch.equal(again[0][1], target[far]) and 3 < far.sum() < 50
+
+
 def test_memory_does_not_grow_with_the_text():
     "Ten times the text: never more tokens in a batch."
     model, most = llama(), {}
