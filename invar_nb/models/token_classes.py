@@ -37,7 +37,7 @@ class TokenClasses:
         names = [class_columns(self.by, value) for value in self.values]
         return [column for kind in zip(*names, strict=True) for column in kind]
 
-# %% ../../nbs/models/56_token_classes.ipynb #c009
+# %% ../../nbs/models/56_token_classes.ipynb #c007
 _WORDS = ("rare", "uncommon", "common", "very common")
 
 
@@ -59,9 +59,8 @@ def _frequency(documents, windows):
     for w in windows:
         counts += np.bincount(documents[w.document_id][w.score_from:w.stop], minlength=size)
     each, kind, kinds = np.unique(counts, return_inverse=True, return_counts=True)
-    share = np.cumsum(each * kinds) / counts.sum()
-    middle = (share + np.append(0, share[:-1])) / 2
-    quarter = np.minimum(4 * middle, 3).astype(int)
+    upto = np.cumsum(each * kinds)
+    quarter = 2 * (2 * upto - each * kinds) // upto[-1]  # 4 times the middle
     some = each > 0
     values, codes = _named(quarter[some], each[some], each[some], "time", _WORDS)
     return values, np.append(np.zeros(int(not some[0]), int), codes)[kind]
