@@ -11,6 +11,7 @@ from scipy.stats import beta, chi2
 
 import invar_nb
 from invar_nb import ContractError, PairingError, WindowLosses, bootstrap_interval, compare, jackknife_interval, pair, plan_windows, score_windows
+from invar_nb.foundations.numbers import digest
 from invar_nb.metrics.divergence import change_columns, change_counts
 from invar_nb.report.verify import verify
 from invar_nb.shell.cli import main
@@ -18,6 +19,9 @@ from invar_nb.shell.cli import main
 torch = pytest.importorskip("torch")
 import small_models as small  # noqa: E402
 from invar_nb.models import chain_rule, head_tiles, tiles  # noqa: E402
+from invar_nb.models.load import load_model  # noqa: E402
+from invar_nb.models.score import score_plan  # noqa: E402
+from invar_nb.models.token_classes import find_classes  # noqa: E402
 
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 NAMES = ["kl_divergence", "top1_changed", "probability_change", "probability_change_p1", "probability_change_p99"]
@@ -141,9 +145,12 @@ def test_what_neither_allows_adds_nothing_and_what_only_the_candidate_rules_out_
     with pytest.raises(ContractError, match="must allow what the baseline allows; got an infinite divergence in window '0:"): tiles.score_together(one, two, plan)
 
 
-def test_rows_beyond_float32_are_done_again(monkeypatch):
-    one = small.llama(2100)
-    one.lm_head.weight.data[1500:] *= 25
+@pytest.mark.parametrize("name, factor", [("llama", 25), ("granite", 75)])
+def test_rows_beyond_float32_are_done_again(name, factor, monkeypatch):
+    "Granite divides its logits by 3 behind the head."
+    one = small.llama(2100) if name == "llama" else small.fill(small.transformers.GraniteForCausalLM(small.transformers.GraniteConfig(
+        **small.DENSE | dict(vocab_size=2100), logits_scaling=3.0, tie_word_embeddings=False)), 2)
+    one.lm_head.weight.data[1500:] *= factor
     models, plan, seen, own = [one, moved(one, size=.002)], plan_of(small.text_ids(2100, n=40)), [], tiles._from_rows
     monkeypatch.setattr(tiles, "_from_rows", lambda torch, rows, target, places: seen.append(len(places)) or own(torch, rows, target, places))
     found = means(tiles.score_together(*models, plan))
@@ -158,18 +165,29 @@ def test_bfloat16_gives_the_losses_of_scoring_alone():
         np.testing.assert_allclose(arm.log_loss, score_windows(model, plan.token_ids, plan.windows).log_loss, rtol=0, atol=2e-3)
 
 
-@pytest.mark.parametrize("first, batching", [(lambda: small.make("longrope"), "equal lengths"), (lambda: small.llama(97), "padded"), (lambda: small.make("mixtral"), "padded")])
+class Mixing(small.transformers.LlamaForCausalLM):
+    "A row in a batch sees the other rows."
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        out.logits = out.logits + .1 * out.logits.mean(0, keepdim=True)
+        return out
+
+
+@pytest.mark.parametrize("first, batching", [(lambda: small.make("longrope"), "equal lengths"), (lambda: small.llama(97), "padded"), (lambda: small.make("mixtral"), "padded"),
+                                             (lambda: small.fill(Mixing(small.transformers.LlamaConfig(**small.DENSE)), 7), "one window")])
 def test_the_more_careful_batches_are_taken_for_both(first, batching):
     rng = np.random.default_rng(4)
     texts = {str(d): rng.integers(1, 97, rng.integers(2, 36)) for d in range(30)}
     windows = [invar_nb.Window(start=0, score_from=1, stop=len(x), document_id=d) for d, x in texts.items()]
     plan = plan_of(np.arange(9))
     plan.token_ids, plan.windows = texts, windows
-    scorer = tiles.plan_together(first(), small.llama(97), plan, batch_tokens=256)
-    assert sorted(i for batch in scorer.batches for i in batch) == list(range(30)) and scorer.facts["batching"] == batching
+    for models in ((first(), small.llama(97)), (small.llama(97), first())):
+        scorer = tiles.plan_together(*models, plan, batch_tokens=256)
+        assert sorted(i for batch in scorer.batches for i in batch) == list(range(30)) and scorer.facts["batching"] == batching
+        if batching == "one window": assert all(len(part) == 1 for batch in scorer.batches for part in scorer.scorers[0].passes(batch))
 
 
-def test_a_run_that_stopped_goes_on_and_other_models_are_refused(tmp_path):
+def test_a_run_that_stopped_goes_on_and_other_models_are_refused(tmp_path, monkeypatch):
     models, plan = [one := small.llama(97), moved(one)], plan_of(small.text_ids(97))
     whole = tiles.score_together(*models, plan, batch_tokens=1)
     def stop(done, total):
@@ -178,8 +196,66 @@ def test_a_run_that_stopped_goes_on_and_other_models_are_refused(tmp_path):
     again = tiles.score_together(*models, plan, batch_tokens=1, journal=tmp_path / "j")
     assert all((a.log_loss == b.log_loss).all() and a.provenance == b.provenance for a, b in zip(whole, again, strict=True))
     assert all((whole[1].columns[name] == again[1].columns[name]).all() for name in whole[1].columns)
-    with pytest.raises(ContractError, match="candidate.weights_digest"): tiles.score_together(models[0], models[0], plan, batch_tokens=1, journal=tmp_path / "j")
+    digests = [digest(arm.log_loss.tobytes()) for arm in whole]
+    assert whole[0].provenance["digest"] == whole[1].provenance["against"] == digests[0] != digests[1]
+    changes = {"candidate.weights_digest": (one, one, {}), "baseline.weights_digest": (models[1], models[1], {}), "data_id": (*models, {"data_id": "other"}), "classes": (*models, {"classes": classes_of(plan, "context")})}
+    for field, (*others, change) in changes.items():
+        with pytest.raises(ContractError, match=field): tiles.score_together(*others, SimpleNamespace(**{**vars(plan), **change}), batch_tokens=1, journal=tmp_path / "j")
     with pytest.raises(PairingError, match="97 and 98 logits"): tiles.score_together(one, small.llama(98), plan)
+    monkeypatch.setattr(chain_rule, "can_tile", lambda *_: False)
+    with pytest.raises(PairingError, match="97 and 98 logits"): tiles.score_together(one, small.llama(98), plan)
+    with pytest.raises(ContractError, match="together"): tiles.score_together(*models, plan, batch_tokens=1, journal=tmp_path / "j")
+
+
+def classes_of(plan, *by): return find_classes(plan.token_ids, plan.windows, by)
+
+
+def test_each_arm_has_the_classes_of_its_own_losses():
+    models = [one := small.llama(97), moved(one)]
+    plan = plan_of(small.text_ids(97))
+    plan.classes = classes_of(plan, "frequency", "context")
+    for arm, model in zip(tiles.score_together(*models, plan), models, strict=True):
+        alone = score_plan(model, plan).columns
+        assert alone and {*alone} == {name for name in arm.columns if name.endswith(("[tokens]", "[nats]"))}
+        for name, values in alone.items(): np.testing.assert_allclose(arm.columns[name], values, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("broken", [0, 1])
+@pytest.mark.parametrize("way", ["tiles", "whole"])
+def test_a_model_with_nan_is_named_with_its_token(broken, way, monkeypatch):
+    models, plan = [small.llama(97), small.llama(97)], plan_of(small.text_ids(97, n=40))
+    models[broken].lm_head.weight.data[96, 3] = float("nan")
+    if way == "whole": monkeypatch.setattr(chain_rule, "can_tile", lambda *_: False)
+    with pytest.raises(ContractError, match=r"every loss must be finite; got nan at window '0:1-16', token 1 \(id \d+\)"): tiles.score_together(*models, plan)
+
+
+def test_dropout_is_off_in_both_and_an_edited_model_is_not_scored_under_its_name():
+    models, plan = [small.gpt2(resid_pdrop=.5), small.gpt2(resid_pdrop=.5, seed=2)], plan_of(small.text_ids(97, n=40))
+    calm = means(tiles.score_together(*models, plan))
+    for model in models: model.train()
+    assert (means(tiles.score_together(*models, plan)) == calm).all() and all(model.training for model in models)
+    loaded, edited = load_model(BASE), load_model(BASE)
+    next(edited.model.parameters()).data[0] += 1
+    for pair_of in ((loaded, edited), (edited, loaded)):
+        with pytest.raises(ContractError, match="score_together: a loaded model must be as it was loaded"): tiles.score_together(*pair_of, plan)
+
+
+def test_a_divergence_is_never_negative():
+    "Distributions that are equal but for rounding: all logits of one model are moved by a constant. Whole rows are computed in float64."
+    rng, engines = np.random.default_rng(2), []
+    hidden, target = torch.tensor(rng.normal(size=(200, 8)), dtype=torch.float32), torch.tensor(rng.integers(0, 300, 200))
+    for more in (0, 1.7):
+        head = torch.nn.Linear(8, 300).requires_grad_(False)
+        head.weight[:] = torch.tensor(np.random.default_rng(3).normal(size=(300, 8)))
+        head.bias[:] = more
+        engines.append(SimpleNamespace(path="head", head=head, after=None))
+    x, y = (e.head(hidden) for e in engines)
+    for found, most in ((tiles._in_tiles(torch, engines, [hidden, hidden], target), 1e-6), (tiles._whole(torch, x, x.double() + 1.7, target), 1e-14)):
+        assert 0 <= found[2].min() and 0 < found[2].max() < most and (found[2] == 0).any()
+    z, again = 1e4 * x.double().numpy(), tiles._whole(torch, 1e4 * x.double(), 1e4 * x.double(), target)
+    np.testing.assert_allclose(tiles._whole(torch, torch.tensor(z).float(), torch.tensor(z).float(), target)[0], again[0], rtol=1e-6)
+    shifted = np.float32(z).astype(float) - np.float32(z).max(1, keepdims=True)
+    np.testing.assert_allclose(tiles._whole(torch, torch.tensor(np.float32(z)), y, target)[0], np.log(np.exp(shifted).sum(1)) - shifted[np.arange(200), target], rtol=1e-12, atol=1e-12)
 
 
 # --- the metrics -----------------------------------------------------------------------------------------------------------------------

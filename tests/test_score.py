@@ -2,6 +2,7 @@
 import copy
 import dataclasses
 import shutil
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,9 +15,10 @@ from invar_nb.models import batches, chain_rule as engine_page, head_tiles, scor
 from invar_nb.models.batches import plan_scoring, token_log_losses
 from invar_nb.models.chain_rule import look_at_model
 from invar_nb.models.documents import Documents
-from invar_nb.models.load import load_model, positions, weights_digest
+from invar_nb.models.load import config_digest, load_model, positions, weights_digest
 from invar_nb.models.score import score_plan, score_text, score_windows
 from invar_nb.models.text import plan_text
+from invar_nb.models.token_classes import find_classes
 
 PLANS = {"overlapping": dict(max_length=32, stride=12), "disjoint": dict(max_length=32, stride=32), "context": dict(max_length=32, stride=12, first_window="context_only"),
          "full length": dict(max_length=40, stride=40), "pairs": dict(max_length=2, stride=1)}
@@ -126,11 +128,41 @@ def test_one_text_needs_no_padding_and_no_probe(truth):
     model, ids, windows, _ = truth("gpt2 tied 97", "overlapping")
     scorer = plan_scoring(model, ids, windows)
     assert scorer.facts == {"head": "head", "batching": "equal lengths", "batch_tokens": 512} and len(scorer.batches) == 1
+    assert [*scorer.batches[0]] == sorted(range(len(windows)), key=lambda i: (windows[i].start - windows[i].stop, i))  # longest first, then in text order
+
+
+def test_passes_are_the_longest_that_fit():
+    "By the definition: windows in order, so many that the padded pass stays in its budget and the padding in its share; both may be used up exactly."
+    rng = np.random.default_rng(6)
+    for trial in range(300):
+        lengths, budget, padding = rng.integers(1, 9, 12).tolist(), int(rng.integers(1, 33)), [0, 1 / 8, 1 / 4][trial % 3]
+        order, wanted = [*range(12)], []
+        if trial % 2: order.sort(key=lambda i: (-1) ** (trial // 2) * lengths[i])
+        fits = lambda part: max(part) * len(part) <= budget and max(part) * len(part) - sum(part) <= padding * max(part) * len(part)
+        while (done := sum(map(len, wanted))) < 12: wanted.append(order[done:done + next(k for k in range(1, 13 - done) if k == 12 - done or not fits([lengths[i] for i in order[done:done + k + 1]]))])
+        assert batches._passes(lengths, order, budget, padding) == wanted
+
+
+@pytest.mark.parametrize("moved, harmless", [(2e-6, True), (2e-5, False), (np.nan, False)])
+def test_padding_that_moves_a_loss_by_more_than_rounding_is_harmful(moved, harmless, monkeypatch):
+    model, engine = llama(), SimpleNamespace(model=llama())
+    texts, windows = mixed_windows(model)
+    monkeypatch.setattr(batches, "score_batch", lambda engine, documents, passes: [np.full(9, 3.0) + moved * (len(passes) == 1) * (np.arange(9) == 4) for part in passes for _ in part])
+    assert batches._padding_is_harmless(engine, texts, windows) == harmless
+
+
+def test_whole_logits_bound_a_pass(monkeypatch):
+    monkeypatch.setattr(engine_page, "CHUNK_BYTES", 0)
+    monkeypatch.setattr(engine_page, "CHUNK_ROWS", 50)
+    model = fill(Sloped(transformers.LlamaConfig(**DENSE)), 7)
+    texts, windows = mixed_windows(model)
+    scorer = plan_scoring(model, texts, windows)
+    assert all(max(lengths) * len(lengths) <= 50 for batch in scorer.batches for part in scorer.passes(batch) for lengths in [[windows[i].stop - 1 for i in part]])
 
 
 def test_passes_are_bounded_and_batches_stand_alone():
     "At most `batch_tokens` and an eighth of padding a pass, eight passes a batch; the same bits whatever is scored before, and for the control other passes."
-    model = llama()
+    model, widths = llama(), []
     texts, windows = mixed_windows(model, n=200)
     for batch_tokens in (30, 120, 512):
         scorer = plan_scoring(model, texts, windows, batch_tokens=batch_tokens)
@@ -145,7 +177,13 @@ def test_passes_are_bounded_and_batches_stand_alone():
     for batch in again.batches[::-1]: last = again.score(batch)
     assert [x.tobytes() for x in last] == [x.tobytes() for x in scorer.score(scorer.batches[0])]
     control = scorer.backwards()
-    assert control.more == 1 and control.batches[-1][::-1] == scorer.batches[0]                # 40 positions, 39 tokens read
+    assert control.more == 1 and control.batches[-1][::-1] == scorer.batches[0] and control.facts == {**scorer.facts, "order": "backwards"}  # 40 positions, 39 tokens read
+    hook = model.model.register_forward_hook(lambda module, given, out: widths.append(out.last_hidden_state.shape[1]))
+    scorer.score(scorer.batches[0])
+    assert max(widths) == 39
+    control.score(control.batches[-1])
+    hook.remove()
+    assert max(widths) == 40
     assert any(a.tobytes() != b.tobytes() for a, b in zip(control.score(control.batches[-1])[::-1], last, strict=True))
 
 
@@ -227,11 +265,11 @@ def test_a_look_costs_two_short_passes_and_four_rows_of_the_head(truth):
     assert rows[:2] == [4, 4] and sum(rows[2:]) == len(ids) - 1 and passes[:2] == [(1, 24), (2, 24)]
     own = engine_page.head_losses
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_page, "ROWS", 30)
+        patch.setattr(engine_page, "ROWS", 33)
         patch.setattr(engine_page, "head_losses", lambda torch, head, after, hidden, target: blocks.append(len(hidden)) or own(torch, head, after, hidden, target))
         tiled = dict(token_log_losses(model, ids, windows, batch_tokens=64))
     hooks[1].remove()
-    assert blocks == [30, 30, 30, 10] and all(n * length <= 64 for n, length in passes[2:])
+    assert blocks == [33, 33, 33, 1] and all(n * length <= 64 for n, length in passes[2:])
     for i, losses in heard.items(): np.testing.assert_allclose(tiled[i], losses, rtol=0, atol=TOLERANCE)
 
 
@@ -267,16 +305,17 @@ class Doubling(torch.nn.Linear):
     def forward(self, x): return 2 * super().forward(x)
 
 
+@pytest.mark.parametrize("build, path", [(llama, "head"), (lambda: make("granite"), "head/scale")])
 @pytest.mark.parametrize("change", ["subclass", "own forward", "hook", "pre-hook"])
-def test_a_head_that_does_more_than_its_matrix_is_called(change):
+def test_a_head_that_does_more_than_its_matrix_is_called(change, build, path):
     "As an adapter's is, or one that a library has wrapped: the rows of its weight are not the logits."
-    model, ids, double = llama(), text_ids(97, n=40), lambda *given: 2 * given[-1]
+    model, ids, double = build(), text_ids(97, n=40), lambda *given: 2 * given[-1]
     head = model.lm_head
     if change == "subclass": head.__class__ = Doubling
     if change == "own forward": head.forward = lambda x: 2 * torch.nn.functional.linear(x, head.weight)
     if change == "hook": head.register_forward_hook(double)
     if change == "pre-hook": head.register_forward_pre_hook(lambda module, given: (2 * given[0],))
-    assert look_at_model(model, ids).path == "head"
+    assert look_at_model(model, ids).path == path
     windows = plan_windows(len(ids), max_length=20, stride=12)
     for i, losses in token_log_losses(model, ids, windows): np.testing.assert_allclose(losses, one_window(model, ids, windows[i]), rtol=0, atol=TOLERANCE)
 
@@ -300,8 +339,8 @@ def test_blocks_against_log_softmax_and_which_rows_are_done_again(columns, bias,
         z, found = head(hidden), head_tiles.head_losses(torch, head, AFTER[after], hidden, target)
         z = (AFTER[after](z) if after else z).double()
     np.testing.assert_allclose(found, -z.log_softmax(1).gather(1, target[:, None])[:, 0], rtol=1e-6, atol=1e-5 + 1e-7 * float(z.abs().max()))
-    far = (beyond := (z - z[:, :columns].amax(1, keepdim=True)).logsumexp(1) / np.log(2)) > 120
-    assert (beyond - 120).abs().min() > .1 and bool(again) == bool(far.any()) == (columns < 61 and "capped" not in after)
+    far = (beyond := (z - z[:, :columns].amax(1, keepdim=True)).logsumexp(1) / np.log(2)) > 128
+    assert (beyond - 128).abs().min() > .1 and bool(again) == bool(far.any()) == (columns < 61 and "capped" not in after)
     if again: assert torch.equal(again[0][0], hidden[far]) and torch.equal(again[0][1], target[far]) and 3 < far.sum() < 50
 
 
@@ -318,8 +357,10 @@ def test_memory_does_not_grow_with_the_text():
     assert look_at_model(model, text_ids(97)).chunk_rows == 64 * 2**20 // (4 * 97)
 
 
-def test_half_precision_models_get_a_float32_softmax():
-    model, ids = llama().to(torch.bfloat16), text_ids(97)
+@pytest.mark.parametrize("build, path", [(llama, "head"), (lambda: fill(Sloped(transformers.LlamaConfig(**DENSE)), 7), "logits")])
+def test_half_precision_models_get_a_float32_softmax(build, path):
+    model, ids = build().to(torch.bfloat16), text_ids(97)
+    assert look_at_model(model, ids).path == path
     windows = plan_windows(len(ids), max_length=32, stride=16)
     for i, losses in token_log_losses(model, ids, windows, batch_tokens=1): np.testing.assert_allclose(losses, one_window(model, ids, windows[i]), rtol=0, atol=TOLERANCE)
 
@@ -365,20 +406,28 @@ def test_a_model_that_sees_the_future_is_refused(build):
     ([1, 2, 97], None, {}, "token ids must be below the model's vocabulary of 97; got 97 at token 2"), ([1, -100, 3], None, {}, "token ids must not be negative; got -100 at token 1"),
     ([1.0, 2.0, 3.0], None, {}, "token ids must be integers"), ([[1, 2, 3]], None, {}, "one dimension"), ([1, 2, 3], (), {}, "there must be a window to score"),
     ([1, 2, 3], (Window(start=0, score_from=1, stop=4),), {}, "a window must end inside its document; got stop 4 of 3 tokens at window 0"),
+    ([1, -1, 3], None, {}, "token ids must not be negative; got -1 at token 1"), ({"0": np.arange(3), "1": np.array([1, 97])}, None, {}, "vocabulary of 97; got 97 at token 1"),
     (list(range(60)), (Window(start=0, score_from=1, stop=42),), {}, "must not exceed .* got 41 tokens, model 40"), ([1, 2, 3], None, dict(batch_tokens=0), "batch_tokens must be")])
 def test_bad_input_is_refused(ids, windows, options, words):
     windows = plan_windows(3, max_length=3, stride=3) if windows is None else windows
-    with pytest.raises(ContractError, match=words) as caught: score_windows(llama(), np.array(ids), windows, **options)
+    with pytest.raises(ContractError, match=words) as caught: score_windows(llama(), ids if isinstance(ids, dict) else np.array(ids), windows, **options)
     assert "\n" not in str(caught.value)
-    with pytest.raises(ContractError, match=words): token_log_losses(llama(), np.array(ids), windows, **options)      # before the first loss is asked for
+    with pytest.raises(ContractError, match=words): token_log_losses(llama(), ids if isinstance(ids, dict) else np.array(ids), windows, **options)      # before the first loss is asked for
 
 
-def test_running_out_of_memory_names_the_cure(monkeypatch):
-    def full(*_): raise torch.OutOfMemoryError("CUDA out of memory")
+@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")])
+def test_running_out_of_memory_names_the_cure(error, monkeypatch):
+    def full(*_): raise error
     monkeypatch.setattr(batches, "score_batch", full)
     with pytest.raises(ContractError, match="a pass must fit into memory; got 2 windows of up to 40 tokens. Use fewer tokens a pass") as caught:
         score_windows(llama(), text_ids(97), plan_windows(101, max_length=40, stride=40))
     assert caught.value.code == "memory"
+
+
+def test_another_error_of_the_model_is_not_called_memory(monkeypatch):
+    def broken(*_): raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+    monkeypatch.setattr(batches, "score_batch", broken)
+    with pytest.raises(RuntimeError, match="shapes cannot"): score_windows(llama(), text_ids(97), plan_windows(101, max_length=40, stride=40))
 
 
 # --- windows of losses -----------------------------------------------------------------------------------------------------------------
@@ -399,6 +448,17 @@ def test_every_token_of_a_stride_is_scored_once():
     assert scored == list(range(1, 2000)) and sum(w.tokens for w in plan_windows(2000, max_length=512, stride=512, first_window="context_only")) == 1999
     context = plan_windows(2000, max_length=1024, stride=512, first_window="context_only")
     assert sum(w.tokens for w in context) == 2000 - 512 == 1488
+
+
+def test_what_score_windows_knows_of_ids_and_windows():
+    model, ids = llama(), text_ids(97)
+    windows = [dataclasses.replace(w, document_id="a", split="final") for w in plan_windows(101, max_length=32, stride=16)]
+    losses = score_windows(model, ids, windows)
+    assert losses.document_ids == ("a",) * len(windows) and losses.split == ("final",) * len(windows)
+    assert score_windows(model, ids.astype(np.uint8), windows).log_loss.tolist() == score_windows(model, {"a": ids}, windows).log_loss.tolist() == losses.log_loss.tolist()
+    facts = losses.provenance
+    assert facts["device"] == "cpu" and facts["model"] == "LlamaForCausalLM" and facts["config_digest"] == config_digest(model.config) and "config_digest" not in {k for k, v in facts.items() if v is None}
+    assert losses.data_id and losses.data_id != score_windows(model, ids[::-1].copy(), windows).data_id and losses.data_id != score_windows(model, ids, windows[1:]).data_id
 
 
 def test_perplexity_of_known_text():
@@ -448,6 +508,9 @@ def test_what_score_text_needs(saved):
                        (lambda: score_text(loaded.model, TEXT, tokenizer=loaded.tokenizer, max_length=42), "must not exceed the positions"),
                        (lambda: score_plan(loaded, plan_text(loaded.tokenizer, TEXT, max_length=42)), "must not exceed the positions")):
         with pytest.raises(ContractError, match=words): act()
+    far, plain = fill(transformers.LlamaForCausalLM(transformers.LlamaConfig(**DENSE | dict(vocab_size=257, max_position_embeddings=4096))), 2), byte_tokenizer(bos=False)
+    assert score_text(far, TEXT, tokenizer=loaded.tokenizer).provenance["max_length"] == 1024
+    assert score_text(loaded, TEXT, tokenizer=plain).tokens.sum() == score_text(loaded, TEXT).tokens.sum() - 1
     loaded.tokenizer.add_tokens(["beside"])
     with pytest.raises(ContractError, match="token ids must be below the model's vocabulary of 257; got 257 at token"): score_text(loaded, TEXT)
 
@@ -486,6 +549,21 @@ def test_resuming_after_every_batch_gives_the_same_bits(saved, tmp_path, monkeyp
         assert again.log_loss.tobytes() == whole.log_loss.tobytes() and len(scored) == n - stop
 
 
+def test_a_control_is_scored_backwards_and_classes_get_their_columns(saved, tmp_path):
+    loaded = load_model(saved / "llama")
+    plan = plan_text(loaded, [TEXT, "short"], max_length=24, stride=12)
+    turned, usual = score_plan(loaded, plan, backwards=True), score_plan(loaded, plan)
+    assert turned.provenance["order"] == "backwards" and turned.log_loss.tolist() != usual.log_loss.tolist() and usual.columns == {}
+    np.testing.assert_allclose(turned.log_loss, usual.log_loss, rtol=0, atol=TOLERANCE)
+    plans = [dataclasses.replace(plan, classes=find_classes(plan.token_ids, plan.windows, by)) for by in (["frequency"], ["context"])]
+    for by, one in zip(("frequency", "context"), plans, strict=True):
+        columns = score_plan(loaded, one).columns
+        for unit, wanted in (("tokens", usual.tokens), ("nats", usual.log_loss * usual.tokens)): np.testing.assert_allclose(sum(x for name, x in columns.items() if name.startswith(by) and name.endswith(f"[{unit}]")), wanted, rtol=1e-6)
+    score_plan(loaded, plans[0], journal=tmp_path / "j")
+    for other in (plan, plans[1]):
+        with pytest.raises(ContractError, match="classes"): score_plan(loaded, other, journal=tmp_path / "j")
+
+
 def test_a_journal_of_something_else_is_refused(saved, tmp_path):
     "Whatever moves a loss: config, weights, text, type, batches, code, versions (finding 9)."
     loaded = load_model(saved / "llama")
@@ -514,7 +592,7 @@ def test_progress_counts_scored_tokens(saved, tmp_path):
     plan = plan_text(loaded, TEXT, max_length=24, stride=12)
     score_plan(loaded, plan, batch_tokens=1, progress=lambda *x: calls.append(x))
     total = plan.counts["tokens"]
-    assert calls[-1] == (total, total) and [d for d, _ in calls] == sorted(d for d, _ in calls) and len(calls) == -(-len(plan.windows) // 8)
+    assert {of for _, of in calls} == {total} and calls[-1] == (total, total) and [d for d, _ in calls] == sorted(d for d, _ in calls) and len(calls) == -(-len(plan.windows) // 8)
 
 
 def test_scoring_prints_nothing():

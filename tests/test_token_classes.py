@@ -45,7 +45,7 @@ def zipf(n, kinds, seed, documents=4):
 
 
 TEXTS = {"a few documents": zipf(90, 60, 1), "many kinds": zipf(40, 4000, 2), "one kind": {"0": np.full(50, 7)}, "every token another": {"0": np.arange(3, 60)[::-1]},
-         "two kinds, once and often": {"0": np.array([9, *[4] * 30, 1, *[4] * 30])}, "quarters that end between kinds": {"0": np.array([0, 1, 2, 2, 3, 3, 3, 3, 0, 0, 0, 0, 5, 5, 5, 5, 5])},
+         "two kinds, once and often": {"0": np.array([9, *[4] * 30, 1, *[4] * 30])}, "quarters that end between kinds": {"0": np.array([0, 1, 2, 2, 3, 3, 3, 3, 0, 0, 0, 0, 4, 4, 4, 4, 4])},
          "largest id last": {"0": np.arange(12), "1": np.array([5, 900, 900, 5] * 3)}}
 PLANS = {"disjoint": dict(max_length=16, stride=16), "overlapping": dict(max_length=16, stride=5), "context only": dict(max_length=11, stride=4, first_window="context_only"), "pairs": dict(max_length=2, stride=1), "whole": dict(max_length=100, stride=100)}
 

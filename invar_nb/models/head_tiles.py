@@ -61,7 +61,7 @@ class Tiles:
         else: torch.add(self.shift, bias, alpha=_LOG2E, out=x)
         return x.addmm_(self.rows, weight.T)
 
-# %% ../../nbs/models/55_head_tiles.ipynb #c006
+# %% ../../nbs/models/55_head_tiles.ipynb #c019
 def head_losses(
     torch,
     head: object,            # a torch.nn.Linear
@@ -73,7 +73,7 @@ def head_losses(
     tiles = Tiles(torch, head, after, hidden, target)
     total = torch.stack([x.exp2_().sum(1) for x in tiles]).sum(0)
     found = (total.log2() - tiles.picked) * math.log(2)
-    again = (~(total < 2.0**120)).nonzero()[:, 0]  # NaN too
+    again = (~total.isfinite()).nonzero()[:, 0]
     if len(again):
         target = target.to(hidden.device)[again]
         found[again] = _careful(torch, head, after, hidden[again], target)

@@ -39,7 +39,7 @@ class _Side(Tiles):
         new = (high > self.highest).nonzero()[:, 0]
         self.highest[new], self.first[new] = high[new], x[new].argmax(1) + begin
 
-# %% ../../nbs/models/73_tiles.ipynb #c007
+# %% ../../nbs/models/73_tiles.ipynb #c008
 def _in_tiles(torch, engines, hidden, target):
     "@eq-tiles-kl for a block of rows: (losses of A, of B, KL, changed), shape (4, rows)."
     sides = [_Side(torch, *each, target) for each in zip(engines, hidden, strict=True)]
@@ -53,7 +53,6 @@ def _in_tiles(torch, engines, hidden, target):
     logs = x.total.log2(), y.total.log2()
     kl = (product / x.total - logs[0] + logs[1]).clamp(min=0)  # below 0 by rounding only
     found = torch.stack([logs[0] - x.picked, logs[1] - y.picked, kl]) * math.log(2)
-    for side in sides: found[0, ~(side.total < 2.0**120)] = math.nan
     return torch.cat([found, (x.first != y.first)[None]])
 
 # %% ../../nbs/models/73_tiles.ipynb #c017
