@@ -9,8 +9,9 @@ from small_models import (Letters, byte_tokenizer, llama, merged_tokenizer, proc
 
 from invar_nb.comparison.windows import plan_windows
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
-from invar_nb.models import text as text_page
+from invar_nb.models import encoding
 from invar_nb.models.documents import Documents, read_documents
+from invar_nb.models.encoding import encode_text
 from invar_nb.models.load import load_model
 from invar_nb.models.text import check_same_tokenizer, data_digest, plan_text, tokenizer_digest
 
@@ -103,7 +104,8 @@ def test_bytes_telescope(tokenizers, name, text, stride):
     except ContractError as error:
         assert "a text must have a token to score" in str(error)
         return
-    ids, bounds = text_page._encode(tokenizer, text, tuple(plan.provenance["bos_tokens"]))
+    ids, sizes = encode_text(tokenizer, np.frombuffer(text.encode(), np.uint8), tuple(plan.provenance["bos_tokens"]))
+    bounds = np.append(0, np.cumsum(sizes, dtype=int))
     np.testing.assert_array_equal(ids, plan.token_ids["0"])
     assert len(bounds) == len(ids) + 1 and bounds[0] == 0 and bounds[-1] == len(text.encode()) and (np.diff(bounds) >= 0).all()
     if plan.n_bytes is not None: assert plan.n_bytes.sum() == len(text.encode()) - bounds[1]
@@ -113,8 +115,42 @@ def test_bytes_telescope(tokenizers, name, text, stride):
 
 def test_bytes_of_a_known_cut():
     assert plan_text(byte_tokenizer(), "aé東🙂b", max_length=6, stride=4).n_bytes.tolist() == [5, 4, 2]
-    assert text_page._encode(word_tokenizer(), "  the  Zürich cat\n", ())[1].tolist() == [0, 7, 15, 19]      # blanks in front go to the first token
+    assert encode_text(word_tokenizer(), np.frombuffer("  the  Zürich cat\n".encode(), np.uint8))[1].tolist() == [7, 8, 4]      # blanks in front go to the first token
     assert plan_text(Letters(), "abcdefghij", max_length=6, stride=3).n_bytes is None
+
+
+# --- long texts -----------------------------------------------------------------------------------------------------------------------
+def by_pieces(monkeypatch, tokenizer, text, piece=1024, beside=256):
+    "(ids and bytes of the whole, of its pieces); None for pieces where the text must stay whole."
+    utf8 = np.frombuffer(text.encode(), np.uint8)
+    whole = encode_text(tokenizer, utf8)
+    with monkeypatch.context() as m:
+        m.setattr(encoding, "_PIECE", piece)
+        m.setattr(encoding, "_BESIDE", beside)
+        return whole, encoding._joined(encoding._pieces(tokenizer, utf8))
+
+
+@pytest.mark.parametrize("name", TOKENIZERS)
+def test_pieces_have_the_tokens_of_the_whole(tokenizers, monkeypatch, name):
+    rng = np.random.default_rng(3)
+    words = ["the", "cat", "sat,", "Zürich", "東京", "🙂", "zurich.", "a"]
+    text = "".join(words[rng.integers(8)] + " " * int(rng.integers(1, 4)) + "\n\n" * bool(rng.random() < .1) for _ in range(2000))
+    whole, parts = by_pieces(monkeypatch, tokenizers[name], text)
+    for k in (0, 1): np.testing.assert_array_equal(whole[k], parts[k])
+    assert whole[1].sum() == len(text.encode())
+
+
+def test_what_cannot_be_cut_stays_whole(monkeypatch):
+    tokenizer = merged_tokenizer()
+    assert by_pieces(monkeypatch, tokenizer, "東京" * 3000)[1] is None                                          # nowhere a blank
+    monkeypatch.setattr(encoding, "_agree", lambda *args: False)
+    assert by_pieces(monkeypatch, tokenizer, "the cat sat on the mat " * 300)[1] is None
+
+
+@pytest.mark.parametrize("text", ["a " * 4000, "\n" * 500 + "the cat\n", " \n" * 2000, "a\n\n" * 3000, "the cat " * 100 + " " * 3001 + "sat " * 900])
+def test_one_kind_of_token_and_blank_lines(monkeypatch, text):
+    whole, parts = by_pieces(monkeypatch, merged_tokenizer(), text)
+    for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------------------------

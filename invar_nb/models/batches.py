@@ -156,7 +156,7 @@ def token_log_losses(
     return (pair for batch in scorer.batches
             for pair in zip(batch, scorer.score(batch), strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c029
+# %% ../../nbs/models/65_batches.ipynb #c014
 def _in_memory(act: Callable, windows: Iterable[Window]):
     torch, _ = import_torch("score_windows")
     try:
@@ -181,7 +181,7 @@ def _documents(token_ids: object) -> dict[str, np.ndarray]:
             at = int(np.flatnonzero(array < 0)[0])
             refuse("score_windows", "token ids must not be negative",
                    f"{int(array[at])} at token {at}", "Labels such as -100 are not token ids")
-        given[name] = array.astype(np.int64)
+        given[name] = array
     return given
 
 

@@ -261,12 +261,13 @@ def _blocks(torch, engine: Engine, layouts: list) -> Iterator:
             kept = kept[ROWS:]
     if len(kept): yield kept
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c015
+# %% ../../nbs/models/64_chain_rule.ipynb #c029
 def _layout(torch, documents: Mapping, batch: list[Window], more: int = 0) -> tuple:
     "Padded token ids; row, place and target of each scored token."
     rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last: a target
     width = max(map(len, rows)) + more
-    filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows])
+    filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows],
+                      np.int64)
     put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)
     return (torch.as_tensor(filled), put([np.full(w.tokens, i) for i, w in enumerate(batch)]),
             put([np.arange(w.score_from - 1, w.stop - 1) - w.start for w in batch]),

@@ -5,15 +5,18 @@
 # %% auto #0
 __all__ = ['UNDETERMINED', 'PIECES', 'Documents', 'read_documents', 'check_text']
 
-# %% ../../nbs/models/60_documents.ipynb #c002
-import dataclasses, itertools, re
-from collections.abc import Iterable
+# %% ../../nbs/models/60_documents.ipynb #c006
+import codecs, dataclasses, io, itertools, re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-# %% ../../nbs/models/60_documents.ipynb #c003
-from ..foundations.numbers import UsageError, refuse, strict_json
+import numpy as np
 
-# %% ../../nbs/models/60_documents.ipynb #c008
+# %% ../../nbs/models/60_documents.ipynb #c009
+from ..foundations.numbers import UsageError, digest, refuse, strict_json
+from ..foundations.text_column import TextColumn, join_columns
+
+# %% ../../nbs/models/60_documents.ipynb #c021
 UNDETERMINED = "und"  # ISO 639-2: the language of a document that does not name it
 PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"^(?=#{1,6}\s)"}
 
@@ -21,7 +24,7 @@ PIECES = {"blank-lines": r"\n[^\S\n]*\n\s*", "headings": r"^(?=#{1,6}\s)"}
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Documents:
     "Texts in order, and for each its document and, where the file names it, its language."
-    texts: tuple[str, ...]
+    texts: Sequence[str]
     languages: tuple[str | None, ...] | None = None  # one for each text
     documents: tuple[str, ...] | None = None  # one for each text; None: every text is one
     pieces: str | None = None  # how documents were cut into texts
@@ -48,7 +51,7 @@ class Documents:
             count[document] += 1
         return tuple(found)
 
-# %% ../../nbs/models/60_documents.ipynb #c019
+# %% ../../nbs/models/60_documents.ipynb #c022
 def read_documents(
     paths: str | Path | Iterable[str | Path],
     *,
@@ -60,29 +63,31 @@ def read_documents(
     if not paths:
         refuse("read_documents", "there must be at least one file", "none", "Name a text file")
     read = [(path, _read_file(path)) for path in map(Path, paths)]
-    found = [row for _, rows in read for row in rows]
-    _check_distinct(found)
+    columns = [texts for _, (_, texts, _) in read]
+    texts = columns[0] if len(columns) == 1 else join_columns(columns)
+    _check_distinct([place for _, (places, *_) in read for place in places], texts)
     files = _file_names(read)
-    texts, languages = [text for _, text, _ in found], [language for *_, language in found]
+    languages = [language for _, (*_, named) in read for language in named]
     if pieces is None:
-        return Documents(texts=tuple(texts), languages=tuple(languages), files=files)
+        return Documents(texts=texts, languages=tuple(languages), files=files)
     cut = [_cut(text, pieces) for text in texts]
     owner = [d for d, parts in enumerate(cut) for _ in parts]
-    return Documents(texts=tuple(part for parts in cut for part in parts), pieces=pieces,
+    starts = np.cumsum([0, *itertools.chain.from_iterable(cut)])  # pieces join to the text
+    return Documents(texts=TextColumn(texts.utf8, starts), pieces=pieces,
                      languages=tuple(languages[d] for d in owner),
                      files=files and tuple(files[d] for d in owner),
                      documents=None if pieces_are_documents else tuple(map(str, owner)))
 
-# %% ../../nbs/models/60_documents.ipynb #c020
+# %% ../../nbs/models/60_documents.ipynb #c023
 def _file_names(read: list) -> tuple[str, ...] | None:
     "The name of each document's file, with its folder where names repeat; None for one file."
     if len(read) < 2: return None
     short = len({path.name for path, _ in read}) == len(read)
-    return tuple(path.name if short else str(path) for path, rows in read for _ in rows)
+    return tuple(path.name if short else str(path) for path, (rows, *_) in read for _ in rows)
 
-# %% ../../nbs/models/60_documents.ipynb #c018
-def _read_file(path: Path) -> list[tuple[str, str, str | None]]:
-    "(place, text, language) of each document of one file."
+# %% ../../nbs/models/60_documents.ipynb #c024
+def _read_file(path: Path) -> tuple[list[str], TextColumn, list[str | None]]:
+    "Place, text and language of each document of one file."
     if not path.is_file():
         refuse("read_documents", "a text file must exist", str(path), "Check the path")
     data = path.read_bytes()
@@ -91,21 +96,41 @@ def _read_file(path: Path) -> list[tuple[str, str, str | None]]:
         refuse(f"read_documents: {path}", "text must be plain UTF-8",
                mark or f"a NUL byte at offset {data.index(0)}",
                "Save it as UTF-8 without BOM" if mark else "It is damaged, UTF-16 or no text")
-    try:
-        text = data.decode("utf-8")
-    except UnicodeDecodeError as error:
-        refuse(f"read_documents: {path}", "text must be UTF-8",
-               f"byte {error.object[error.start]:#04x} at offset {error.start}",
-               "Convert the file, for example with iconv -t utf-8")
-    rows = _json_lines(text, path) if path.suffix == ".jsonl" else [(str(path), text, None)]
-    for place, text, _ in rows:
+    _check_utf8(data, path)
+    if path.suffix == ".jsonl": return _json_lines(data, path)
+    if not data: check_text("", f"in {path}", "read_documents")
+    texts = TextColumn(np.frombuffer(data, np.uint8), np.array([0, len(data)]))
+    return [str(path)], texts, [None]
+
+
+def _check_utf8(data: bytes, path: Path) -> None:
+    "Piece by piece, since a text of 200 MB may be 800 MB when it is decoded."
+    at, size = 0, 2**20
+    while at < len(data):
+        try: at += codecs.utf_8_decode(data[at:at + size], "strict", at + size >= len(data))[1]
+        except UnicodeDecodeError as error:
+            refuse(f"read_documents: {path}", "text must be UTF-8",
+                   f"byte {error.object[error.start]:#04x} at offset {at + error.start}",
+                   "Convert the file, for example with iconv -t utf-8")
+
+# %% ../../nbs/models/60_documents.ipynb #c025
+def _json_lines(data: bytes, path: Path) -> tuple[list[str], TextColumn, list[str | None]]:
+    places, utf8, starts, languages = [], bytearray(), [0], []
+    for place, text, language in _json_rows(data, path):
         check_text(text, f"in {place}", "read_documents")
-    return rows
+        utf8 += text.encode()
+        starts.append(len(utf8))
+        places.append(place)
+        languages.append(language)
+    if not places:
+        refuse(f"read_documents: {path}", "there must be at least one line", "none",
+               "Name a file with text in it")
+    return places, TextColumn(np.frombuffer(utf8, np.uint8), np.array(starts)), languages
 
 
-def _json_lines(text: str, path: Path) -> list[tuple[str, str, str | None]]:
-    found = []
-    for i, line in enumerate(text.split("\n"), 1):
+def _json_rows(data: bytes, path: Path) -> Iterator[tuple[str, str, str | None]]:
+    for i, line in enumerate(io.BytesIO(data), 1):
+        line = line.decode().removesuffix("\n")
         if not line.strip():
             continue
         place = f"read_documents: {path}:{i}"
@@ -117,16 +142,13 @@ def _json_lines(text: str, path: Path) -> list[tuple[str, str, str | None]]:
         if language is not None and (not isinstance(language, str) or not language):
             refuse(place, 'a "language" must be text, such as "en"', repr(language),
                    "Name it, or leave the field out")
-        found.append((f"{path}:{i}", row["text"], language))
-    if not found:
-        refuse(f"read_documents: {path}", "there must be at least one line", "none",
-               "Name a file with text in it")
-    return found
+        yield f"{path}:{i}", row["text"], language
 
-# %% ../../nbs/models/60_documents.ipynb #c007
-def _check_distinct(found: list[tuple[str, str, str | None]]) -> None:
+# %% ../../nbs/models/60_documents.ipynb #c026
+def _check_distinct(found: list[str], texts: TextColumn) -> None:
     places: dict[str, list[str]] = {}
-    for place, text, _ in found: places.setdefault(text, []).append(place)
+    for i, place in enumerate(found):
+        places.setdefault(digest(texts[i:i + 1].utf8), []).append(place)
     equal = [at for at in places.values() if len(at) > 1]
     if equal:
         n = "one text" if len(equal) == 1 else f"{len(equal)} texts, the first"
@@ -151,17 +173,17 @@ def check_text(text: object, place: str, where: str) -> None:
                f"{text[error.start]!r} at character {error.start} {place}",
                "Decode the bytes with the right encoding")
 
-# %% ../../nbs/models/60_documents.ipynb #c011
-def _cut(text: str, pieces: str) -> list[str]:
-    "Pieces that join to the text again; a blank beginning belongs to the first of them."
+# %% ../../nbs/models/60_documents.ipynb #c027
+def _cut(text: str, pieces: str) -> list[int]:
+    "Bytes of pieces that join to the text; a blank beginning belongs to the first of them."
     try:
-        matches = list(re.finditer(PIECES.get(pieces, pieces), text, re.M))
+        matches = re.finditer(PIECES.get(pieces, pieces), text, re.M)
     except re.error as error:
         refuse("read_documents", f"pieces must be {', '.join(PIECES)} or a regular expression",
                f"{pieces!r} ({error})", "Escape what is meant literally", error=UsageError)
-    edges = [0]
+    edges, ink = [0], len(text.rstrip())
     for m in matches:
         start = m.end() if pieces == "blank-lines" else m.start()
-        if text[edges[-1]:start].strip() and text[start:].strip():  # no piece is blank
+        if start < ink and text[edges[-1]:start].strip():  # no piece is blank
             edges.append(start)
-    return [text[a:b] for a, b in itertools.pairwise([*edges, len(text)])]
+    return [len(text[a:b].encode()) for a, b in itertools.pairwise([*edges, len(text)])]

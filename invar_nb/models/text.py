@@ -6,54 +6,27 @@
 __all__ = ['BOS_POLICIES', 'DEFAULT_LENGTH', 'tokenizer_digest', 'check_same_tokenizer', 'TextPlan', 'plan_text', 'check_length',
            'data_digest']
 
-# %% ../../nbs/models/61_text.ipynb #c003
-import dataclasses, json
+# %% ../../nbs/models/61_text.ipynb #c004
+import dataclasses, hashlib, json
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 import numpy as np
 
-# %% ../../nbs/models/61_text.ipynb #c022
+# %% ../../nbs/models/61_text.ipynb #c020
 from ..foundations.numbers import (PairingError, UsageError, as_choice, as_count,
                                           as_names, canonical_json, digest, lock, refuse)
+from ..foundations.text_column import TextColumn, text_column
 from ..comparison.windows import Window, assign_splits
 from .windowing import Windowing, find_windowing, plan_as
 from .documents import UNDETERMINED, Documents, check_text
+from .encoding import encode_text
 
-# %% ../../nbs/models/61_text.ipynb #c011
-def _byte_bounds(text: str, offsets: np.ndarray) -> np.ndarray:
-    "b_0 = 0 <= b_1 <= ... <= b_N: token k owns the bytes from b_k to b_(k+1); @eq-text-bytes."
-    points = np.frombuffer(text.encode("utf-32-le"), np.uint32)
-    sizes = 1 + (points >= 0x80) + (points >= 0x800) + (points >= 0x10000)
-    at = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-    begin = np.maximum.accumulate(at[offsets[:, 0]])
-    begin[begin == begin[0]] = 0  # what stands before the first token belongs to it
-    wide = (offsets[:, 1] > offsets[:, 0]).astype(np.int64)
-    groups, first, group = np.unique(begin, return_index=True, return_inverse=True)
-    shared = np.diff(np.append(groups, at[-1]))[group]
-    before = np.cumsum(wide) - wide
-    size = np.maximum(np.bincount(group, weights=wide).astype(np.int64), 1)[group]
-    rank = before - before[first][group]
-    return np.append(begin + rank * shared // size, at[-1])
-
-# %% ../../nbs/models/61_text.ipynb #c012
-def _encode(tokenizer: object, text: str, prefix: tuple[int, ...]):
-    "Token ids of a text and the byte at which each begins; None without offsets."
-    offsets = bool(getattr(tokenizer, "is_fast", False))
-    got = tokenizer(text, add_special_tokens=False, return_attention_mask=False,
-                    return_offsets_mapping=offsets, verbose=False)
-    own = np.asarray(got["input_ids"], dtype=np.int64)
-    ids = lock(np.concatenate([np.asarray(prefix, dtype=np.int64), own]))
-    if not offsets or not own.size:
-        return ids, None
-    places = np.asarray(got["offset_mapping"], dtype=np.int64).reshape(-1, 2)
-    return ids, np.concatenate([np.zeros(len(prefix), np.int64), _byte_bounds(text, places)])
-
-
+# %% ../../nbs/models/61_text.ipynb #c041
 def _token_list(tokenizer: object, text: str, special: bool) -> list[int]:
     return list(tokenizer(text, add_special_tokens=special, verbose=False)["input_ids"])
 
 
-def _document_start(tokenizer: object, text: str, bos: str) -> tuple[int, ...]:
+def _document_start(tokenizer: object, texts: TextColumn, bos: str) -> tuple[int, ...]:
     "The tokens before a document; what a tokenizer appends behind it is not part of the text."
     if bos == "none":
         return ()
@@ -62,7 +35,8 @@ def _document_start(tokenizer: object, text: str, bos: str) -> tuple[int, ...]:
             refuse("plan_text", "the policy 'add' needs a tokenizer with a BOS token", "none",
                    "Use the policy 'auto' or 'none'", error=UsageError)
         return (int(tokenizer.bos_token_id),)
-    sample = text[:64] if _token_list(tokenizer, text[:64], False) else text  # all blanks
+    sample = texts[:1].utf8[:256].tobytes().decode(errors="ignore")[:64]
+    if not _token_list(tokenizer, sample, False): sample = texts[0]  # all blanks
     bare, full = (_token_list(tokenizer, sample, special) for special in (False, True))
     for k in range(len(full) - len(bare) + 1):
         if full[k:k + len(bare)] == bare:
@@ -114,11 +88,11 @@ def check_same_tokenizer(
                f"{one[:19]} with {len(a)} tokens and {two[:19]} with {len(b)} tokens",
                _ONE_TOKENIZER, error=PairingError, code=code)
 
-# %% ../../nbs/models/61_text.ipynb #c023
+# %% ../../nbs/models/61_text.ipynb #c042
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class TextPlan:
     "What every model of a comparison scores; `data_id` is equal exactly when the plans are."
-    token_ids: Mapping[str, np.ndarray]  # int64 ids of each text, by its id
+    token_ids: Mapping[str, np.ndarray]  # int32 ids of each text, by its id
     windows: tuple[Window, ...]
     document_ids: tuple[str, ...]        # of each window
     n_bytes: np.ndarray | None           # shape (n,), of the scored tokens; @eq-text-bytes
@@ -155,7 +129,7 @@ class TextPlan:
                 **{name: splits.count(name) for name in ("preview", "final")},
                 "documents": len(set(self.document_ids))}
 
-# %% ../../nbs/models/61_text.ipynb #c019
+# %% ../../nbs/models/61_text.ipynb #c043
 BOS_POLICIES = ("auto", "add", "none")
 DEFAULT_LENGTH = 1024  # L where neither the caller nor the model asks for less
 
@@ -184,9 +158,9 @@ def plan_text(
     stride = usual if stride is None else as_count(stride, where=where, name="stride")
     tokenizer = getattr(tokenizer, "tokenizer", tokenizer)
     before = prefix = _prefix(tokenizer, tool, prefix_token)
-    prefix += _document_start(tokenizer, given.texts[0], bos)
-    encoded = {name: _encode(tokenizer, text, prefix)
-               for name, text in zip(given.text_ids, given.texts, strict=True)}
+    prefix += _document_start(tokenizer, given.texts, bos)
+    encoded = {name: encode_text(tokenizer, given.texts[i:i + 1].utf8, prefix)
+               for i, name in enumerate(given.text_ids)}
     planned = _plan_all(encoded, tool, max_length, stride, first_window)
     if tool.restarts and prefix:
         encoded = _restarted(encoded, planned, prefix[0])
@@ -198,15 +172,16 @@ def plan_text(
              "windows_scored": len(kept)}
     return _as_plan(given, encoded, kept, max_length, facts)
 
-# %% ../../nbs/models/61_text.ipynb #c005
+# %% ../../nbs/models/61_text.ipynb #c044
 def _as_documents(texts: object, tool: Windowing) -> Documents:
     if not isinstance(texts, Documents):
         listed = isinstance(texts, Iterable) and not isinstance(texts, str)
         texts = Documents(texts=tuple(texts) if listed else (texts,))
     if not texts.texts:
         refuse("plan_text", "there must be at least one text", "none", "Give a text")
-    for i, text in enumerate(texts.texts):
-        check_text(text, f"as text {i}", "plan_text")
+    if not isinstance(texts.texts, TextColumn):  # read from files, they are checked
+        for i, text in enumerate(texts.texts): check_text(text, f"as text {i}", "plan_text")
+        texts = dataclasses.replace(texts, texts=text_column(texts.texts))
     return _joined(texts, tool) if tool.joins else texts
 
 
@@ -216,12 +191,14 @@ def _joined(given: Documents, tool: Windowing) -> Documents:
         refuse("plan_text", "documents that are joined must not be cut into pieces",
                f"windowing={tool.name!r}, pieces {given.pieces!r}",
                "Leave the pieces out, or use windowing='invar'", error=UsageError)
-    text, named = "\n\n".join(given.texts), set(given.languages or (None,))
-    text = text[:-1] if tool.restarts and text.endswith("\n") else text  # llama.cpp reads so
-    check_text(text, "in the joined documents", "plan_text")
-    return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
+    text = b"\n\n".join(given.texts[i:i + 1].utf8 for i in range(len(given)))
+    text = text.removesuffix(b"\n") if tool.restarts else text  # llama.cpp reads so
+    if not text: check_text("", "in the joined documents", "plan_text")
+    texts = TextColumn(np.frombuffer(text, np.uint8), np.array([0, len(text)]))
+    named = set(given.languages or (None,))
+    return Documents(texts=texts, languages=tuple(named) if len(named) == 1 else None)
 
-# %% ../../nbs/models/61_text.ipynb #c036
+# %% ../../nbs/models/61_text.ipynb #c045
 def _prefix(tokenizer: object, tool: Windowing, given: int | None) -> tuple[int, ...]:
     "A token before a text, so that its first token is scored; lm-eval has one always."
     if not tool.prefix and given is None:
@@ -238,10 +215,10 @@ def _prefix(tokenizer: object, tool: Windowing, given: int | None) -> tuple[int,
 def _restarted(encoded: Mapping, planned: list[Window], bos: int) -> dict:
     "Ids with BOS over the first token of each window, which no window scores."
     found = {}
-    for name, (ids, bounds) in encoded.items():
+    for name, (ids, sizes) in encoded.items():
         ids = ids.copy()
         ids[[w.start for w in planned if w.document_id == name]] = bos
-        found[name] = lock(ids), bounds
+        found[name] = lock(ids), sizes
     return found
 
 # %% ../../nbs/models/61_text.ipynb #c039
@@ -290,38 +267,49 @@ def _first(planned: list[Window], windows: int | None) -> list[Window]:
                "Ask for fewer, or give more text")
     return planned[:windows]
 
-# %% ../../nbs/models/61_text.ipynb #c018
+# %% ../../nbs/models/61_text.ipynb #c046
 def _as_plan(given: Documents, encoded: Mapping, windows: tuple[Window, ...], max_length: int,
              facts: dict) -> TextPlan:
     ids = {name: ids for name, (ids, _) in encoded.items()}
-    bounds = {name: bounds for name, (_, bounds) in encoded.items()}
+    sizes = {name: sizes for name, (_, sizes) in encoded.items()}
+    for one in ids.values(): one.flags.writeable = False
     owner = dict(zip(given.text_ids, given.documents or given.text_ids, strict=True))
     scored = tuple(owner[w.document_id] for w in windows)
-    facts |= {"text_digests": [digest(text) for text in given.texts],
-              "text_bytes": [len(text.encode("utf-8")) for text in given.texts],
+    digests = [digest(given.texts[i:i + 1].utf8) for i in range(len(given))]
+    facts |= {"text_digests": digests, "text_bytes": given.texts.lengths.tolist(),
               "pieces": given.pieces, **_languages(given, owner, windows, scored)}
     if given.files:
         facts["document_files"] = dict(zip(owner.values(), given.files, strict=True))
     return TextPlan(token_ids=ids, windows=windows, document_ids=scored, provenance=facts,
-                    n_bytes=_window_bytes(windows, bounds), max_length=max_length,
+                    n_bytes=_window_bytes(windows, sizes), max_length=max_length,
                     data_id=data_digest(ids.values(), windows))
 
 
-def _window_bytes(windows: Iterable[Window], bounds: Mapping) -> np.ndarray | None:
+def _window_bytes(windows: Iterable[Window], sizes: Mapping) -> np.ndarray | None:
     "@eq-text-bytes; None where a tokenizer has no offsets or a window covers no byte."
-    if any(edges is None for edges in bounds.values()):
+    if any(each is None for each in sizes.values()):
         return None
-    found = [bounds[w.document_id][[w.score_from, w.stop]] @ (-1, 1) for w in windows]
+    found = [int(sizes[w.document_id][w.score_from:w.stop].sum()) for w in windows]
     return np.array(found, dtype=np.int64) if min(found) > 0 else None
 
-# %% ../../nbs/models/61_text.ipynb #c024
+# %% ../../nbs/models/61_text.ipynb #c047
+_PART = 2**20  # ids taken together
+
+
+def _ids_digest(ids: np.ndarray) -> str:
+    "Digest of ids as int64, little-endian."
+    sha = hashlib.sha256()
+    for at in range(0, len(ids), _PART):
+        sha.update(np.ascontiguousarray(ids[at:at + _PART], dtype="<i8"))
+    return f"sha256:{sha.hexdigest()}"
+
+# %% ../../nbs/models/61_text.ipynb #c048
 def data_digest(
     token_ids: Iterable[np.ndarray],  # ids of each text, in order
     windows: Iterable[Window],
 ) -> str:
     "Digest of the token ids and the windows: what two models must share to be compared."
-    texts = [[len(ids), digest(np.ascontiguousarray(ids, dtype="<i8").tobytes())]
-             for ids in token_ids]
+    texts = [[len(ids), _ids_digest(ids)] for ids in token_ids]
     cuts = [[w.document_id, w.start, w.score_from, w.stop, w.split] for w in windows]
     return digest(canonical_json({"documents": texts, "windows": cuts}))
 
