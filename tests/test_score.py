@@ -605,3 +605,18 @@ def test_scoring_prints_nothing():
         score_windows(model, text_ids(97), plan_windows(101, max_length=20, stride=20))
         assert set(heard) == {log.ERROR} and log.get_verbosity() == log.WARNING
     finally: log.set_verbosity(level)
+
+
+@pytest.mark.parametrize("limit, even", [(64, True), (62, False)])
+def test_padded_rows_are_a_multiple_of_16_tokens_where_the_model_sees_as_many(limit, even):
+    rng = np.random.default_rng(2)
+    config = transformers.LlamaConfig(vocab_size=97, hidden_size=24, intermediate_size=40, num_hidden_layers=1, num_attention_heads=4, max_position_embeddings=limit)
+    model, texts, read = fill(transformers.LlamaForCausalLM(config), 1), {str(d): rng.integers(2, 97, rng.integers(2, 60)) for d in range(80)}, []
+    scorer = plan_scoring(model, texts, [Window(start=0, score_from=1, stop=len(x), document_id=d) for d, x in texts.items()])
+    model.model.register_forward_pre_hook(lambda module, given, named: read.append(named["input_ids"].shape[1]), with_kwargs=True)
+    for batch in scorer.batches: scorer.score(batch)
+    plain, back = {*read}, scorer.backwards()
+    read.clear()
+    for batch in back.batches: back.score(batch)
+    assert scorer.facts["batching"] == "padded" and all(n % 16 == 0 for n in plain) == even and max(plain) <= limit
+    assert {*read} - plain, "a control must not read the same rows"

@@ -140,3 +140,27 @@ def test_six_real_quantisations_are_ranked(tmp_path):
     assert code == 1 and err.count("baseline (1 of 7): scoring") == 1 and shell("verify", tmp_path / "r")[0] == 0
     assert {*sweep["order"][:3]} == {"identical", "int8", "pruned10"} and sweep["order"][3:] == ["int4", "pruned30", "int3"]
     assert [{*g} for g in sweep["groups"]] == [{"identical", "int8", "pruned10"}, {"int4"}, {"pruned30"}, {"int3"}]
+
+
+@pytest.mark.parametrize("more, line", [
+    pytest.param(["--text", "text.jsonl", "--max-length", 64, "--until-decided", "--target", "text", "--looks", "3"], "baseline: scoring", marks=pytest.mark.slow),
+    pytest.param(["--text", "a=text.jsonl", "--text", "b=more.jsonl", "--max-length", 64], "baseline, b: scoring", marks=pytest.mark.slow),
+    (["--examples", "ask.jsonl"], "baseline: answering")])
+def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path, monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.chdir(tmp_path)
+    for name, part in (("text", slice(0, 20)), ("more", slice(20, 40))): (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": t[:90]}) + "\n" for t in demo_documents()[1][part]))
+    (tmp_path / "ask.jsonl").write_text("".join(json.dumps(dict(id=i, prompt=f"{i} is", candidates=[" odd", " even"], label=" odd" if i % 2 else " even")) + "\n" for i in range(24)))
+    run = lambda: shell("compare", f"{MODELS}/base", f"{MODELS}/tuned", *more, "--out", "r", "--device", "cpu", "--batch-tokens", 128)
+    real, calls = batches.Scorer.score, []
+    def cut(scorer, batch):
+        calls.append(batch)
+        if len(calls) > limit: raise KeyboardInterrupt
+        return real(scorer, batch)
+    limit = {"baseline, b: scoring": 4}.get(line, 1)
+    monkeypatch.setattr(batches.Scorer, "score", cut)
+    code, _, err = run()
+    assert code == 130 and "is kept" not in err
+    limit = 10**9
+    found = [text for text in run()[2].splitlines() if text.startswith(line)]
+    assert found and found[0].endswith("; what the last run scored is kept")

@@ -1,9 +1,12 @@
 "What differs between two checkpoints: one element is named, copies are recognised, nothing large is held; referees read with torch and safetensors."
+import hashlib
 import json
 import math
+import os
 import shutil
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -209,3 +212,19 @@ def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
 def test_whole_numbers_that_one_float_stands_for_still_have_a_sentence():
     from invar_nb.models.weights import TensorChange
     assert str(TensorChange(name="n", kinds=("I64", "I64"), elements=1, changed=1, relative=1e-17, index=(0,), values=(2.0**60, 2.0**60))).endswith("is another whole number)")
+
+
+def test_a_file_is_hashed_once_as_long_as_it_stays(copied, tmp_path, monkeypatch):
+    folders = [copied(name, copied.tensors | {UP: copied.tensors[UP] + k}) for k, name in enumerate("ab")]
+    (tmp_path / "t.txt").write_text("One is odd and two is even. " * 200)
+    for path in (files := [folder / "model.safetensors" for folder in folders]): os.utime(path, ns=(10**18, 10**18))
+    while time.time_ns() - max(path.stat().st_ctime_ns for path in files) < 1.1e9: time.sleep(.1)  # a file that was just written is hashed each time
+    read, real = [], hashlib.file_digest
+    monkeypatch.setattr(hashlib, "file_digest", lambda file, kind: (read.append(Path(file.name)), real(file, kind))[1])
+    shell("compare", *folders, "--text", tmp_path / "t.txt", "--max-length", 64, "--device", "cpu", "--out", tmp_path / "r")
+    assert sorted(path for path in read if path.suffix == ".safetensors") == files
+    before = find_checkpoint(folders[0]).weights_digest
+    data = files[0].read_bytes()
+    files[0].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    os.utime(files[0], ns=(10**18, 10**18))
+    assert find_checkpoint(folders[0]).weights_digest != before

@@ -17,8 +17,9 @@ from .text import check_length
 from .load import LoadedModel, import_torch, positions
 from .chain_rule import Engine, check_ids, look_at_model, score_batch
 
-# %% ../../nbs/models/65_batches.ipynb #c006
+# %% ../../nbs/models/65_batches.ipynb #c016
 _PASSES, _MORE = 8, 7  # passes of a batch; padding of a control
+_EVEN = 16             # tokens: attention is faster on rows of a multiple of these
 
 
 def _passes(lengths: list[int], order: Iterable[int], budget: int,
@@ -80,7 +81,7 @@ def _padding_is_harmless(engine: Engine, documents, windows: list[Window]) -> bo
     return all((np.abs(a - b) <= max(5e-6, 4 * eps * float(np.abs(b).max()))).all()
                for a, b in zip(together, alone, strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c012
+# %% ../../nbs/models/65_batches.ipynb #c006
 BATCH_TOKENS = 512  # of a forward pass on a processor; accelerators take eight times as many
 
 
@@ -104,8 +105,13 @@ class Scorer:
         "Losses of the scored tokens [nats, float32], one array for each window of the batch."
         passes = [[self.windows[i] for i in part] for part in self.passes(batch)]
         return _in_memory(lambda: score_batch(self.engine, self.documents, passes,
-                                              self.more),
+                                              self.more, self._multiple()),
                           max(passes, key=len))
+
+    def _multiple(self) -> int:
+        "Rows of padded passes are rounded up to so many tokens, where the model sees as many."
+        if self.facts["batching"] != "padded" or "order" in self.facts: return 1
+        return 1 if (positions(self.engine.model) or 0) % _EVEN else _EVEN
 
     def backwards(self) -> "Scorer":
         "In reverse, with padding where it is harmless: other arithmetic, for a control."
@@ -114,6 +120,7 @@ class Scorer:
         more = min(_MORE, limit - longest) if limit else _MORE
         if self.engine.alone or not _padding_is_harmless(
                 self.engine, self.documents, list(self.windows)): more = 0
+        if self._multiple() > 1 and longest % _EVEN: more = 0  # not rounded up: other enough
         return dataclasses.replace(self, batches=turned, more=more,
                                    facts={**self.facts, "order": "backwards"})
 
@@ -156,7 +163,7 @@ def token_log_losses(
     return (pair for batch in scorer.batches
             for pair in zip(batch, scorer.score(batch), strict=True))
 
-# %% ../../nbs/models/65_batches.ipynb #c014
+# %% ../../nbs/models/65_batches.ipynb #c012
 def _in_memory(act: Callable, windows: Iterable[Window]):
     torch, _ = import_torch("score_windows")
     try:

@@ -32,7 +32,7 @@ class Engine:
     tiled: bool              # the head is a plain matrix, taken in tiles
     alone: bool              # a row in a batch is not what it is alone
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c051
+# %% ../../nbs/models/64_chain_rule.ipynb #c014
 CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once
 CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
 
@@ -48,7 +48,8 @@ def look_at_model(
     rows = weight.shape[0] if weight is not None and weight.dim() == 2 else None
     check_ids(ids, rows)
     device = (weight if weight is not None else next(iter(model.parameters()))).device
-    accepted, example = _arguments(model), np.resize(ids, min(24, positions(model) or 24))
+    example = np.resize(ids[:24].astype(np.int64), min(24, positions(model) or 24))
+    accepted = _arguments(model)
     head, backbone = _parts(model)
     given = torch, model, backbone, head, example, device, accepted
     with evaluating(model):
@@ -216,16 +217,17 @@ def _head_path(torch, model, backbone, head, hidden, said, example, device):
         return "logits", None  # the model hands its stack more than token ids
     return _way(torch, model, head, hidden, said)
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c014
+# %% ../../nbs/models/64_chain_rule.ipynb #c029
 def score_batch(
     engine: Engine,
     documents: Mapping[str, np.ndarray],  # token ids of each document
     passes: list[list[Window]],           # each in one pass, padded to its longest
     more: int = 0,                        # tokens of padding behind the longest
+    multiple: int = 1,                    # rows are padded to a multiple of so many tokens
 ) -> list[np.ndarray]:                    # of each window's scored tokens [nats, float32]
     "@eq-chain-rule-lse for a few windows; raises ContractError, naming window and token."
     torch, _ = import_torch("score_windows")
-    layouts = [_layout(torch, documents, windows, more) for windows in passes]
+    layouts = [_layout(torch, documents, windows, more, multiple) for windows in passes]
     with evaluating(engine.model):
         act = _tiled_losses if engine.tiled else _whole_losses
         found = torch.cat(list(act(torch, engine, layouts))).cpu().numpy()
@@ -261,11 +263,11 @@ def _blocks(torch, engine: Engine, layouts: list) -> Iterator:
             kept = kept[ROWS:]
     if len(kept): yield kept
 
-# %% ../../nbs/models/64_chain_rule.ipynb #c029
-def _layout(torch, documents: Mapping, batch: list[Window], more: int = 0) -> tuple:
+# %% ../../nbs/models/64_chain_rule.ipynb #c015
+def _layout(torch, documents: Mapping, batch: list[Window], more=0, multiple=1) -> tuple:
     "Padded token ids; row, place and target of each scored token."
     rows = [documents[w.document_id][w.start:w.stop - 1] for w in batch]  # the last: a target
-    width = max(map(len, rows)) + more
+    width = -(-(max(map(len, rows)) + more) // multiple) * multiple
     filled = np.array([np.pad(row, (0, width - len(row)), mode="edge") for row in rows],
                       np.int64)
     put = lambda parts: torch.as_tensor(np.concatenate(parts), dtype=torch.long)

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['Checkpoint', 'find_checkpoint', 'most_numbers']
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c017
-import dataclasses, hashlib, math, os, re
+# %% ../../nbs/models/62_checkpoint.ipynb #c012
+import dataclasses, functools, hashlib, math, os, re, time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
 from .gguf_file import GgufFile, is_gguf, read_gguf
 
-# %% ../../nbs/models/62_checkpoint.ipynb #c003
+# %% ../../nbs/models/62_checkpoint.ipynb #c017
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Checkpoint:
     "The files of one model: what is hashed is what is loaded."
@@ -45,9 +45,18 @@ class Checkpoint:
 def _files_digest(files: Iterable[Path]) -> str:
     found = {}
     for path in files:
-        with open(path, "rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+        s = path.stat()
+        settled = time.time_ns() - max(s.st_mtime_ns, s.st_ctime_ns) > 1e9  # a clock's tick
+        act = _hashed if settled else _hashed.__wrapped__
+        found[path.name] = act(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
     return digest(canonical_json(found))
+
+
+@functools.lru_cache(maxsize=4096)
+def _hashed(path: Path, *unchanged: int) -> str:
+    "SHA-256 of a file, read once in a process as long as its size, times and inode stay."
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 # %% ../../nbs/models/62_checkpoint.ipynb #c006
 def find_checkpoint(

@@ -10,7 +10,7 @@ import re
 from dataclasses import fields, replace
 from pathlib import Path
 
-# %% ../../nbs/shell/22_imports.ipynb #c006
+# %% ../../nbs/shell/22_imports.ipynb #c008
 from ..comparison.compare import PRIMARY, compare as compare_pair
 from ..comparison.joint import JointComparison
 from ..comparison.metric import METRICS
@@ -28,8 +28,8 @@ from ..models.examples import find_leaks, read_examples
 from . import groups as g
 from . import options as o
 from .changes import check_changes, parse_tail_gate, with_passages
-from .arms import (SCORED, _load, _release, arm_kind, find_weights, load_arms,
-                                  with_weights)
+from .arms import (SCORED, _kept, _load, _release, arm_kind, find_weights,
+                                  load_arms, with_weights)
 from ..report.build import build_report, evaluate
 from .jobs import (check_noise, compare_arms, find_margins, find_metrics,
                                  find_settings, find_tier, is_large, report_large)
@@ -262,9 +262,10 @@ def _info(path):
     o.usage("--checkpoint-info must be a file with a JSON object", repr(found),
             'Write {"step": 1000, "parent": "base"}')
 
-# %% ../../nbs/shell/22_imports.ipynb #c011
+# %% ../../nbs/shell/22_imports.ipynb #c019
 def _answered(loaded, examples, questions, scoring, *, label, journal, quiet):
-    say(f"{label}: answering {counted(len(examples), 'examples')}", quiet)
+    asked = counted(len(examples), "examples")
+    say(f"{label}: answering {asked}{_kept(journal)}", quiet)
     found = answer_examples(
         loaded, examples, normalize=questions.normalize, separator=questions.separator,
         bos=scoring.bos, batch_tokens=scoring.batch_tokens, journal=journal,

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/shell/19_rounds.ipynb #c008
+# %% ../../nbs/shell/19_rounds.ipynb #c003
 from ..comparison.looks import LooksDesign, compare_looks, order_units
 from ..comparison.pair import pair
 from ..comparison.units import counted
@@ -24,8 +24,8 @@ from ..models.text import TextPlan, check_same_tokenizer
 from ..report.build import build_report
 from . import groups as g
 from . import options as o
-from .arms import (_check_tokenizer, _load, _planned, _release, _same_limit,
-                                 _with_tokenizer, find_weights, with_weights)
+from .arms import (_amount, _check_tokenizer, _kept, _load, _planned, _release,
+                                 _same_limit, _with_tokenizer, find_weights, with_weights)
 from .jobs import find_margins, find_tier
 from .terminal import Progress, say
 
@@ -55,7 +55,7 @@ def _check_job(kinds: Mapping[str, str], job: g.Job) -> None:
     if not job.scoring.text:
         o.usage("--until-decided needs text to score", "none", "Give --text FILE")
 
-# %% ../../nbs/shell/19_rounds.ipynb #c017
+# %% ../../nbs/shell/19_rounds.ipynb #c010
 class _Turns:
     "The model that is loaded, and no other."
 
@@ -77,6 +77,7 @@ class _Turns:
         loaded = self.get(name)
         self.words = self.words or loaded.tokenizer
         check_same_tokenizer(self.words, loaded.tokenizer)
+        say(f"{name}: scoring {_amount(part.counts)}{_kept(journal)}", self.quiet)
         said = Progress(f"{name}, {counted(len(part.windows), 'windows')}", quiet=self.quiet)
         return score_plan(loaded, part, batch_tokens=self.scoring.batch_tokens,
                           journal=journal, progress=said)

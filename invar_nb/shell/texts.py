@@ -8,7 +8,7 @@ __all__ = ['as_weights', 'score_texts']
 # %% ../../nbs/shell/21_texts.ipynb #c002
 from dataclasses import replace
 
-# %% ../../nbs/shell/21_texts.ipynb #c007
+# %% ../../nbs/shell/21_texts.ipynb #c003
 from ..comparison.pair import pair
 from ..models.documents import read_documents
 from ..models.other_tokenizer import whole_documents
@@ -17,7 +17,8 @@ from ..report.policy import check_enough
 from ..report.sections import part_keys
 from . import groups as g
 from . import options as o
-from .arms import _planned, arm_kind, load_arms, with_weights
+from .arms import (_amount, _kept, _planned, arm_kind, load_arms,
+                                 with_weights)
 from .jobs import find_margins, find_settings, find_tier
 from .terminal import Progress, say
 
@@ -85,7 +86,7 @@ def score_texts(
     return {name: pair(two["baseline"], two["candidate"]) for name, two in arms.items()}, \
         journals
 
-# %% ../../nbs/shell/21_texts.ipynb #c012
+# %% ../../nbs/shell/21_texts.ipynb #c013
 def _scored(loaded, name, job, plans, enough, *, label, journal):
     "One model on one text; the plan is made once, or by each model where tokenizers differ."
     scoring, quiet = replace(job.scoring, text=job.scoring.texts[name]), job.output.quiet
@@ -95,7 +96,7 @@ def _scored(loaded, name, job, plans, enough, *, label, journal):
         plan = _planned(loaded, documents, scoring)
         enough(plan.counts)
         if not scoring.per_byte: plans[name] = plan
-    say(f"{label}: scoring {plan.counts['tokens']} tokens", quiet)
+    say(f"{label}: scoring {_amount(plan.counts)}{_kept(journal)}", quiet)
     losses = score_plan(loaded, plan, batch_tokens=scoring.batch_tokens, journal=journal,
                         progress=Progress(label, quiet=quiet))
     say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
