@@ -69,6 +69,10 @@ def test_names_that_come_again_and_other_lengths(tmp_path):
     for file in files: file.header = file.header | {"windows": 601}
     with pytest.raises(ContractError, match="601 windows must follow the header; got 600"): compare_large(*files)
     with pytest.raises(ContractError, match="ids must match in order; got 601 and 600 items"): compare_large(files[0], opened(written(tmp_path))[1])
+    for short in (0, 1):
+        paths = written(tmp_path, suffix=".jsonl")
+        paths[short].write_text("".join(paths[short].read_text().splitlines(True)[:-1]))
+        with pytest.raises(ContractError, match=f"{paths[short].name}:600: 600 windows must follow the header; got 599"): compare_large(*opened(paths))
     for metric, said in (("accuracy", "metrics must read losses"), ("kl_divergence", "no column 'kl_divergence'")):
         with pytest.raises(ContractError, match=said): compare_large(*opened(written(tmp_path)), metrics=[metric])
     read = lambda **more: compare_large(*opened(written(tmp_path, documents=None)), **more)
