@@ -1,5 +1,8 @@
 "Documents, tokens, bytes and windows: what is read is what is scored."
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -151,6 +154,33 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
 def test_one_kind_of_token_and_blank_lines(monkeypatch, text):
     whole, parts = by_pieces(monkeypatch, merged_tokenizer(), text)
     for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
+
+
+PEAK = """
+import sys
+from small_models import merged_tokenizer
+from invar_nb.models.documents import read_documents
+from invar_nb.models.text import plan_text
+plan_text(merged_tokenizer(), read_documents(sys.argv[1]), max_length=1024)
+print(next(int(line.split()[1]) * 1024 for line in open('/proc/self/status') if line.startswith('VmHWM')))      # ru_maxrss would begin at the parent's
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix, most", [(".txt", 16), (".jsonl", 16)])
+def test_memory_of_a_long_text(tmp_path, suffix, most):
+    "Bytes of peak memory for each further byte of text; all tokens as Python objects would be about 200."
+    def peak(n_bytes):
+        rng, paragraphs, size = np.random.default_rng(0), [], 0
+        while size < n_bytes:
+            paragraphs.append(f"{len(paragraphs)} " + "".join(np.array(["the cat ", "sat on ", "the mat, ", "Zürich ", "“東京” "])[rng.integers(0, 5, rng.integers(20, 400))]))
+            size += len(paragraphs[-1].encode()) + 2
+        text = "\n\n".join(paragraphs) if suffix == ".txt" else "\n".join(json.dumps({"text": x}, ensure_ascii=False) for x in paragraphs)
+        (tmp_path / f"x{suffix}").write_text(text, encoding="utf-8")
+        done = subprocess.run([sys.executable, "-c", PEAK, tmp_path / f"x{suffix}"], capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+        return int(done.stdout.split()[-1])
+    slope = (peak(8_000_000) - peak(100_000)) / 7_900_000
+    assert slope < most, f"{slope:.1f} bytes of memory for a byte of text"
 
 
 # --- plans ----------------------------------------------------------------------------------------------------------------------------
