@@ -13,12 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-# %% ../../nbs/models/71_answer.ipynb #c010
+# %% ../../nbs/models/71_answer.ipynb #c004
 from ..comparison.predictions import Predictions
 from ..comparison.windows import Window
 from ..files.predictions import predictions_from_columns
 from ..foundations.numbers import (UsageError, as_choice, canonical_json, digest,
                                           lock, refuse)
+from ..foundations.text_column import text_column
 from .batches import plan_scoring
 from .examples import Examples
 from .score import _kept_means, _model_facts
@@ -32,13 +33,13 @@ class _Question:
     score_from: int
     unwritable: tuple[int, ...]  # candidates that the tokenizer cannot write
 
-# %% ../../nbs/models/71_answer.ipynb #c011
+# %% ../../nbs/models/71_answer.ipynb #c012
 def _questions(tokenizer, examples, bos, separator):
     "Each question as token ids; @eq-answer-likelihood."
     ids = lambda texts: tokenizer(list(texts), add_special_tokens=False, verbose=False,
                                   return_attention_mask=False)["input_ids"]
     first = examples.prompts[0] + separator + examples.candidates[0][0]
-    start = list(_document_start(tokenizer, first, bos))
+    start = list(_document_start(tokenizer, text_column([first]), bos))
     wholes = ids(p + separator + c for p, texts in zip(
         examples.prompts, examples.candidates, strict=True) for c in texts)
     found, taken = [], 0
