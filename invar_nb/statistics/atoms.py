@@ -32,10 +32,20 @@ class Draw:
 _MANY = 1 << 14  # up to here windows are sorted and equal ones merged
 
 
-def _draw(delta, tokens, resample, centre=None):
-    "The law of one draw under either rule; of few windows, with equal ones merged."
-    n, total = len(delta), float(tokens.sum())
-    if centre is None: centre = math.fsum((tokens * delta).tolist()) / total
+def _sorted_pairs(delta, tokens):
+    "Checked pairs by delta, then by tokens; + 0.0 makes the two zeros one."
+    if (np.diff(delta) > 0).all(): return delta + 0.0, tokens
+    order = np.argsort(delta)
+    if (np.diff(delta[order]) == 0).any(): order = np.lexsort((tokens, delta))
+    return delta[order] + 0.0, tokens[order]
+
+
+def _draw(delta, tokens, resample, centre=None, most=_MANY):
+    "The law of one draw under either rule; of at most `most` windows, equal ones merged."
+    n = len(delta)
+    if n <= most: delta, tokens = _sorted_pairs(delta, tokens)
+    total = float(tokens.sum())
+    if centre is None: centre = float((tokens * delta).sum()) / total
     a = delta - centre
     low, high = float(a.min()), float(a.max())
     scale = 2.0 ** max(math.frexp(max(high, -low))[1], -1021)
@@ -44,14 +54,8 @@ def _draw(delta, tokens, resample, centre=None):
     if resample == "windows": a *= b
     else: b, p = np.broadcast_to(1.0, n), b / total
     draw = Draw(a, b, p, n, centre, (low / scale, high / scale), scale)
-    return draw if n > _MANY else _merged(draw)
-
-
-def _merged(draw):
-    "The same law with equal windows merged, in order."
-    order = np.lexsort((draw.b, draw.a))
-    a, b, p = (part[order] for part in (draw.a, draw.b, draw.p))
-    first = np.flatnonzero(np.r_[True, (np.diff(a) != 0) | (np.diff(b) != 0)])
+    if n > most: return draw
+    first = np.flatnonzero(np.append(True, (np.diff(a) != 0) | (np.diff(b) != 0)))
     return replace(draw, a=a[first], b=b[first], p=np.add.reduceat(p, first))
 
 # %% ../../nbs/statistics/07_atoms.ipynb #c029

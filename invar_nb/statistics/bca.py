@@ -12,10 +12,11 @@ import math
 import numpy as np
 from scipy.special import ndtr, ndtri, stdtr
 
-# %% ../../nbs/statistics/14_bca.ipynb #c004
+# %% ../../nbs/statistics/14_bca.ipynb #c003
 from ..foundations.numbers import as_fraction, as_vector, refuse
 from ..foundations.interval import Fallback, Interval
-from .bootstrap import BootstrapPlan, _sorted_pairs, tail_levels
+from .atoms import _sorted_pairs
+from .bootstrap import BootstrapPlan, tail_levels
 from .weighted import (_mean, as_pairs, effective_sample_size,
                                           spread_is_rounding)
 
@@ -153,7 +154,7 @@ def _point(delta, tokens, plan, scale):
     return Interval(low=point, high=point, level=plan.level, method=plan.method,
                     fallback=_fallback(code), engine="point")
 
-# %% ../../nbs/statistics/14_bca.ipynb #c079
+# %% ../../nbs/statistics/14_bca.ipynb #c004
 def interval_from(
     distribution,  # anything with engine, below(x), quantile(p), quantile_error(p)
     delta: np.ndarray,  # d_i, shape (n,) [nats/token]
@@ -174,13 +175,15 @@ def _interval(distribution, delta, tokens, plan):
         method = "expanded" if plan.method == "expanded" else "percentile"
         n_eff = effective_sample_size(tokens) if method == "expanded" else math.nan
         levels = tail_levels(method, plan.level, n=delta.size, n_eff=n_eff)
-    if hasattr(distribution, "place"): distribution.place(levels)  # both at once
-    low, high = (distribution.quantile(p) for p in levels)
     # z0 comes from the same distribution as the endpoint: its error counts too
-    error = tuple(distribution.quantile_error(p, slope=s, below=below)
-                  for p, s in zip(levels, slopes, strict=True))
+    if hasattr(distribution, "ends"):
+        (low, high), error = distribution.ends(levels, slopes, below)
+    else:
+        low, high = (distribution.quantile(p) for p in levels)
+        error = [distribution.quantile_error(p, slope=s, below=below)
+                 for p, s in zip(levels, slopes, strict=True)]
     return Interval(low=low, high=high, level=plan.level, method=plan.method,
-                    fallback=fallback, engine=distribution.engine, endpoint_error=error)
+                    fallback=fallback, engine=distribution.engine, endpoint_error=tuple(error))
 
 # %% ../../nbs/statistics/14_bca.ipynb #c047
 def _density(z): return np.exp(-z * z / 2) / np.sqrt(2 * np.pi)

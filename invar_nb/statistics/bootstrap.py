@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import ndtr, stdtrit
 
-# %% ../../nbs/statistics/13_bootstrap.ipynb #c004
+# %% ../../nbs/statistics/13_bootstrap.ipynb #c068
 from ..foundations.numbers import (as_choice, as_count, as_fraction, as_vector, lock,
                                           refuse)
+from .atoms import _sorted_pairs
 from .weighted import _mean, as_pairs
 
 # %% ../../nbs/statistics/13_bootstrap.ipynb #c033
@@ -65,12 +66,6 @@ def _known_resample(resample, where):
         refuse(where, "a bootstrap resamples 'windows' or 'tokens'", repr(resample),
                "For documents use the jackknife over documents")
     return as_choice(resample, RESAMPLES, where=where, name="resample")
-
-# %% ../../nbs/statistics/13_bootstrap.ipynb #c039
-def _sorted_pairs(delta: np.ndarray, tokens: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    "Checked pairs by delta, then by tokens; + 0.0 makes the two zeros one."
-    order = np.lexsort((tokens, delta))
-    return delta[order] + 0.0, tokens[order]
 
 # %% ../../nbs/statistics/13_bootstrap.ipynb #c040
 def canonical_order(

@@ -14,8 +14,9 @@ from scipy.special import ndtri
 # %% ../../nbs/statistics/09_inversion.ipynb #c003
 from .atoms import Draw
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c015
-_BLOCK = 1 << 14  # windows at a time: their powers stay in the processor's cache
+# %% ../../nbs/statistics/09_inversion.ipynb #c021
+_CHOICE = np.random.default_rng(0).random(256)  # any windows do; always the same ones
+_BLOCK = 1 << 13  # windows at a time: their powers stay in the processor's cache
 
 
 def _sums(draw):
@@ -29,7 +30,7 @@ def _sums(draw):
         largest = np.maximum(largest, (max(a.max(), -a.min()), b.max()))
     return *total.tolist(), *largest.tolist()
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c031
+# %% ../../nbs/statistics/09_inversion.ipynb #c023
 class Windows:
     "One draw in standard units: n of the alpha add to variance 1, gamma has mean 1."
 
@@ -53,14 +54,23 @@ class Windows:
         "Which windows are no outliers."
         return np.abs(alpha - self.middle) <= self.usual
 
+    def some(self, most):
+        "(alpha, gamma, p) of up to `most` ordinary windows, always the same ones."
+        which = slice(None)
+        if self.m > most: which = np.unique((_CHOICE[:most] * self.m).astype(int))
+        alpha, gamma, p = self.take(which)
+        usual = self.ordinary(alpha)
+        return alpha[usual], gamma[usual], p[usual]
+
     def take(self, which) -> tuple:
         "(alpha, gamma, p) of some windows."
         draw = self.draw
         return draw.a[which] * self.per_a, draw.b[which] * self.per_b, draw.p[which]
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c018
+# %% ../../nbs/statistics/09_inversion.ipynb #c014
 _FEW = 512  # up to here every window keeps its own exponential
 _THETA = np.array([0.5, 1, 1.5, 2, 3, 4, 6, 8, 11, 15])
+_BOTH = np.concatenate([_THETA, -_THETA])
 
 
 def _growth(windows, xi):
@@ -68,7 +78,7 @@ def _growth(windows, xi):
     n = windows.n
     if windows.m <= _FEW:
         alpha, gamma, p = windows.take(slice(None))
-        turn = np.multiply.outer(np.r_[_THETA, -_THETA], alpha - xi / n * gamma)
+        turn = np.multiply.outer(_BOTH, alpha - xi / n * gamma)
         top = turn.max(axis=1)
         grown = n * (np.log(np.exp(turn - top[:, None]) @ p) + top)
         return _THETA, grown.reshape(2, -1)
@@ -84,7 +94,7 @@ def _reach(windows, xi, log=36.0):
     theta, grown = _growth(windows, xi)
     return float(((grown + log) / theta).min(axis=1).max())
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c030
+# %% ../../nbs/statistics/09_inversion.ipynb #c026
 def _terms(size, factor):
     "Terms of an exponential series until factor size^j/j! is negligible; at least five."
     j, term = 0, factor
@@ -99,20 +109,31 @@ def _powers(first, ratio):
     return np.multiply.accumulate(np.vstack([first[None], ratio]))
 
 
-def _own(windows, which, u, J):
-    "sum p gamma^j exp(i u alpha) over some windows, shape (J, len(u))."
-    alpha, gamma, p = windows.take(which)
-    rows = _powers(p, np.broadcast_to(gamma, (J - 1, gamma.size)))
-    turn = np.multiply.outer(alpha, u)
-    return rows @ np.cos(turn) + 1j * (rows @ np.sin(turn))
+def _ladder(z, count):
+    "1, z, z**2, ..., shape (..., count, m): each pass doubles what is there."
+    z = z[..., None, :]
+    steps = np.ones_like(z)
+    while (done := steps.shape[-2]) < count:
+        steps = np.concatenate([steps, steps[..., :count - done, :] * z], axis=-2)
+        z = z * z
+    return steps
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c021
+
+def _own(grid, which, J):
+    "sum p gamma^j exp(i u alpha) over some windows, shape (J, len(grid.u))."
+    alpha, gamma, p = grid.windows.take(which)
+    rows = _powers(p, np.broadcast_to(gamma, (J - 1, gamma.size)))
+    first = np.exp(1j * grid.h * alpha)
+    return (rows * first) @ _ladder(first * first, grid.u.size).T
+
+# %% ../../nbs/statistics/09_inversion.ipynb #c016
 def _joint(windows, keep, L, J):
     "sum p alpha^l gamma^j, shape (L, J), where keep(alpha, gamma); and the other windows."
-    total, others, size = np.zeros((L, J)), [np.zeros(0, int)], min(windows.m, _BLOCK)
+    total, others = np.zeros((L, J)), [np.zeros(0, int)]
+    size = min(_BLOCK, max(windows.m // 4, _FEW))
     alphas, gammas = np.empty((L, size)), np.ones((J, size))
-    for i in range(0, windows.m, _BLOCK):
-        alpha, gamma, p = windows.take(slice(i, i + _BLOCK))
+    for i in range(0, windows.m, size):
+        alpha, gamma, p = windows.take(slice(i, i + size))
         rows, columns = alphas[:, :alpha.size], gammas[:, :alpha.size]
         out = np.flatnonzero(~keep(alpha, gamma))
         rows[0] = p
@@ -124,6 +145,18 @@ def _joint(windows, keep, L, J):
     return total, np.concatenate(others)
 
 # %% ../../nbs/statistics/09_inversion.ipynb #c033
+def _curved(joint, n, xi, u):
+    "Lower bounds of -n log|phi|, shape (len(xi), len(u)), from power sums."
+    if joint[0, 0] <= 0: return np.zeros(u.size)
+    e, c = joint / joint[0, 0], -xi[:, None] / n
+    m1, m2, m3, m4 = (sum(math.comb(k, j) * c**j * e[k - j, j] for j in range(k + 1))
+                      for k in range(1, 5))
+    v, fourth = m2 - m1 * m1, m4 - 4 * m1 * m3 + 6 * m1**2 * m2 - 3 * m1**4
+    t, bend = u * u * v, (fourth / v**2 + 3) / 12
+    square = np.where(2 * bend * t <= 1, 1 - t + bend * t * t, 1)
+    return n * joint[0, 0] * (1 - np.sqrt(np.maximum(square, 0)))
+
+# %% ../../nbs/statistics/09_inversion.ipynb #c028
 _TURN = 5.0
 
 
@@ -144,12 +177,12 @@ def _few(grid):
     "(series, windows that keep y, power sums of ordinary windows)."
     windows, (turn, J) = grid.windows, _corner(grid)
     far = turn * windows.take(slice(None))[1] > _TURN
-    psi = _own(windows, ~far, grid.u, J)
+    psi = _own(grid, ~far, J)
     psi[0] -= 1
     joint = _joint(windows, lambda alpha, gamma: windows.ordinary(alpha), 5, 5)[0]
     return _in_xi(grid, psi), np.flatnonzero(far), joint
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c034
+# %% ../../nbs/statistics/09_inversion.ipynb #c032
 def _many(grid):
     "The same from power sums."
     windows, (turn, J) = grid.windows, _corner(grid)
@@ -162,10 +195,10 @@ def _many(grid):
     less = joint.copy()
     less[0, 0] -= 1
     phases = _powers(np.ones(grid.k.size), np.multiply.outer(1j / np.arange(1, L), grid.u))
-    psi = less.T @ phases + _own(windows, others[~far], grid.u, J)
+    psi = less.T @ phases + _own(grid, others[~far], J)
     return _in_xi(grid, psi), others[far], joint
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c035
+# %% ../../nbs/statistics/09_inversion.ipynb #c038
 class Grid:
     "phi at u = h, 3h, 5h, ... for |xi| <= span (@eq-inversion-grid)."
 
@@ -189,8 +222,8 @@ class Grid:
         "phi - 1 and its derivative by xi, shape (len(xi), K) each."
         j = np.arange(len(self._series))
         power = np.power.outer(xi, j)
-        slope = np.c_[np.zeros(xi.size), power[:, :-1] * j[1:]]
-        w, dw = (np.stack([power, slope]) @ self._series).view(complex)
+        w = (power @ self._series).view(complex)
+        dw = ((power[:, :-1] * j[1:]) @ self._series[1:]).view(complex)
         if self._far.size:
             alpha, gamma, p = self.windows.take(self._far)
             gamma = gamma / self.windows.n
@@ -209,15 +242,15 @@ class Grid:
         return (0.5 - g.imag @ weights, -n * ((g * dw / (1 + w)).imag @ weights),
                 2 * self.h / math.pi * g.real.sum(axis=1))
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c012
-def _crossing(cdf, level, xi, low, high, tolerance=1e-8):
+# %% ../../nbs/statistics/09_inversion.ipynb #c018
+def _crossing(cdf, level, xi, low, high, tolerance=1e-6):
     "xi where F crosses each level: steps (@eq-inversion-newton) inside shrinking brackets."
     low, high, goal = np.full(xi.shape, low), np.full(xi.shape, high), ndtri(level)
     before = high - low
     for k in range(200):
         F, slope = cdf(xi)[:2]
         low, high = np.where(F < level, xi, low), np.where(F < level, high, xi)
-        z = ndtri(np.clip(F, 1e-300, 1 - 1e-16))
+        z = ndtri(np.minimum(np.maximum(F, 1e-300), 1 - 1e-16))
         with np.errstate(all="ignore"):
             step = (goal - z) * np.exp(-z * z / 2) / math.sqrt(2 * math.pi) / slope
         settled = (np.abs(step) < tolerance) & (np.abs(F - level) < level * (1 - level) / 9)
@@ -227,27 +260,19 @@ def _crossing(cdf, level, xi, low, high, tolerance=1e-8):
         if (settled | (high - low <= 1e-5 * tolerance)).all(): break  # steps converge squared
     return xi
 
-# %% ../../nbs/statistics/09_inversion.ipynb #c023
-def _ladder(z, count):
-    "1, z, z**2, ..., shape (count, len(z)): each pass doubles what is there."
-    steps = np.ones((1, len(z)), complex)
-    while len(steps) < count:
-        steps = np.concatenate([steps, steps[:count - len(steps)] * z])
-        z = z * z
-    return steps
-
-
-def _equally_spaced(y, p, first, step, count):
-    "sum p exp(i u y) at u = first, first + step, ..., shape (count,)."
+# %% ../../nbs/statistics/09_inversion.ipynb #c015
+def _equally_spaced(y, p, first, step, count, kind=complex):
+    "sum p exp(i u y), y (..., m), at u = first, first + step, ...: shape (..., count)."
     columns = math.isqrt(count - 1) + 1
     rows = -(-count // columns)
-    phi = np.zeros((rows, columns), complex)
-    parts = 1 + (len(y) * (rows + columns) >> 22)  # bounded memory
-    for i in np.array_split(np.arange(len(y)), parts):
-        turns = np.multiply.outer([first, step, step * columns], y[i])
+    phi = np.zeros((*y.shape[:-1], rows, columns), kind)
+    parts = 1 + (y.size * (rows + columns) >> 22)  # bounded memory
+    for i in np.array_split(np.arange(y.shape[-1]), parts):
+        turns = np.multiply.outer([first, step, step * columns], y[..., i])
         start, fine, coarse = np.cos(turns) + 1j * np.sin(turns)
-        phi += (_ladder(coarse, rows) * (p[i] * start)) @ _ladder(fine, columns).T
-    return phi.ravel()[:count]
+        coarse = _ladder(coarse, rows) * (p[i] * start)[..., None, :]
+        phi += coarse.astype(kind) @ _ladder(fine, columns).astype(kind).swapaxes(-1, -2)
+    return phi.reshape(*y.shape[:-1], -1)[..., :count]
 
 
 def _power(z, n):
