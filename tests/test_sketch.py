@@ -80,7 +80,7 @@ def test_blocks_of_a_long_text(monkeypatch):
         i, j = whole.interval(), found.fit().interval()
         assert max(abs(i.low - j.low), abs(i.high - j.high)) < 1e-12 * i.width
     for broken in (parts[1:], parts[:2] + parts[3:], parts + parts[2:3]):
-        with pytest.raises(ValueError, match="serial needs every window of the text once"): at_random(broken, rng).fit()
+        with pytest.raises(ValueError, match="(serial|merging) needs every window of the text once"): at_random(broken, rng).fit()
 
 
 # --- pairs ----------------------------------------------------------------------------------------------------------------------------
@@ -142,11 +142,83 @@ def test_a_share_of_which_nothing_was_seen():
 @pytest.mark.parametrize("change", [
     lambda d: d.pop("rows"), lambda d: d.update(schema="invar_nb/sketch/2"), lambda d: d.update(metric="none"), lambda d: d.update(more=1),
     lambda d: d["rows"].update(sums=d["rows"]["sums"][:-16]), lambda d: d["rows"].update(largest="AAAAAAAA+H8AAAAAAAD4fw=="),
-    lambda d: d["blocks"].update(end=700), lambda d: d["blocks"].update(size=0), lambda d: d["rows"].update(shift="x")])
+    lambda d: d["blocks"].update(end=700), lambda d: d["blocks"].update(size=0), lambda d: d["rows"].update(shift="x"), lambda d: d["rows"].update(shift=None),
+    lambda d: d.update(windows=-1), lambda d: d.update(windows=0), lambda d: d.update(windows=599), lambda d: d.update(windows=10**30), lambda d: d["rows"].update(units=-1), lambda d: d["blocks"].update(end=2**53),
+    lambda d: d["sums"].__setitem__(0, float("nan")), lambda d: d["sums"].append(1.0), lambda d: d["sums"].__setitem__(0, d["sums"][0] * (1 + 1e-15)), lambda d: d.pop("digest"), lambda d: d.update(parts="AAA="), lambda d: d.update(parts="")])
 def test_json_that_was_changed_is_refused(change):
     d = json.loads(Sketch(pair_arrays(*pairs(600, 3)[:3]), start=0).to_json())
     change(d)
-    with pytest.raises(ContractError, match="Sketch.from_json: the text must be one that Sketch.to_json wrote"): Sketch.from_json(json.dumps(d))
+    with pytest.raises(ContractError, match="Sketch.from_json: the text must be one that Sketch.to_json wrote") as said: Sketch.from_json(json.dumps(d))
+    assert "\n" not in str(said.value) and len(str(said.value)) < 250
+
+
+@pytest.mark.parametrize("wrong", [3, None, [], {}, Sketch()])
+def test_a_sketch_is_read_from_text(wrong):
+    with pytest.raises(UsageError, match=f"Sketch.from_json: the sketch must be text; got {type(wrong).__name__}"): Sketch.from_json(wrong)
+
+
+@pytest.mark.parametrize("documents, units", [(None, "windows"), (None, "serial"), (60, "documents"), (3, "documents")])
+def test_json_gives_the_sketch_back_to_the_last_bit(documents, units):
+    "Also of one that was merged, in both orders, where fewer units than 64 are kept, and of one whose documents are all open."
+    for n, seed in ((60, 1), (600, 2), (600, 3), (600, 4)):
+        arrays = pairs(n, seed, documents)
+        part = lambda a, b: Sketch(pair_arrays(*(v[a:b] for v in arrays[:3]), document_ids=None if documents is None else arrays[3][a:b]), start=a)
+        one, other = part(0, n // 3), part(n // 3, n)
+        for sketch in (part(0, n), one.merge(other), other.merge(one)):
+            again = Sketch.from_json(sketch.to_json())
+            assert again.to_json() == sketch.to_json() and again.difference(units=units) == sketch.difference(units=units)
+        assert Sketch.from_json(one.to_json()).merge(Sketch.from_json(other.to_json())).to_json() == one.merge(other).to_json()
+
+
+def test_shards_inside_of_documents_choose_the_shift_of_their_losses():
+    "One document a shard, all about 1 nat: around 0 the interval would be off by 1e-4 of its width."
+    rng = np.random.default_rng(1)
+    t, d, parts = np.full(1000, 512.0), 1 + 0.001 * rng.gamma(2.0, size=1000), []
+    for k in range(1000):
+        parts.append(DocumentSums())
+        parts[-1].add([f"d{k}"], np.zeros(1, int), t[k:k + 1], (t * d)[k:k + 1])
+    assert apart(jackknife_ratio(t * d, t), at_random(parts, rng).whole().fit()) < 1e-8
+
+
+# --- what was counted in --------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("order", range(6))
+def test_a_part_is_counted_once_in_any_order_and_any_batches(order):
+    "The second copy came in other batches, and went through JSON; parts of equal losses that begin elsewhere are two."
+    rng, arrays = np.random.default_rng(order), pairs(800, 3)
+    part = lambda a, b, step=800: [pair_arrays(*(v[i:min(b, i + step)] for v in arrays[:3])) for i in range(a, b, step)]
+    made = []
+    for a in range(0, 800, 100):
+        made.append(Sketch())
+        for one in part(a, a + 100): made[-1].add(one)
+    again = Sketch()
+    for one in part(200, 300, 30): again.add(one)
+    rng.shuffle(made)
+    assert at_random_sketches(list(made)).difference(units="windows", windows=800).n == 800
+    made.insert(order, Sketch.from_json(again.to_json()))
+    with pytest.raises(ContractError, match="Sketch.merge: each part must be counted once; got 1 part again"): at_random_sketches(made)
+    with pytest.raises(ContractError, match="1 part again, of 1 and 1"): again.merge(again)
+    still = lambda start: Sketch(pair_arrays([1.0] * 9, [1.0] * 9, [5] * 9), start=start)
+    assert still(0).merge(still(9)).n == 18
+
+
+def test_the_number_of_windows_and_their_places():
+    arrays = pairs(600, 3)
+    part = lambda a, b, **more: Sketch(pair_arrays(*(v[a:b] for v in arrays[:3])), **more)
+    both = part(0, 400).merge(part(300, 600))
+    assert both.difference(units="windows").n == 700
+    for wrong, said in ((600, "600 windows together; got 700. Some windows are there twice"), (701, "701 windows together; got 700. A part is missing"), (1.5, "windows must be a whole number")):
+        with pytest.raises(ContractError, match=said): both.difference(units="windows", windows=wrong)
+    with pytest.raises(ContractError, match="merging needs every window of the text once; got 2 windows from window 300 on"): part(0, 400, start=0).merge(part(300, 600, start=300))
+
+
+@pytest.mark.parametrize("documents, more", [(60, {}), (None, {"start": 0})])
+def test_parts_of_scoring_in_shards_have_no_whole_documents(documents, more):
+    "The windows of a part lie all over the text: taken for documents that follow each other, the interval was .58 as wide."
+    base, candidate, tokens, ids = pairs(600, 3, documents)
+    arm = lambda loss, rows: WindowLosses.from_arrays(rows, tokens[rows], loss[rows], document_ids=None if ids is None else ids[rows], columns={"window": rows.astype(float)})
+    both = lambda rows: pair(arm(base, rows), arm(candidate, rows))
+    with pytest.raises(ContractError, match="windows that follow each other; got a part of scoring in shards"): Sketch(both(np.arange(0, 600, 2)), **more)
+    assert Sketch(both(np.arange(100, 600)), **more).n == 500 and (documents or Sketch(both(np.arange(0, 600, 2))).n == 300)
 
 
 def test_what_a_sketch_refuses():

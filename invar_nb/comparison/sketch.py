@@ -5,19 +5,21 @@
 # %% auto #0
 __all__ = ['UNITS', 'Sketch']
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c002
+# %% ../../nbs/comparison/48_sketch.ipynb #c017
 import math
 from dataclasses import replace
+from typing import Annotated
 
 import msgspec
 import numpy as np
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c003
+# %% ../../nbs/comparison/48_sketch.ipynb #c018
 from .difference import Difference, conclude
 from .metric import METRICS, Metric, as_metric, item_totals, prepared
 from .pair import Pair
-from .units import units_rule
-from ..foundations.numbers import UsageError, as_choice, as_count, as_fraction, refuse
+from .units import counted, units_rule
+from ..foundations.numbers import (UsageError, as_choice, as_count, as_fraction,
+                                          canonical_json, digest, refuse)
 from ..statistics.jackknife import Jackknife, jackknife_sums
 from ..statistics.sketch import BlockSums, DocumentSums, RatioSums
 from ..statistics.weighted import unit_codes
@@ -53,6 +55,34 @@ class _Range:
 def _widest(a, b):
     return min(a[0], b[0]), max(a[1], b[1]), max(a[2], b[2])
 
+# %% ../../nbs/comparison/48_sketch.ipynb #c031
+_ODD = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB,
+                 0xD6E8FEB86659FD93], np.uint64)
+
+
+class _Parts:
+    "Keys of the parts that were counted in: of sketches merged, and of windows added here."
+
+    def __init__(self, merged=()):
+        self.merged, self.own, self.n = np.array(merged, np.uint64), 0, 0
+
+    def add(self, pair, start):
+        arms, clusters = (pair.baseline, pair.candidate), pair.clusters
+        if not self.n:
+            first = [str(pair.ids[0]), clusters and str(clusters[0]), start, arms[0].data_id]
+            self.own = int(digest(canonical_json(first))[7:23], 16)
+        keys = np.arange(self.n, self.n + len(pair), dtype=np.uint64) * _ODD[0]
+        for values, odd in zip((arms[0].tokens, *(arm.log_loss for arm in arms)), _ODD[1:],
+                               strict=True):
+            keys += np.asarray(values, float).view(np.uint64) * odd
+        keys = (keys ^ keys >> np.uint64(32)) * _ODD[0]
+        self.own = (self.own + int((keys ^ keys >> np.uint64(32)).sum())) % 2**64
+        self.n += len(pair)
+
+    @property
+    def keys(self) -> np.ndarray:
+        return np.union1d(self.merged, np.array([self.own] * (self.n > 0), np.uint64))
+
 # %% ../../nbs/comparison/48_sketch.ipynb #c012
 class Sketch:
     "What the interval of two arms must know of any number of paired windows."
@@ -66,7 +96,7 @@ class Sketch:
     ):
         self.metric = as_metric(metric, "Sketch")
         if start is not None: start = as_count(start, where="Sketch", name="start", minimum=0)
-        self.n, self.range, self.rows = 0, _Range(), RatioSums()
+        self.n, self.range, self.rows, self.parts = 0, _Range(), RatioSums(), _Parts()
         self.documents, self.blocks = None, None if start is None else BlockSums(start)
         if pair is not None: self.add(pair)
 
@@ -75,15 +105,18 @@ class Sketch:
         _add(self, pair, codes)
 
     def merge(self, other: "Sketch") -> "Sketch":
-        "The sketch of both; neither is changed."
+        "The sketch of both; neither is changed. A part that both have is refused."
         return _merged(self, other)
 
-    def difference(self, level: float = 0.95, units: str = "auto") -> Difference:
+    def difference(
+        self, level: float = 0.95, units: str = "auto",
+        windows: int | None = None,  # how many there must be in all parts together
+    ) -> Difference:
         "What `compare` says of all windows: documents, serial or windows as units."
         level = as_fraction(level, where="Sketch.difference", name="level", error=UsageError)
+        if windows is not None: _check_count(self.n, windows)
         name, found, rows = _fits(self, units)[:3]
-        a, b, weight = self.range.sums.tolist()
-        values = [a / weight, b / weight]
+        values = (self.range.sums[:2] / self.range.sums[2]).tolist()
         return conclude(self.metric, values, found, rows, self.n, name, level)
 
     def to_json(self) -> str:
@@ -95,10 +128,26 @@ class Sketch:
         "The sketch that `to_json` wrote."
         return _from_json(text)
 
-    def __repr__(self) -> str:
-        return f"Sketch({self.metric.name}, n={self.n})"
+    def __repr__(self) -> str: return f"Sketch({self.metric.name}, n={self.n})"
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c004
+# %% ../../nbs/comparison/48_sketch.ipynb #c033
+def _check_count(n, windows):
+    where = "Sketch.difference"
+    if n != as_count(windows, where=where, name="windows", error=UsageError):
+        refuse(where, f"the parts must have {windows} windows together", n, "A part is missing"
+               if n < windows else "Some windows are there twice: merge each part once")
+
+
+def _check_consecutive(sketch, pair):
+    "Documents and blocks need windows that stand together in the text."
+    numbers = pair.baseline.columns.get("window")
+    if numbers is None or sketch.documents is sketch.blocks is None: return
+    if (np.diff(numbers) != 1).any():
+        refuse("Sketch", "documents and serial units need windows that follow each other",
+               "a part of scoring in shards, which has some of each document",
+               "Join the parts with invar-nb merge first")
+
+# %% ../../nbs/comparison/48_sketch.ipynb #c015
 def _add(sketch, pair, codes):
     where, metric = "Sketch", sketch.metric
     if getattr(pair, "kind", None) != "losses":
@@ -110,6 +159,7 @@ def _add(sketch, pair, codes):
     if not sketch.n:
         sketch.metric = metric = prepared(metric, pair.baseline, pair.candidate)
         if pair.clusters is not None: sketch.documents = DocumentSums()
+    _check_consecutive(sketch, pair)
     if metric.totals is None or metric.inverse is not None:
         refuse(where, "the metric must be a ratio of sums", repr(metric.name), "Compare the "
                "windows themselves", error=UsageError)
@@ -121,6 +171,7 @@ def _add(sketch, pair, codes):
     if not np.array_equal(weights, other):
         refuse(where, "both arms must have equal weights", f"metric {metric.name!r}",
                "Compare the windows themselves", error=UsageError)
+    sketch.parts.add(pair, sketch.blocks and sketch.blocks.start)
     sketch.n += len(pair)
     sketch.range.add(a, b, weights)
     sketch.rows.add(weights, b - a)
@@ -129,7 +180,7 @@ def _add(sketch, pair, codes):
     names, codes = codes or _grouped(pair.clusters)
     sketch.documents.add(names, codes, weights, b - a)
 
-
+# %% ../../nbs/comparison/48_sketch.ipynb #c016
 def _grouped(names):
     "The different names in order, and the place of each window's."
     return list(dict.fromkeys(names)), unit_codes(names)[0]
@@ -157,7 +208,7 @@ def _fits(sketch, asked):
     found = clean(sketch.blocks.fit())
     return name, replace(found, n_units=sketch.n, units_eff=rows.units_eff), clean(rows), why
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c011
+# %% ../../nbs/comparison/48_sketch.ipynb #c035
 def _merged(one, other):
     where = "Sketch.merge"
     if not isinstance(other, Sketch):
@@ -168,8 +219,14 @@ def _merged(one, other):
         a, b = (getattr(sketch.metric, name) for sketch in (one, other))
         if a != b: refuse(where, f"both must have one {name} of the metric",
                           f"{a!r} and {b!r}", "Merge sketches of one comparison")
+    mine, others = one.parts.keys, other.parts.keys
+    if twice := np.intersect1d(mine, others).size:
+        refuse(where, "each part must be counted once", f"{counted(twice, 'parts')} again, of "
+               f"{mine.size} and {others.size}", "Leave out what was merged before",
+               code="twice")
     new = Sketch(metric=one.metric)
     new.n, new.range = one.n + other.n, one.range.merged(other.range)
+    new.parts = _Parts(np.union1d(mine, others))
     new.rows, new.documents, new.blocks = (
         _joined(name, getattr(one, name), getattr(other, name), where)
         for name in ("rows", "documents", "blocks"))
@@ -182,13 +239,15 @@ def _joined(name, a, b, where):
                "Make all sketches in one way")
     return a if a is None else a.merged(b)
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c017
+# %% ../../nbs/comparison/48_sketch.ipynb #c037
 class _Strict(msgspec.Struct, forbid_unknown_fields=True): pass
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Some = Annotated[int, msgspec.Meta(ge=1, le=2**53)]
 
 
 class _Ratio(_Strict):
-    units: int
-    shift: float
+    units: _Count
+    shift: float | None
     sums: bytes
     largest: bytes
 
@@ -199,9 +258,9 @@ class _Documents(_Strict):
 
 
 class _Blocks(_Strict):
-    start: int
-    end: int
-    size: int
+    start: _Count
+    end: _Some
+    size: _Some
     rows: bytes
 
 
@@ -210,14 +269,16 @@ class _State(_Strict):
     metric: str
     title: str
     unit: str
-    windows: int
+    windows: _Some
+    parts: bytes
     sums: tuple[float, float, float]
     moved: tuple[float, float, float]
     rows: _Ratio
     documents: _Documents | None
     blocks: _Blocks | None
+    digest: str
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c018
+# %% ../../nbs/comparison/48_sketch.ipynb #c019
 _SCHEMA = "invar_nb/sketch/1"
 _USED = np.array([[a + b <= (9 if b <= 2 else 6) for b in range(7)] for a in range(10)])
 
@@ -226,8 +287,7 @@ def _bytes(array): return np.ascontiguousarray(array, "<f8").tobytes()
 
 
 def _ratio_state(sums):
-    big = sums.largest[:, np.lexsort(sums.largest[::-1])]
-    return _Ratio(sums.n, sums.shift or 0.0, _bytes(sums.sums[_USED]), _bytes(big))
+    return _Ratio(sums.n, sums.shift, _bytes(sums.sums[_USED]), _bytes(sums.largest))
 
 
 def _to_json(sketch):
@@ -236,32 +296,43 @@ def _to_json(sketch):
         refuse("Sketch.to_json", "some window must be counted in", "none", "Add a pair first")
     state = _State(
         schema=_SCHEMA, metric=sketch.metric.name, title=sketch.metric.title,
-        unit=sketch.metric.unit, windows=sketch.n, sums=tuple(sketch.range.sums.tolist()),
-        moved=sketch.range.moved, rows=_ratio_state(sketch.rows),
+        unit=sketch.metric.unit, windows=sketch.n, parts=sketch.parts.keys.tobytes(),
+        sums=tuple(sketch.range.sums.tolist()), moved=sketch.range.moved,
+        rows=_ratio_state(sketch.rows),
         documents=d and _Documents(_ratio_state(d.closed), {
             name: tuple(d.open[name].tolist()) for name in sorted(d.open)}),
-        blocks=b and _Blocks(b.start, b.end, b.size, _bytes(b.rows[:, :b.used])))
-    return msgspec.json.encode(state).decode()
+        blocks=b and _Blocks(b.start, b.end, b.size, _bytes(b.rows[:, :b.used])), digest="")
+    return msgspec.json.encode(_signed(state)).decode()
 
-# %% ../../nbs/comparison/48_sketch.ipynb #c019
-def _array(data: bytes, rows: int) -> np.ndarray:
+
+def _signed(state):
+    bare = msgspec.structs.replace(state, digest="")
+    return msgspec.structs.replace(state, digest=digest(msgspec.json.encode(bare)))
+
+# %% ../../nbs/comparison/48_sketch.ipynb #c025
+def _array(name: str, data: bytes, rows: int, columns=None) -> np.ndarray:
     "Finite numbers in so many rows."
-    found = np.frombuffer(data, "<f8").reshape(rows, -1).astype(float)
-    if not np.isfinite(found).all(): raise ValueError("numbers must be finite")
+    size = len(data) // (8 * rows) if columns is None else columns
+    if len(data) != 8 * rows * size: raise ValueError(f"{name} of {len(data)} bytes")
+    found = np.frombuffer(data, "<f8").reshape(rows, size).astype(float)
+    if not np.isfinite(found).all(): raise ValueError(f"{name}: not all finite")
     return found
 
 
 def _ratio(state):
+    if state.units and state.shift is None: raise ValueError("units without a shift")
     new = RatioSums(state.shift)
-    new.n, new.largest = state.units, _array(state.largest, 2)
-    new.sums[_USED] = _array(state.sums, 1)[0]
+    new.n, new.largest = state.units, _array("largest", state.largest, 2)
+    new.sums[_USED] = _array("sums", state.sums, int(_USED.sum()), 1)[:, 0]
     return new
 
 
 def _restored(s):
     if s.schema != _SCHEMA: raise ValueError(f"schema {s.schema!r}")
+    if s.metric not in METRICS: raise ValueError(f"metric {s.metric!r}")
     new = Sketch(metric=replace(METRICS[s.metric], title=s.title, unit=s.unit, prepare=None))
     new.n, new.range, new.rows = s.windows, _Range(s.sums, s.moved), _ratio(s.rows)
+    new.parts = _Parts(np.frombuffer(s.parts, "<u8"))
     if s.documents is not None:
         new.documents = DocumentSums()
         new.documents.closed = _ratio(s.documents.closed)
@@ -269,13 +340,17 @@ def _restored(s):
     if s.blocks is not None:
         new.blocks = BlockSums(s.blocks.start)
         new.blocks.end, new.blocks.size = s.blocks.end, s.blocks.size
-        new.blocks.rows = _array(s.blocks.rows, 3)
-        if new.blocks.rows.shape[1] != new.blocks.used: raise ValueError("blocks are missing")
+        new.blocks.rows = _array("blocks", s.blocks.rows, 3, new.blocks.used)
+    if s.digest != _signed(s).digest: raise ValueError("a digest of another content")
     return new
 
 
 def _from_json(text):
+    where = "Sketch.from_json"
+    if not isinstance(text, (str, bytes)):
+        refuse(where, "the sketch must be text", type(text).__name__,
+               "Pass what Sketch.to_json gave, or the bytes of its file", error=UsageError)
     try: return _restored(msgspec.json.decode(text, type=_State, strict=True))
-    except (ValueError, KeyError, ZeroDivisionError) as error:
-        refuse("Sketch.from_json", "the text must be one that Sketch.to_json wrote",
-               str(error), "Make the sketch again", code="sketch")
+    except ValueError as error:
+        refuse(where, "the text must be one that Sketch.to_json wrote", str(error),
+               "Make the sketch again", code="sketch")

@@ -61,6 +61,7 @@ class RatioSums:
         numerators: np.ndarray,  # N_u
     ) -> None:
         "Count further units in."
+        if not weights.size: return
         if self.shift is None:
             self.shift = float(numerators.sum()) / (float(weights.sum()) or 1.0)
         self.n += weights.size
@@ -72,11 +73,11 @@ class RatioSums:
         self.sums += _power_sums(weights, numerators, self.shift or 0.0)
 
     def _compete(self, units: np.ndarray) -> None:
-        "The 64 largest of these and those are kept, the others go into the sums."
+        "The 64 largest of these and those are kept, in one order; the others are summed."
         units = np.concatenate([self.largest, units], axis=1)
-        order = np.argsort(-units[0], kind="stable")
-        self.largest = units[:, order[:_BIG]]
-        self.sums += _power_sums(*units[:, order[_BIG:]], self.shift or 0.0)
+        order = np.lexsort(units[::-1])  # equal weights by numerator
+        self.largest = units[:, order[-_BIG:]]
+        self.sums += _power_sums(*units[:, order[:-_BIG]], self.shift or 0.0)
 
     def merged(self, other: "RatioSums") -> "RatioSums":
         "The sums of both."
@@ -114,7 +115,7 @@ def _fit(of: RatioSums) -> Jackknife:
     return jackknife_sums(of.n, estimate, effective, rounding,
                           [*found, max(0.0, float(squares))], (1, total))
 
-# %% ../../nbs/statistics/24_sketch.ipynb #c017
+# %% ../../nbs/statistics/24_sketch.ipynb #c022
 class DocumentSums:
     "The sums over documents, whose windows stand one after another."
 
@@ -155,7 +156,7 @@ class DocumentSums:
     def whole(self) -> RatioSums:
         "The sums with all documents closed."
         new = self.closed.merged(RatioSums(self.closed.shift))
-        if self.open: new.add(*np.stack([*self.open.values()], axis=1))
+        if self.open: new.add(*np.stack([self.open[k] for k in sorted(self.open)], axis=1))
         return new
 
 # %% ../../nbs/statistics/24_sketch.ipynb #c005
@@ -190,22 +191,33 @@ class BlockSums:
             self.size, self.rows = 2 * self.size, rows.reshape(3, -1, 2).sum(axis=2)
 
     def merged(self, other: "BlockSums") -> "BlockSums":
-        "Both, block by block; what is between them is not there."
+        "Both, block by block; refused where a window is in both."
         return _joined(self, other)
 
     def fit(self) -> Jackknife:
         "@eq-serial-joined of the blocks; refused where a window is missing or there twice."
-        rows, blocks = self.rows[:, :self.used], self.start // self.size + np.arange(self.used)
-        want = np.minimum(self.size, self.end - self.size * blocks)
-        wrong = np.flatnonzero(rows[0] != want)
-        if self.start or wrong.size:
-            first = 0 if self.start else int(wrong[0]) * self.size
-            there = 0 if self.start else int(rows[0, wrong[0]])
-            refuse("Sketch", "serial needs every window of the text once", f"{there} windows "
-                   f"from window {first} on", "Merge all shards, each once")
-        return serial_ratio(rows[2], rows[1])
+        if self.start: _refuse_windows("serial needs", 0, 0)
+        _check_counts(self, missing=True)
+        return serial_ratio(*self.rows[:0:-1, :self.used])
 
 # %% ../../nbs/statistics/24_sketch.ipynb #c020
+def _check_counts(of: BlockSums, missing: bool) -> None:
+    "Refuse a block with more windows than it can have; or with fewer."
+    edges = of.size * (of.start // of.size + np.arange(of.used + 1))
+    want = np.diff(np.clip(edges, of.start, of.end))
+    counts = of.rows[0, :of.used]
+    wrong = np.flatnonzero((counts > want) | missing & (counts < want))
+    if wrong.size:
+        first = max(of.start, int(edges[wrong[0]]))
+        _refuse_windows("serial needs" if missing else "merging needs",
+                        int(counts[wrong[0]]), first)
+
+
+def _refuse_windows(what: str, there: int, first: int):
+    refuse("Sketch", f"{what} every window of the text once", f"{there} windows from window "
+           f"{first} on", "Merge all shards, each once")
+
+
 def _joined(one: BlockSums, other: BlockSums) -> BlockSums:
     new = BlockSums(min(one.start, other.start))
     new.end = max(one.end, other.end)
@@ -217,4 +229,5 @@ def _joined(one: BlockSums, other: BlockSums) -> BlockSums:
         copy._coarsen(new.size)
         at = copy.start // new.size - new.start // new.size
         new.rows[:, at:at + copy.used] += copy.rows[:, :copy.used]
+    _check_counts(new, missing=False)
     return new
