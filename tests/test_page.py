@@ -2,15 +2,18 @@
 import re
 from html.parser import HTMLParser
 
+import numpy as np
 import pytest
 
 from invar_nb.comparison.compare import compare
 from invar_nb.comparison.pair import pair
+from invar_nb.comparison.sweep import compare_many
 from invar_nb.experiments.improvement import LOWER, MetricSpec
 from invar_nb.report.build import build_report, evaluate
 from invar_nb.report.figures import interval_figure, markdown, ticks, visible
 from invar_nb.report.report import render
 from invar_nb.report.runs_report import build_runs_report
+from invar_nb.report.sweep_report import build_sweep
 from test_report import answers, losses, runs
 
 EVIL = '<script>alert("1")</script>|`x`*[a](javascript:1)\x1b[31m\u202e'
@@ -75,6 +78,13 @@ def test_models_of_one_name_are_told_apart():
     named = pair(*(arm.changed(model="m", provenance={"weights_digest": "sha256:1"}) for arm in (both.baseline, both.candidate)))
     text = render(build_report(compare(named)))["report.md"]
     assert text.startswith("# m: candidate against baseline\n") and "weights hashed above" in text
+
+
+def test_a_sweep_is_against_its_baseline():
+    "The first arm by name is a candidate's."
+    base = losses(.03, n=30).baseline.changed(model="m")
+    arms = {name: pair(base, base.changed(model=name, log_loss=base.log_loss + k / 100 * np.arange(30))) for k, name in ((1, "a"), (2, "b"))}
+    assert render(build_sweep(compare_many(arms)))["report.md"].startswith("# 2 candidates against m\n")
 
 
 def test_same_report_same_pages(report):

@@ -319,6 +319,10 @@ def test_a_missing_package_is_usage_with_its_cure(monkeypatch, tmp_path):
     code, _, err = shell("demo", "--out", tmp_path / "d", "-q")
     assert code == 2 and err.startswith("invar-nb: models need torch and transformers; got no torch. pip install 'invar_nb[hf]'") and err.count("\n") == 1
     assert describe_error(ModuleNotFoundError("No module named 'pyarrow'"))[0] == 2
+    monkeypatch.setitem(sys.modules, "pyarrow", None)  # seen before a model is loaded
+    (tmp_path / "t.txt").write_text("A text.")
+    code, _, err = shell("score", MODELS + "/base", "--text", tmp_path / "t.txt", "--out", tmp_path / "o.parquet")
+    assert code == 2 and "Parquet files need pyarrow; got no pyarrow. pip install 'invar_nb[arrow]', or name a .jsonl file" in err, err
 
 
 def test_one_of_a_thing_is_singular(files):

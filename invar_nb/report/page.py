@@ -182,7 +182,7 @@ def _swept(d):
     names["size_picture"] = size_figure(points, margin=band, axis=axis, size=size)
     return names
 
-# %% ../../nbs/report/80_page.ipynb #c007
+# %% ../../nbs/report/80_page.ipynb #c021
 def _tight(text): return re.sub(r"\n\s*\n", "\n", text).strip()
 
 
@@ -211,7 +211,9 @@ def _render(name, d, escape, series=None, bins=None, parts=None):
     models = [e["model"] or arm for arm, e in list(d["evidence"].items())[:2]]
     inner = _inner(name, d, escape, parts or {}) if d.get("parts") else []
     title = " against ".join(reversed(models))
-    if d.get("sweep"): title = f"{len(d['parts'])} candidates against {models[0]}"
+    if d.get("sweep"):
+        base = d["evidence"]["baseline"]["model"] or "baseline"
+        title = f"{len(d['parts'])} candidates against {base}"
     elif len(models) > len({*models}): title = f"{models[0]}: candidate against baseline"
     return page.get_template(name).render(
         d=d, arms=[arm for arm in d["evidence"] if arm != "control"], title=title, inner=inner,

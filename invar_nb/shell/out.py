@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['check_out', 'check_losses']
 
-# %% ../../nbs/shell/28_out.ipynb #c003
+# %% ../../nbs/shell/28_out.ipynb #c007
 import os
 import re
+from importlib.util import find_spec
 from pathlib import Path
 
 from . import options as o
@@ -51,7 +52,7 @@ def _check_old(out, names, force):
         o.usage("--force replaces files of an older report only", repr(str(out / min(odd))),
                 "Move it away, or name another folder")
 
-# %% ../../nbs/shell/28_out.ipynb #c004
+# %% ../../nbs/shell/28_out.ipynb #c003
 def check_losses(
     out: str | None,
     text: list | None,
@@ -65,6 +66,9 @@ def check_losses(
         what, want = ("score --shard", "DIR, a folder") if place == "parts" else (
             "score", "FILE, .parquet or .jsonl")
         o.usage(f"{what} needs --text FILE and --out {want}", got, "Give both")
+    if str(out).endswith(".parquet") and find_spec("pyarrow") is None:
+        o.usage("Parquet files need pyarrow", "no pyarrow",
+                "pip install 'invar_nb[arrow]', or name a .jsonl file")
     if url and file:
         o.usage("--out must be a file on this machine", repr(out), "A URL is for parts")
     if not url: check_out(Path(out), force if file else None, "file" if file else "folder")
