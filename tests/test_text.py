@@ -123,36 +123,32 @@ def test_bytes_of_a_known_cut():
 
 
 # --- long texts -----------------------------------------------------------------------------------------------------------------------
-def by_pieces(monkeypatch, tokenizer, text, piece=1024, beside=256):
+def by_pieces(tokenizer, text, piece=1024, beside=256):
     "(ids and bytes of the whole, of its pieces); None for pieces where the text must stay whole."
     utf8 = np.frombuffer(text.encode(), np.uint8)
-    whole = encode_text(tokenizer, utf8)
-    with monkeypatch.context() as m:
-        m.setattr(encoding, "_PIECE", piece)
-        m.setattr(encoding, "_BESIDE", beside)
-        return whole, encoding._joined(encoding._pieces(tokenizer, utf8))
+    return encode_text(tokenizer, utf8), encoding._joined(encoding._pieces(tokenizer, utf8, piece, beside))
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
-def test_pieces_have_the_tokens_of_the_whole(tokenizers, monkeypatch, name):
+def test_pieces_have_the_tokens_of_the_whole(tokenizers, name):
     rng = np.random.default_rng(3)
     words = ["the", "cat", "sat,", "Zürich", "東京", "🙂", "zurich.", "a"]
     text = "".join(words[rng.integers(8)] + " " * int(rng.integers(1, 4)) + "\n\n" * bool(rng.random() < .1) for _ in range(2000))
-    whole, parts = by_pieces(monkeypatch, tokenizers[name], text)
+    whole, parts = by_pieces(tokenizers[name], text)
     for k in (0, 1): np.testing.assert_array_equal(whole[k], parts[k])
     assert whole[1].sum() == len(text.encode())
 
 
 def test_what_cannot_be_cut_stays_whole(monkeypatch):
     tokenizer = merged_tokenizer()
-    assert by_pieces(monkeypatch, tokenizer, "東京" * 3000)[1] is None                                          # nowhere a blank
+    assert by_pieces(tokenizer, "東京" * 3000)[1] is None                                          # nowhere a blank
     monkeypatch.setattr(encoding, "_agree", lambda *args: False)
-    assert by_pieces(monkeypatch, tokenizer, "the cat sat on the mat " * 300)[1] is None
+    assert by_pieces(tokenizer, "the cat sat on the mat " * 300)[1] is None
 
 
 @pytest.mark.parametrize("text", ["a " * 4000, "\n" * 500 + "the cat\n", " \n" * 2000, "a\n\n" * 3000, "the cat " * 100 + " " * 3001 + "sat " * 900])
-def test_one_kind_of_token_and_blank_lines(monkeypatch, text):
-    whole, parts = by_pieces(monkeypatch, merged_tokenizer(), text)
+def test_one_kind_of_token_and_blank_lines(text):
+    whole, parts = by_pieces(merged_tokenizer(), text)
     for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
 
 

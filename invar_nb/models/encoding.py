@@ -35,8 +35,8 @@ def _sizes(begin: np.ndarray, wide: np.ndarray, end: int) -> np.ndarray:
     found = np.diff(np.append(begin + rank * shared // size, end))
     return found.astype(np.min_scalar_type(int(found.max(initial=0))))
 
-# %% ../../nbs/models/54_encoding.ipynb #c010
-_PIECE, _BESIDE = 2**18, 2**12  # bytes of a piece, and of what is read on either side of it
+# %% ../../nbs/models/54_encoding.ipynb #c004
+_PIECE, _BESIDE = 2**18, 2**12  # bytes: of a piece, and read on either side of it
 _BLANK = np.frombuffer(b" \t\n\r", np.uint8)
 
 
@@ -47,9 +47,9 @@ def _edge(utf8: np.ndarray, at: int) -> int:
     return at
 
 
-def _agree(one: np.ndarray, other: np.ndarray, cut: int) -> bool:
+def _agree(one: np.ndarray, other: np.ndarray, cut: int, beside: int) -> bool:
     "Whether two readings have the same tokens around a cut, one of which begins there."
-    near = [rows[:, abs(rows[1] - cut) < _BESIDE // 2] for rows in (one, other)]
+    near = [rows[:, abs(rows[1] - cut) < beside // 2] for rows in (one, other)]
     return bool((near[0][1] == cut).any()) and np.array_equal(*near)
 
 
@@ -60,15 +60,16 @@ def _next_cut(utf8: np.ndarray, begin: np.ndarray, low: int, high: int) -> int |
     return int(at[-1]) if at.size else None
 
 
-def _pieces(tokenizer: object, utf8: np.ndarray) -> Iterator[tuple | None]:
+def _pieces(tokenizer: object, utf8: np.ndarray, size: int = _PIECE,
+            beside: int = _BESIDE) -> Iterator[tuple | None]:
     "(ids, bytes of each token) of each piece; None where the text must stay whole."
     cut, before = 0, None
     while cut < len(utf8):
-        last = _edge(utf8, cut + _PIECE + 2 * _BESIDE)
-        rows = _tokens(tokenizer, utf8, _edge(utf8, cut - _BESIDE), last)
-        agreed = not cut or _agree(before, rows, cut)
+        last = _edge(utf8, cut + size + 2 * beside)
+        rows = _tokens(tokenizer, utf8, _edge(utf8, cut - beside), last)
+        agreed = not cut or _agree(before, rows, cut, beside)
         stop = len(utf8)
-        if last < stop: stop = _next_cut(utf8, rows[1], cut + _BESIDE, last - _BESIDE)
+        if last < stop: stop = _next_cut(utf8, rows[1], cut + beside, last - beside)
         if not agreed or stop is None:
             yield None
             return
