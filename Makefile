@@ -2,9 +2,10 @@
 #   make demo           two real checkpoints, real English, a verdict and a report, offline
 #   make test           every page, the installed library, the house rules, the site
 #   make docs           the site, in _docs/
-#   make room R=14_bca  while writing: export one page, run it, run it again on the installed module
+#   make room R=04_bootstrap  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells)
+#   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
 #   make bench          every benchmark, with peers and the machine's limits (ARGS=startup: one of them)
 # PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
 PYTHON  ?= python3
@@ -33,9 +34,9 @@ comma := ,
 demo_ready := $(stamps)/demo-torch-$(TORCH)
 test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
-test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))arrow,inspect,plots,dev,docs
+test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,dev,docs
 
-.PHONY: help demo test docs room fresh slow bench clean check-python check-torch
+.PHONY: help demo test docs room fresh slow processors bench clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -79,6 +80,9 @@ test: check-python $(test_ready)
 
 slow: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+processors: check-python $(test_ready)
+	@$(run) tools/processors.py --workers $(WORKERS) $(ARGS)
 
 bench: check-python $(test_ready)
 	@$(run) benchmarks/run_all.py $(ARGS)

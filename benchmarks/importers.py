@@ -92,13 +92,13 @@ def inspect(folder, n):
         with zipfile.ZipFile(folder / "x.eval") as archive: return [json.loads(archive.read(name))["scores"] for name in archive.namelist()[1:]]
     plainest = {"x.json": lambda: [sample["scores"] for sample in json.loads((folder / "x.json").read_bytes())["samples"]], "x.eval": from_archive}
     for name, reader in plainest.items():
-        for scorer in ("perplexity", "match"): out[f"inspect, {name.removeprefix('x')}, {scorer}"] = lambda name=name, scorer=scorer: read_inspect_log(folder / name, scorer=scorer), reader
+        for scorer in ("perplexity", "match"): out[f"inspect, {name.removeprefix('x')}, {scorer}"] = lambda name=name, scorer=scorer: read_inspect_log(folder / name, score=scorer), reader
     return out
 
 
 def every_eval(folder, n):
     "Samples of Every Eval Ever."
-    from invar_nb.files.every_eval import read_every_eval
+    from invar_nb.files.sources import read_every_eval
     with open(folder / "x.jsonl", "w") as file:
         for i in range(n):
             file.write(json.dumps({"schema_version": "instance_level_eval_0.2.1", "evaluation_id": "e", "model_id": "m", "evaluation_name": "GSM8K", "sample_id": f"q{i}",

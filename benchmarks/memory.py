@@ -29,8 +29,8 @@ def one(way, path):
     import transformers
     from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
-    from invar_nb.models.documents import read_documents
-    from invar_nb.models.text import plan_text
+    from invar_nb.models.text import read_documents
+    from invar_nb.models.windows import plan_text
     words = Tokenizer(models.BPE())
     words.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     with open(path, encoding="utf-8") as file: sample = file.read(50_000)

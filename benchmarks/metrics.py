@@ -1,8 +1,8 @@
 """What do the metrics cost? `python benchmarks/metrics.py`
 
-Calibration error of a hundred thousand predictions against torchmetrics, Brier score against scikit-learn, BLEU of ten thousand segments against
-sacreBLEU, on the same data and with equal values; and what the leave-one-out values behind an interval cost. Every side has one thread. Limits:
-one read of the data, and one bincount into bins that are known already. Peers that are not installed have no row."""
+Calibration error of a hundred thousand predictions against torchmetrics and Brier score against scikit-learn, on the same data and with equal values;
+and what the leave-one-out values behind an interval cost. Every side has one thread. Limits: one read of the data, and one bincount into bins that are
+known already. Peers that are not installed have no row."""
 import argparse
 import importlib.util
 import os
@@ -13,11 +13,9 @@ os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS
 import numpy as np  # noqa: E402
 from alternate import alternate, machine, table  # noqa: E402
 
-from invar_nb.metrics.bins import bin_of, expected_calibration_error, mass_edges  # noqa: E402
-from invar_nb.metrics.bleu import bleu_statistics, bleu_without, corpus_bleu  # noqa: E402
+from invar_nb.metrics.reliability import bin_of, expected_calibration_error, mass_edges, reliability_bins  # noqa: E402
 from invar_nb.metrics.brier import brier_decomposition, brier_score  # noqa: E402
 from invar_nb.metrics.calibration import squared_error_without  # noqa: E402
-from invar_nb.metrics.null_band import reliability_bins  # noqa: E402
 from invar_nb.metrics.smooth_calibration import smooth_calibration_error, smooth_without  # noqa: E402
 
 
@@ -76,40 +74,13 @@ def interval_runs(n):
             "limit: one read of the data": lambda: (p.sum(), y.sum())}, ours
 
 
-def sentences(n):
-    "Segments of 4 to 40 words of a vocabulary as skewed as English, with punctuation; candidates are references with words changed."
-    rng = np.random.default_rng(n)
-    words = np.array(["".join(rng.choice(list("etaoinshrdlucmfw"), rng.integers(2, 10))) + ("", "", "", "", ",", ".", "!", "'s")[k % 8] for k in range(8000)])
-    draw = lambda size: words[np.minimum(rng.zipf(1.3, size) - 1, words.size - 1)]
-    candidates, references = [], []
-    for length in rng.integers(4, 41, n):
-        said = draw(length)
-        references.append(" ".join(said))
-        candidates.append(" ".join(np.where(rng.random(length) < 0.3, draw(length), said)))
-    return candidates, references
-
-
-def bleu_runs(n, tokenize, peers):
-    candidates, references = sentences(n)
-    ours = f"{tokenize} (this package)"
-    rows, codes = bleu_statistics(candidates, references, tokenize=tokenize), np.arange(n)
-    out = {ours: lambda: corpus_bleu(candidates, references, tokenize=tokenize),
-           "counts known: the score without each segment": lambda: bleu_without(rows, codes, n)}
-    if peers and installed("sacrebleu"):
-        from sacrebleu.metrics import BLEU
-        out["sacreBLEU"] = lambda: BLEU(tokenize=tokenize, smooth_method="none", force=True).corpus_score(candidates, [references])
-        np.testing.assert_allclose(100 * out[ours]().score, out["sacreBLEU"]().score, rtol=1e-12)
-    return out, ours
-
-
 def main():
     a = argparse.ArgumentParser(description=__doc__)
     a.add_argument("--n", type=int, nargs="+", default=[100_000])
-    a.add_argument("--segments", type=int, default=10_000)
     a.add_argument("--rounds", type=int, default=15)
     a.add_argument("--no-peers", action="store_true")
     a = a.parse_args()
-    machine("numpy", "torchmetrics", "scikit-learn", "sacrebleu")
+    machine("numpy", "torchmetrics", "scikit-learn")
     for n in a.n:
         for what, runs in (("calibration error, outcomes int64,", partial(calibration_runs, dtype=np.int64)), ("calibration error, outcomes bool,", partial(calibration_runs, dtype=bool)),
                            ("calibration error, a sure model, outcomes int64,", partial(calibration_runs, dtype=np.int64, sure=True)),
@@ -119,9 +90,6 @@ def main():
         small = min(n, 2000)
         out, ours = interval_runs(small)
         table(f"intervals of {small} predictions", alternate(out, max(1, a.rounds // 5)), ours)
-    for tokenize in ("none", "13a", "char", "intl"):
-        out, ours = bleu_runs(a.segments, tokenize, not a.no_peers)
-        table(f"BLEU of {a.segments} segments, tokenize={tokenize}", alternate(out, max(1, a.rounds // 5)), ours, {"sacreBLEU": ">= 1.6"})
 
 
 if __name__ == "__main__": main()

@@ -12,7 +12,7 @@ from invar_nb import Sketch, compare_large, open_losses, pair_arrays
 from invar_nb.files.loss_writer import loss_writer
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.sketch import BlockSums, DocumentSums, RatioSums
-from invar_nb.statistics.weighted import unit_totals
+from invar_nb.statistics.totals import unit_totals
 
 BATCH = 2**16
 

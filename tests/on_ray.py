@@ -14,8 +14,7 @@ from collections import Counter
 import pytest
 import ray
 
-from invar_nb.files.parts import merge_parts, part_names
-from invar_nb.files.targets import Target
+from invar_nb.files.shards import Target, merge_parts, part_names
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models.ray_engine import score_on_ray
 from invar_nb.shell import groups as g

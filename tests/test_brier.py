@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invar_nb.comparison.metric import METRICS, value_of
+from invar_nb.metrics.metric import METRICS, value_of
 from invar_nb.foundations.numbers import ContractError
-from invar_nb.metrics.bins import expected_calibration_error
+from invar_nb.metrics.reliability import expected_calibration_error
 from invar_nb.metrics.brier import NORMALIZATIONS, TERMS, brier_decomposition, brier_score, log_score, top_label
 
 sk = pytest.importorskip("sklearn.metrics")
@@ -79,13 +79,13 @@ def test_torchmetrics_of_the_top_label():
     np.testing.assert_allclose(expected_calibration_error(confidence, correct), float(expected), atol=2.0**-20)
 
 
-def test_known_numbers():
-    scores = [brier_score(np.full((3, 3), 1 / 3), [0, 1, 2], normalization=k) for k in NORMALIZATIONS]
-    assert [f"{s:.4f}" for s in scores] == ["0.6667", "0.2222", "0.3333"]
+def test_extremes():
     assert brier_score([0.5] * 4, [1, 0, 0, 1]) == 0.25 and brier_score([0, 1], [0, 1]) == 0 and log_score([0.0], [1]) == math.inf
     p, y = np.where(np.arange(30_000) % 3 == 0, 1 - 1e-9, 1e-9), np.arange(30_000) % 3 == 0
     np.testing.assert_allclose(brier_score(p, y), 1e-18, rtol=1e-6)
     assert brier_score([[0.4, 0.6], [1, 0]], [True, False]) == brier_score([[0.4, 0.6], [1, 0]], [1, 0])
+    half = np.random.default_rng(1).dirichlet(np.ones(5), 50).astype(np.float16)
+    assert top_label(half, np.zeros(50, int))[0].dtype == np.float16
 
 
 def test_the_metric_reads_what_both_arms_have():
@@ -103,17 +103,10 @@ def test_the_metric_reads_what_both_arms_have():
     assert metric.missing(arm) is None and "no confidence" in metric.missing(Arm(probabilities=None, confidence=None))
 
 
-@pytest.mark.parametrize("call, words", [
-    (lambda: brier_score([[0.5, 0.4, 0.2]], [0]), "add up to 1; got 1.1 in row 0"),
-    (lambda: brier_score([[0.5, 0.5], [1.5, -0.5]], [0, 1]), r"\[0, 1\]"),
-    (lambda: brier_score([[0.5, 0.5], [0.2, 0.3, 0.5]], [0, 1]), "shape"),
-    (lambda: brier_score([[0.5, 0.5]], [2]), "0 to 1; got 2 at index 0"),
-    (lambda: brier_score([[0.5, 0.5]], ["yes"]), "numbers"),
-    (lambda: brier_score([[1.0]], [0]), "C >= 2"),
-    (lambda: brier_score([0.5], [1], normalization="none"), "'half'"),
-    (lambda: brier_score([0.5, 0.2], [1]), "2 entries"),
-    (lambda: brier_decomposition([0.5], [1], n_bins=0), "n_bins"),
-    (lambda: top_label([0.5], [1]), "shape"),
-])
-def test_refusals_name_the_culprit(call, words):
-    with pytest.raises(ContractError, match=words): call()
+@pytest.mark.parametrize("call", [
+    lambda: brier_score([[0.5, 0.4, 0.2]], [0]), lambda: brier_score([[0.5, 0.5], [1.5, -0.5]], [0, 1]), lambda: brier_score([[0.5, 0.5], [0.2, 0.3, 0.5]], [0, 1]), lambda: brier_score([[0.5, 0.5]], [2]),
+    lambda: brier_score([[0.5, 0.5]], ["yes"]), lambda: brier_score([[1.0]], [0]), lambda: brier_score([0.5], [1], normalization="none"), lambda: brier_score([0.5, 0.2], [1]),
+    lambda: brier_decomposition([0.5], [1], n_bins=0), lambda: top_label([0.5], [1])])
+def test_refusals(call):
+    with pytest.raises(ContractError) as refused: call()
+    assert refused.value.code == "contract"

@@ -6,9 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from invar_nb.comparison.metric import METRICS
+from invar_nb.metrics.metric import METRICS
 from invar_nb.foundations.numbers import ContractError
-from invar_nb.metrics.bins import bin_of, mass_edges
+from invar_nb.metrics.reliability import bin_of, mass_edges
 from invar_nb.metrics.calibration import calibration_error, calibration_interval, squared_calibration_error, squared_error_without
 from invar_nb.statistics.jackknife import jackknife_statistic
 
@@ -22,20 +22,6 @@ def by_pairs(p, y, index, cluster):
         products = [(p[i] - y[i]) * (p[j] - y[j]) for i in rows for j in rows if cluster[i] != cluster[j]]
         total += len(rows) * np.mean(products) if products else 0.0
     return total / len(p)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_pairs_of_different_clusters(seed):
-    rng = np.random.default_rng(seed)
-    n, units = int(rng.integers(5, 60)), int(rng.integers(1, 12))
-    p, y, codes = rng.random(n), rng.integers(0, 2, n), rng.integers(0, units, n)
-    index = rng.integers(0, 5, n)
-    T, without = squared_error_without(p - y, index, codes, units, 5)
-    np.testing.assert_allclose(T, by_pairs(p, y, index, codes), rtol=1e-11, atol=1e-15)
-    for u in range(units):
-        kept = codes != u
-        expected = by_pairs(p[kept], y[kept], index[kept], codes[kept]) if kept.any() else 0.0
-        np.testing.assert_allclose(without[u], expected, rtol=1e-9, atol=1e-14)
 
 
 def test_unbiased_by_enumeration():
@@ -59,7 +45,6 @@ def test_items_are_clusters_of_one():
     T = ((S**2 - Q) / (n - 1)).sum() / 300
     assert math.isclose(squared_calibration_error(p, y), T, rel_tol=1e-10)
     assert math.isclose(squared_calibration_error(p, y, clusters=[f"c{i}" for i in range(300)]), T, rel_tol=1e-10)
-    assert calibration_error(p, y) == math.sqrt(max(squared_calibration_error(p, y), 0))
     assert calibration_error(np.full(50, 0.9), np.zeros(50)) == pytest.approx(0.9)
 
 
@@ -79,34 +64,19 @@ def test_the_bins_are_shared_and_of_equal_mass():
     assert "at least 30" in metric.missing(SimpleNamespace(confidence=a[:20])) and metric.missing(arms[0]) is None
 
 
-@pytest.mark.parametrize("n, shift", [(300, 0.06), (300, 0.15), (600, 0.0)])
-def test_coverage_of_the_difference(n, shift):
-    rng, trials, inside, false = np.random.default_rng(n), 300, 0, 0
+def test_two_calibrated_models_are_seldom_told_apart():
+    "One of them knows less; the page has the coverage of true changes."
+    rng, trials, inside, false = np.random.default_rng(600), 300, 0, 0
     for _ in range(trials):
-        a = rng.uniform(0.5, 1 - shift, n)
-        y = (rng.random(n) < a).astype(float)
-        b = a + shift if shift else np.where(a < 0.75, 0.625, 0.875)  # at 0 both are calibrated, one knows less
-        arms = [SimpleNamespace(confidence=p, correct=y) for p in (a, b)]
+        a = rng.uniform(0.5, 1, 600)
+        y = (rng.random(600) < a).astype(float)
+        arms = [SimpleNamespace(confidence=p, correct=y) for p in (a, np.where(a < 0.75, 0.625, 0.875))]
         shared = metric.prepare(*arms)
-        (A, A_u), (B, B_u) = (shared.leave_one_out(arm, np.arange(n), n) for arm in arms)
+        (A, A_u), (B, B_u) = (shared.leave_one_out(arm, np.arange(600), 600) for arm in arms)
         found = jackknife_statistic(B - A, B_u - A_u).interval()
-        inside += found.low <= shift**2 <= found.high
+        inside += found.low <= 0 <= found.high
         false += found.high < 0
     assert inside / trials > 0.95 - 4 * math.sqrt(0.95 * 0.05 / trials) and false / trials < 0.05
-
-
-def test_the_plain_difference_does_not_cover():
-    "The counter-example: the difference of two ECEs, resampled, at a true change of 0.06."
-    rng, inside = np.random.default_rng(2), 0
-    for _ in range(60):
-        a = rng.uniform(0.5, 0.94, 300)
-        y = rng.random(300) < a
-        sums = [np.zeros((300, 10)), np.zeros((300, 10))]
-        for out, p in zip(sums, (a, a + 0.06), strict=True): out[np.arange(300), np.minimum((10 * p).astype(int), 9)] = y - p
-        counts = rng.multinomial(300, np.full(300, 1 / 300), size=200)
-        star = (np.abs(counts @ sums[1]).sum(1) - np.abs(counts @ sums[0]).sum(1)) / 300
-        inside += np.quantile(star, 0.025) <= 0.06 <= np.quantile(star, 0.975)
-    assert inside < 0.75 * 60
 
 
 def test_few_examples_and_wrong_clusters():

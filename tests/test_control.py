@@ -1,20 +1,19 @@
 "The baseline scored twice: its interval is a floor, and nothing below it has improved or regressed."
 import json
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
-from test_report import losses
+from studies import arms_of, losses, scored_again
 from test_shell import shell
-from test_verify import again
 
 import invar_nb
-from invar_nb.comparison.compare import compare
-from invar_nb.comparison.control import measure_control
-from invar_nb.comparison.pair import pair
+from invar_nb.arms.pair import pair
+from invar_nb.comparison.study import Rules, study
 from invar_nb.foundations.numbers import ContractError, PairingError
-from invar_nb.report.build import build_report
+from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
@@ -29,39 +28,38 @@ def moved(by, noise=1e-9):
 
 @pytest.mark.parametrize("by", [-1e-7, 1e-7])
 def test_an_edit_below_the_floor_is_never_a_change(by, tmp_path):
-    both = moved(by)
-    alone = build_report(compare(both), margin=0)
-    assert alone.document()["verdict"]["claim"] == ("regressed" if by > 0 else "improved") and alone.exit_code == (by > 0)
-    r = build_report(compare(both), margin=0, control=again(both))
+    both, rules = moved(by), Rules(margin=0, metrics=["perplexity"])
+    alone = report_of(study(arms_of({"": both}), rules))
+    assert alone.document()["claim"] == ("regressed" if by > 0 else "improved") and alone.exit_code == (by > 0)
+    r = report_of(study(arms_of({"": both}, control=True), rules))
     d = r.document()
-    low, high = d["control"]["ci"]
-    assert d["control"]["floor"] == max(-low, high) > abs(by) and d["control"]["below"] and r.exit_code == 0
-    assert (d["verdict"]["claim"], d["verdict"]["verdict"], d["verdict"]["beyond_margin"]) == ("inconclusive", "noise", False)
-    assert "below the numerical noise of" in d["headline"] and "The edit's change is below this numerical noise." in str(r)
-    assert {row["metric"]: row["claim"] for row in d["comparison"]} == {"perplexity": "inconclusive"}
+    control, = (row for row in d["rows"] if row["role"] == "control")
+    lead, = (row for row in d["rows"] if row["role"] == "lead")
+    low, high = control["value"]["ci"]
+    assert lead["floor"] == max(-low, high) > abs(by) and lead["claim"] == d["claim"] == "inconclusive" and r.exit_code == d["exit"]["code"] == 0
+    assert "below the numerical noise of" in d["headline"] and "below the numerical noise of" in str(r)
     r.save(tmp_path / "r")
-    assert verify(tmp_path / "r").report.document()["control"] == d["control"] and len([*tmp_path.glob("r/control.*")]) == 1
+    assert verify(tmp_path / "r").report.document()["rows"] == d["rows"] and len([*tmp_path.glob("r/control.*")]) == 1
     assert "baseline scored twice" in (tmp_path / "r" / "report.html").read_text()
 
 
 def test_above_the_floor_nothing_changes_and_equivalent_stays():
-    both = moved(1e-4)
-    plain, beside = (build_report(compare(both), margin=m, control=c).document() for m, c in ((0, None), (0, again(both))))
-    assert not beside["control"]["below"] and {k: v for k, v in beside.items() if k not in ("control", "evidence", "digest", "environment")} == {
-        k: v for k, v in plain.items() if k not in ("control", "evidence", "digest", "environment")}
-    assert build_report(compare(moved(1e-7)), control=again(both)).document()["verdict"]["claim"] == "equivalent"
+    both, rules = moved(1e-4), Rules(margin=0)
+    plain, beside = ([row for row in report_of(study(arms_of({"": both}, control=c), rules)).document()["rows"] if row["role"] != "control"] for c in (False, True))
+    assert [row["floor"] is not None for row in beside] != [False] * len(beside) and [row | {"floor": None} for row in beside] == plain
+    assert study(arms_of({"": moved(1e-7)}, control=True)).claim == "equivalent"
 
 
 def test_a_control_is_of_the_baseline_and_its_windows():
     both = losses(n=40)
     known = both.baseline.changed(provenance={"weights_digest": "sha256:a"})
+    with_control = lambda made, control, **rules: study(arms_of({"": made}) | {("control", ""): control}, Rules(**rules))
     with pytest.raises(PairingError, match="control: the control must be the baseline, scored again; got weights_digest None"):
-        measure_control(compare(pair(known, both.candidate)), both.baseline)
-    with pytest.raises(ContractError): measure_control(compare(both), losses(n=30).baseline)
+        with_control(pair(known, both.candidate), both.baseline)
+    with pytest.raises(ContractError): with_control(both, losses(n=30).baseline)
     columns = losses(.01, n=40, columns={"kl_divergence": np.linspace(.1, 1, 40), "top1_changed": [2] * 40})
-    only = compare(columns, metrics=["kl_divergence"])
-    with pytest.raises(ContractError, match="some metric must have a value of the baseline"): measure_control(only, again(columns))
-    assert {key[0] for key in measure_control(compare(columns), again(columns)).floors} == {"perplexity"}
+    with pytest.raises(ContractError): with_control(columns, scored_again(columns.baseline), metrics=["kl_divergence"])
+    assert {row.key.metric for row in with_control(columns, scored_again(columns.baseline)) if row.floor is not None and row.role == "lead"} == {"perplexity"}
 
 
 def test_the_command_scores_the_baseline_twice_once(tmp_path):
@@ -76,23 +74,23 @@ def test_the_command_scores_the_baseline_twice_once(tmp_path):
     text.write_text("".join(json.dumps({"text": f"Line {i} of the file is read before line {3 * i}. " * 3}) + "\n" for i in range(11)))
     compared = lambda out, *more: shell("compare", BASE, near, "--text", text, "--max-length", 128, "--margin", "1e-13", "--out", tmp_path / out, *more)
     code, out, err = compared("one", "--control")
-    d = json.loads((tmp_path / "one" / "report.json").read_text())
-    assert code == 0 and 0 < d["control"]["floor"] < 1e-6 and "control: scoring" in err and d["control"]["below"] == (abs(d["primary_metric"]["delta"]) <= d["control"]["floor"]), (out, err)
-    assert d["control"]["how"] == "batch tokens 512 and 128; order usual and backwards" and shell("verify", tmp_path / "one")[0] == 0
+    found = lambda name: [row for row in json.loads((tmp_path / name / "report.json").read_text())["rows"] if row["role"] in ("lead", "control")]
+    lead, = (row for row in found("one") if row["role"] == "lead")
+    assert code == (lead["claim"] == "regressed") and 0 <= lead["floor"] < 1e-6 and "control: scoring" in err, (out, err)
+    assert re.search(r"batch tokens \d+ and 128; order usual and backwards", out) and shell("verify", tmp_path / "one")[0] == 0, " ".join(x for x in out.splitlines() if "twice" in x)
     kept, = tmp_path.glob("invar-nb-control-*.jsonl")
     code, out, err = compared("two", "--control")
     assert f"control: the second scoring is read from {kept}" in err and "control: scoring" not in err
-    assert json.loads((tmp_path / "two" / "report.json").read_text())["control"] == d["control"] and not [*tmp_path.glob(".*journal")]
+    assert found("two") == found("one") and not [*tmp_path.glob(".*journal")]
     code, out, err = compared("coarse", "--control-dtype", "bfloat16")
-    coarse = json.loads((tmp_path / "coarse" / "report.json").read_text())["control"]
-    assert "dtype float32 and bfloat16" in coarse["how"] and coarse["floor"] > 1e-5 > d["control"]["floor"] and len([*tmp_path.glob("invar-nb-control-*.jsonl")]) == 2
+    assert "dtype float32 and bfloat16" in out and max(row["floor"] or 0 for row in found("coarse")) > 1e-5 and len([*tmp_path.glob("invar-nb-control-*.jsonl")]) == 2
     arms = [next((tmp_path / "one").glob(f"{arm}.*")) for arm in ("baseline", "candidate")]
     assert shell("compare", *arms, "--control-file", kept, "--out", tmp_path / "files", "--margin", "1e-13")[0] == 0
-    assert json.loads((tmp_path / "files" / "report.json").read_text())["control"] == d["control"]
+    assert found("files") == found("one")
     assert shell("compare", *arms, "--control-file", kept, "--out", tmp_path / "files", "--force")[0] == 0
     refusals = [((*arms, "--control"), 2, "BASELINE that can be scored twice"), ((BASE, near, "--control-file", tmp_path / "x.csv", "--text", text), 2, "must be .jsonl or .parquet"),
                 ((BASE, near, "--control-file", kept, "--control-dtype", "float16", "--text", text), 2, "--control-dtype is for a scoring"),
                 ((BASE, near, "--control", "--examples", text), 2, "--control is for losses"), ((arms[1], arms[0], "--control-file", kept), 3, "must be the baseline, scored again")]
     for more, code, words in refusals:
-        found = shell("compare", *more, "--out", tmp_path / "no")
-        assert found[0] == code and words in found[2] and not (tmp_path / "no").exists(), (more, found)
+        got, _, err = shell("compare", *more, "--out", tmp_path / "no")
+        assert got == code and words in err and not (tmp_path / "no").exists(), (more, err)

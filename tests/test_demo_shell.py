@@ -20,7 +20,7 @@ def test_a_short_demo_saves_and_verifies_one_report_on_four_edits(tmp_path):
     lines = []
     result = run_demo(tmp_path / "demo", documents=4, echo=lines.append)
     d = result.report.document()
-    assert {*d["sweep"]["order"]} == {*EDITS} == {*result.windows} and any("saved and verified" in line for line in lines)
+    assert {*d["rankings"][0]["order"]} == {*EDITS} == {*result.windows} and any("saved and verified" in line for line in lines)
     assert verify(result.out).report.headline == result.report.headline and sum("base: perplexity" in line for line in lines) == 1
     assert max(map(len, str(result).split("\n")[:5])) <= 130
 

@@ -24,14 +24,6 @@ def words(k, n=40):
     return " ".join(f"w{k}n{i}" for i in range(n))
 
 
-def test_documents_of_this_python():
-    ids, texts = demo_documents()
-    n_bytes = np.array([len(t.encode()) for t in texts])
-    assert list(ids) == sorted(set(ids)) and n_bytes.sum() ** 2 / (n_bytes**2).sum() >= 60
-    assert all(200 <= len(t) <= 3000 for t in texts)
-    assert not any(name.split(".")[0] in ("test", "distutils", "tkinter", "idlelib", "site-packages") for name in ids)
-
-
 def test_a_passage_counts_once(tmp_path):
     "A copy in a later module goes, a copy of what is known goes, the rest of the document stays; short rests are dropped."
     many = {f"m{k:02d}": words(k) for k in range(30)}

@@ -6,10 +6,10 @@ import shutil
 from pathlib import Path
 
 import pytest
-from test_every_eval import row, write
+from test_sources import row, write
 
 import invar_nb
-from invar_nb.files.sources import FORMATS, Reading, find_format
+from invar_nb.files.sources import SOURCES, Reading, find_source
 from invar_nb.shell.cli import main
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
@@ -84,8 +84,8 @@ def test_the_command_of_a_row_answers(command, evidence, capsys):
     said = capsys.readouterr()
     assert code in (0, 1), said.err
     if "--out" in command: return
-    assert re.match("Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression", said.out), said.out
-    assert re.search(rf"interval over \d+ {units(command)}", said.out) or "tasks" in said.out, said.out
+    assert re.match(r"\d parts: |Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression", said.out), said.out
+    assert re.search(rf"interval over \d+ {units(command)}", said.out) or " parts: " in said.out, said.out
     report = next(evidence.glob("invar-nb-*"))
     assert CHECK in LISTED and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]]) == 0
 
@@ -99,5 +99,5 @@ def test_every_format_has_a_row(evidence):
     "A format that the package learns to read is missed here until the page shows it."
     named = {word for c in LISTED for word in shlex.split(c) if Path(word).exists() and not word.startswith("models/")}
     texts = {"base.txt", "tuned.txt", "references.txt"}
-    found = {find_format(path, Reading(references=("x",) if path in texts else ())) for path in named - {"docs.jsonl", "questions.jsonl"}}
-    assert found | {"losses"} == {*FORMATS}  # our own losses are made by `score`
+    found = {find_source(path, Reading(references=("x",) if path in texts else ())).name for path in named - {"docs.jsonl", "questions.jsonl"}}
+    assert found | {"losses"} == {*SOURCES}  # our own losses are made by `score`

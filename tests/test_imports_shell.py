@@ -22,32 +22,37 @@ def shell(tmp_path, capsys, monkeypatch):
     return run
 
 
+def rows(d, **key):
+    "Rows of a report whose key or role has these values."
+    return [row for row in d["rows"] if key.items() <= {**row["key"], "role": row["role"]}.items()]
+
+
 def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tmp_path):
     code, out, _ = shell("compare", *LM, "--score", "shared", "--filter", "first-word")
     d = json.loads((tmp_path / "r" / "report.json").read_text())
-    assert code == d["exit"]["code"] and len(d["parts"]) == 4 and d["headline"] in out and "4 tasks" in out
-    assert {row["part"] for row in d["comparison"]} == {*d["parts"]} and all(row["adjusted_p"] is not None for row in d["comparison"])
-    assert "invar_choices.reliability.svg" in verify(tmp_path / "r").files and len(list((tmp_path / "r").glob("*.baseline.*"))) == 4
+    assert code == d["exit"]["code"] and len(d["parts"]) == 4 and d["headline"] in out and "4 parts" in out
+    assert len(leads := rows(d, role="lead")) == 4 and all(row["adjusted_p"] is not None for row in leads)
+    assert "invar_choices.candidate.reliability.svg" in verify(tmp_path / "r").files and len(list((tmp_path / "r").glob("*.baseline.*"))) == 4
     page = (tmp_path / "r" / "report.html").read_text()
-    assert all(name in page for name in d["parts"]) and "The tasks are one family" in page
+    assert all(part["part"] in page for part in d["parts"]) and "The parts are one family" in page
     assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force")[0] == code and verify(tmp_path / "r")
     code, out, _ = shell("card", "r", out=None)
     assert code == 0 and out.startswith("model-index:") and out.count("- task:") == 4
     code, out, _ = shell("compare", *LM, "--task", "invar_rolling", "--json", out="one")
-    assert json.loads(out)["primary_metric"]["metric"] == "perplexity" and "parts" not in json.loads(out)
+    assert json.loads(out)["primary_metric"]["metric"] == "perplexity" and [part["part"] for part in json.loads(out)["parts"]] == [""]
 
 
 def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     code, _, err = shell("compare", *LM)
     assert code == 3 and "Say --score" in err and not (tmp_path / "r").exists()
     code, _, err = shell("compare", *LM, "--score", "shared")
-    assert code == 3 and "Say --filter first-word" in err
+    assert code == 3 and "Say --filter invar_words=first-word" in err
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--cluster", "x")
     assert code == 2 and "cluster" in err
     code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "--filter", "first-word")
     assert code == 2 and "--margin must name its metric" in err
     code, out, _ = shell("compare", *LM, "--margin", "perplexity=9%", "--margin", "accuracy=0.3", "--score", "shared", "--filter", "first-word", "--json", out="m")
-    margins = {row["part"]: row["margin"] for row in json.loads(out)["comparison"]}
+    margins = {row["key"]["part"]: row["margin"] for row in rows(json.loads(out), role="lead")}
     assert margins["invar_rolling"] == 0.09 and margins["invar_choices"] == 0.3
     assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "--filter", "first-word", out="n")[0] == 2
     assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force", out="m")[0] == code
@@ -62,9 +67,9 @@ def test_a_task_of_inspect_has_a_scorer_of_its_own(shell, tmp_path):
         for task in ("choices", "texts"): shutil.copy(DATA / "inspect" / name / f"{task}.json", tmp_path / name)
     code, out, _ = shell("compare", "base", "tuned", "--score", "choice", "--score", "texts=perplexity", "--json")
     parts = json.loads(out)["parts"]
-    assert {name: part["kind"] for name, part in parts.items()} == {"choices": "scores", "texts": "losses"} and verify(tmp_path / "r")
+    assert {part["part"]: part["kind"] for part in parts} == {"choices": "scores", "texts": "losses"} and verify(tmp_path / "r")
     for scores, code, words in (((), 3, "Say --score choices=choice"), (("choice",), 2, "texts.json: one scorer must be chosen; got 'choice' where there are 'perplexity', 'match'. Say --score texts=perplexity"),
-                                (("choice", "letters"), 2, "each task must have one scorer"), (("choice", "texts=perplexity", "tex=match"), 2, "a task must be one of 'choices', 'texts'; got 'tex'")):
+                                (("choice", "letters"), 2, "each task must have one score"), (("choice", "texts=perplexity", "tex=match"), 2, "a task must be one of 'choices', 'texts'; got 'tex'")):
         found, _, err = shell("compare", "base", "tuned", *(text for score in scores for text in ("--score", score)), out="w")
         assert found == code and words in err and not (tmp_path / "w").exists(), err
 
@@ -82,7 +87,7 @@ def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
     for files, asked, slices in ((("a.csv", "b.csv"), ("--score", "f1", "--by", "topic"), {"topic t0", "topic t1", "topic t2"}),
                                  (LM, ("--task", "invar_choices", "--by", "gold"), {f"gold {i}" for i in range(4)})):
         code, out, _ = shell("compare", *files, *asked, "--json", "--force")
-        assert {row["slice"] for row in json.loads(out)["slices"]} <= slices and json.loads(out)["slices"] and verify(tmp_path / "r")
+        assert slices >= {row["key"]["slice"] for row in json.loads(out)["rows"]} - {None} != set() and verify(tmp_path / "r")
     for asked, words in ((("--score", "f1", "--margin", "2%"), "such as --margin score=0.02"), (("--score", "f1", "--loss", "nll"), "losses or a score, not both; got --loss nll and --score f1"),
                          (("--score", "f1", "--score", "nll"), "one score must be chosen; got 'f1', 'nll'"), (("--score", "f1", "--by", "topics"), "Did you mean 'topic'?")):
         code, _, err = shell("compare", "a.csv", "b.csv", *asked, out="w")
@@ -101,13 +106,13 @@ def test_damaged_folders_are_refused_in_one_line(shell, tmp_path, task, kind, ch
     change(d := json.loads(first))
     file.write_text("".join(line + "\n" for line in (json.dumps(d), *rest)))
     code, _, err = shell("compare", LM[0], "b", "--task", task, "--quiet")
-    assert code == 3 and len(err.splitlines()) == 1 and f"samples_{task}" in err and "=" not in err and not (tmp_path / "r").exists(), err
+    assert code == 3 and len(err.splitlines()) == 1 and (f"samples_{task}" in err or "results_" in err) and "=" not in err and not (tmp_path / "r").exists(), err
 
 
 def test_logit_files_tables_and_translations(shell, tmp_path):
     code, out, _ = shell("compare", DATA / "llama_cpp" / "base.kld", DATA / "llama_cpp" / "tuned.kld", "--json")
     d = json.loads(out)
-    assert {"perplexity", "kl_divergence", "top1_changed"} <= {row["metric"] for row in d["comparison"]} and verify(tmp_path / "r")
+    assert {"perplexity", "kl_divergence", "top1_changed"} <= {row["key"]["metric"] for row in d["rows"]} and verify(tmp_path / "r")
     for name, step in (("a", 0), ("b", 1)):
         (tmp_path / f"{name}.csv").write_text("doc,f1,subject\n" + "".join(f"{i},{(i * 7) % 10 - step * (i % 3)},s{i % 12}\n" for i in range(48)))
     code, out, _ = shell("compare", "a.csv", "b.csv", "--score", "f1", "--id", "doc", "--cluster", "subject", "--better", "higher", out="t")
@@ -116,7 +121,7 @@ def test_logit_files_tables_and_translations(shell, tmp_path):
     for name, text in (("x", "the cat sat on the mat today\n"), ("y", "the cat sat on a mat\n"), ("ref", "the cat sat on the mat\n")): (tmp_path / name).write_text(text * 3 + "a dog came in from the rain\n" * 12)
     code, out, _ = shell("compare", "x", "y", "--references", "ref", "--tokenize", "none", "--json", out="v")
     d = json.loads(out)
-    assert d["kind"] == "translations" and "tok:none" in d["signature"] and verify(tmp_path / "v")
+    assert d["parts"][0]["kind"] == "translations" and "tok:none" in d["signature"] and verify(tmp_path / "v")
 
 
 @pytest.fixture(scope="module")
@@ -142,17 +147,17 @@ def test_one_report_on_text_and_questions(shell, tmp_path, models):
     asked = ("compare", models / "base", models / "tuned", "--examples", examples, "--leak-text", tmp_path / "book.txt", "--checkpoint-info", info)
     code, out, err = shell(*asked, "--text", text)
     d = json.loads((tmp_path / "r" / "report.json").read_text())
-    assert code == d["exit"]["code"] and set(d["parts"]) == {"text", "examples"} and d["primary_metric"]["metric"] == "perplexity" and d["dataset"]["windows"]
-    assert d["comparison"][0]["part"] == "text" and {"accuracy", "brier"} <= {row["metric"] for row in d["parts"]["examples"]["comparison"]}
-    assert {row["slice"] for row in d["parts"]["examples"]["slices"]} >= {"size big", "size small", "leaked yes", "leaked no"} and "1 of 24 examples stand in the training text" in err
-    assert d["evidence"]["examples.candidate"]["provenance"]["checkpoint"] == {"step": 1200, "parent": "base"} and verify(tmp_path / "r")
+    assert code == d["exit"]["code"] and [part["part"] for part in d["parts"]] == ["text", "examples"] and d["primary_metric"]["metric"] == "perplexity" and d["dataset"]["windows"]
+    assert d["rows"][0]["key"]["part"] == "text" and {"accuracy", "brier"} <= {row["key"]["metric"] for row in rows(d, part="examples")}
+    assert {row["key"]["slice"] for row in rows(d, part="examples")} >= {"size big", "size small", "leaked yes", "leaked no"} and "1 of 24 examples stand in the training text" in err
+    assert d["arms"]["examples.candidate"]["provenance"]["checkpoint"] == {"step": 1200, "parent": "base"} and verify(tmp_path / "r")
     assert not list(tmp_path.glob(".*journal*"))
     code, out, _ = shell(*asked, "--json", out="only")
-    assert json.loads(out)["kind"] == "answers" and verify(tmp_path / "only")
+    assert json.loads(out)["parts"][0]["kind"] == "answers" and verify(tmp_path / "only")
     for name in ("base", "tuned"): assert shell("answer", models / name, examples, out=f"{name}.jsonl")[0] == 0
     code, out, _ = shell("compare", "base.jsonl", "tuned.jsonl", "--json", out="files")
-    without = [row for row in json.loads(out)["comparison"]]
-    assert [row["delta"] for row in without] == [row["delta"] for row in json.loads((tmp_path / "only" / "report.json").read_text())["comparison"]]
+    only = json.loads((tmp_path / "only" / "report.json").read_text())
+    assert [row["value"]["delta"] for row in rows(json.loads(out), slice=None)] == [row["value"]["delta"] for row in rows(only, slice=None)]
 
 
 def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models):
@@ -173,12 +178,12 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
 
 def test_the_critical_mistake_is_a_metric_of_the_command(shell, tmp_path):
     for name, bad in (("a", 1), ("b", 9)):
-        rows = [dict(id=i, label="no" if i < 30 else "yes", prediction="yes" if i < bad or i >= 30 else "no") for i in range(60)]
-        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        lines = [dict(id=i, label="no" if i < 30 else "yes", prediction="yes" if i < bad or i >= 30 else "no") for i in range(60)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     code, out, _ = shell("compare", "a.jsonl", "b.jsonl", "--mistake", "no:yes", "--margin", "mistake:no:yes=0.05", "--json")
     d = json.loads(out)
-    row = next(row for row in d["comparison"] if row["metric"] == "mistake:no:yes")
-    assert (row["baseline"], row["candidate"], row["margin"]) == (1 / 30, 9 / 30, 0.05) and row["title"] == "no called yes" and d["primary_metric"]["metric"] == "accuracy"
+    row, = rows(d, metric="mistake:no:yes")
+    assert (row["value"]["baseline"], row["value"]["candidate"], row["margin"], row["value"]["title"]) == (1 / 30, 9 / 30, 0.05, "no called yes") and rows(d, role="lead")[0]["key"]["metric"] == "accuracy"
     assert verify(tmp_path / "r")
     assert shell("predictions", "b.jsonl", "--mistake", "no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
     for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", "--mistake", wrong, out="w")[0] in (2, 3)
@@ -194,8 +199,7 @@ def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
             ("said", "--references", "ref", "--tokenize", "char"): "bleu"}.items()):
         code, out, err = shell("evaluate", *arguments, "--json", out=f"e{k}")
         assert code == 0, err
-        rows = {row["metric"]: row["value"] for row in json.loads(out)["evaluation"]["candidate"]}
-        assert rows[metric] > 0 and verify(tmp_path / f"e{k}")
+        assert rows(json.loads(out), metric=metric)[0]["value"]["value"] > 0 and verify(tmp_path / f"e{k}")
     for arguments, words in (((LM[0], "--score", "shared", "--filter", "first-word"), "Say --task invar_"), (("said", "--references", "ref", "--margin", "2%"), "two files"),
                              (("org/name",), "needs a file")):
         code, _, err = shell("evaluate", *arguments)

@@ -16,7 +16,7 @@ import pytest
 
 from real_tools import python_with
 from invar_nb.comparison.compare import compare
-from invar_nb.comparison.pair import pair
+from invar_nb.arms.pair import pair
 from invar_nb.files.inspect_logs import is_inspect_log, read_inspect_log
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
 
@@ -33,7 +33,7 @@ def check_log(path, log):
     "Each value from the samples of the log, each mean inspect's own; loops of its own, no function of the reader."
     task, count, epochs = log["eval"]["task"], 0, log["eval"]["config"]["epochs"]
     for name in NAMES[task]:
-        arm = read_inspect_log(path, scorer=name)[task]
+        arm = read_inspect_log(path, score=name)[task]
         scorer, _, key = name.partition("/")
         says = next(e["metrics"] for e in log["results"]["scores"] if (e["scorer"], e["name"]) == (scorer, key or scorer))
         of = {}
@@ -63,7 +63,7 @@ def test_losses_are_those_of_our_own_scorer():
     from invar_nb.models.score import score_text
     read, own = [], []
     for model in ("base", "tuned"):
-        read.append(read_inspect_log(DATA / model / "texts.json", scorer="perplexity")["texts"])
+        read.append(read_inspect_log(DATA / model / "texts.json", score="perplexity")["texts"])
         texts = {str(sample["id"]): "\n" + sample["input"] for sample in log_of(model, "texts")["samples"]}
         own.append(score_text(load_model(MODELS / model, dtype="float32"), [texts[i.split()[0]] for i in read[-1].ids]))
         assert own[-1].tokens.tolist() == read[-1].tokens.tolist()
@@ -90,13 +90,13 @@ def same(a, b):
 @pytest.mark.parametrize("task, scorer", [("choices", "letters"), ("texts", "perplexity")])
 def test_both_formats_give_one_arm(tmp_path, task, scorer):
     "The tool's own archive where Zstandard is at hand, and one packed in the old way, its members in another order."
-    plain = read_inspect_log(DATA / "base" / f"{task}.json", scorer=scorer)[task]
-    same(plain, read_inspect_log(as_archive(tmp_path / "x.eval", log_of("base", task)), scorer=scorer)[task])
+    plain = read_inspect_log(DATA / "base" / f"{task}.json", score=scorer)[task]
+    same(plain, read_inspect_log(as_archive(tmp_path / "x.eval", log_of("base", task)), score=scorer)[task])
     packed = DATA / "base" / f"{task}.eval"
     assert is_inspect_log(packed)
-    if ZSTD: same(plain, read_inspect_log(packed, scorer=scorer)[task])
+    if ZSTD: same(plain, read_inspect_log(packed, score=scorer)[task])
     else:
-        with pytest.raises(ContractError, match=r"needs Python 3.14 or the package zstandard; got neither. pip install 'invar_nb\[inspect\]', or inspect log dump") as caught: read_inspect_log(packed, scorer=scorer)
+        with pytest.raises(ContractError, match=r"needs Python 3.14 or the package zstandard; got neither. pip install 'invar_nb\[inspect\]', or inspect log dump") as caught: read_inspect_log(packed, score=scorer)
         assert caught.value.code == "not_installed"
 
 
@@ -107,7 +107,7 @@ def test_damaged_archives_are_refused(tmp_path, monkeypatch):
         path = tmp_path / f"{name}.eval"
         path.write_bytes(change)
         assert is_inspect_log(path)
-        with pytest.raises(ContractError, match=part): read_inspect_log(path, scorer="match")
+        with pytest.raises(ContractError, match=part): read_inspect_log(path, score="match")
     class Reader:  # in the place of zstandard: it unpacks to something else
         def stream_reader(self, packed, read_across_frames): return io.BytesIO(b"{}" if packed.startswith(b"\x28\xb5\x2f\xfd") else b"")
     monkeypatch.setitem(sys.modules, "zstandard", SimpleNamespace(ZstdDecompressor=Reader, ZstdError=OSError))
@@ -151,7 +151,7 @@ def test_epochs_are_reduced_by_id_first(tmp_path):
             sample["epoch"] = 2
             sample["scores"]["perplexity"]["metadata"]["sum_log_probs"] -= sample["scores"]["perplexity"]["metadata"]["num_tokens"]
         log["samples"] += again
-    one, two = (read_inspect_log(path, scorer="perplexity")["texts"] for path in (DATA / "base" / "texts.json", edited(tmp_path, "texts", doubled)))
+    one, two = (read_inspect_log(path, score="perplexity")["texts"] for path in (DATA / "base" / "texts.json", edited(tmp_path, "texts", doubled)))
     assert one.ids == two.ids and one.tokens.tolist() == two.tokens.tolist()
     np.testing.assert_allclose(two.log_loss, one.log_loss + 0.5, rtol=1e-14)
     assert two.provenance["source"]["epochs"] == 2
@@ -159,7 +159,7 @@ def test_epochs_are_reduced_by_id_first(tmp_path):
     def other_tokens(log):
         doubled(log)
         log["samples"][-1]["scores"]["perplexity"]["metadata"]["num_tokens"] += 1
-    assert "all epochs of a sample must have the same tokens" in refused(edited(tmp_path, "texts", other_tokens), scorer="perplexity")
+    assert "all epochs of a sample must have the same tokens" in refused(edited(tmp_path, "texts", other_tokens), score="perplexity")
 
 
 @pytest.mark.parametrize("value, number", [("C", 1), ("I", 0), ("P", 0.5), ("N", 0), (True, 1), ("yes", 1), ("False", 0), ("0.25", 0.25), (-3, -3)])
@@ -167,19 +167,19 @@ def test_values_count_as_inspect_counts_them(tmp_path, value, number):
     def change(log):
         for sample in log["samples"]: sample["scores"]["match"]["value"] = value
         log["results"]["scores"][1]["metrics"]["accuracy"]["value"] = number
-    assert set(read_inspect_log(edited(tmp_path, "texts", change), scorer="match", better="lower")["texts"].values.tolist()) == {number}
+    assert set(read_inspect_log(edited(tmp_path, "texts", change), score="match", better="lower")["texts"].values.tolist()) == {number}
 
 
 def test_order_and_direction():
-    texts = read_inspect_log(DATA / "base" / "texts.json", scorer="perplexity")["texts"]
+    texts = read_inspect_log(DATA / "base" / "texts.json", score="perplexity")["texts"]
     assert [i.split()[0] for i in texts.ids] == [str(i) for i in range(1, 21)]
-    assert [read_inspect_log(DATA / "base" / "texts.json", scorer="match", **more)["texts"].better for more in ({}, dict(better="lower"))] == ["higher", "lower"]
+    assert [read_inspect_log(DATA / "base" / "texts.json", score="match", **more)["texts"].better for more in ({}, dict(better="lower"))] == ["higher", "lower"]
 
 
 def test_another_reducer_is_said_and_not_checked(tmp_path):
     def change(log):
         log["eval"]["config"]["epochs_reducer"], log["results"]["scores"][0]["reducer"], log["results"]["scores"][0]["metrics"]["accuracy"]["value"] = ["mode"], "mode", 0.9
-    arm = read_inspect_log(edited(tmp_path, "choices", change), scorer="choice")["choices"]
+    arm = read_inspect_log(edited(tmp_path, "choices", change), score="choice")["choices"]
     assert arm.provenance["source"]["log_reduced_by"] == ["mode"] and arm.values.mean() == pytest.approx(0.425)
 
 
@@ -190,26 +190,26 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
 
 @pytest.mark.parametrize("task, scorer, change, part", [
     ("texts", "match", lambda log: log.update(results=None), "status of the log"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
-    ("texts", "match", lambda log: log["results"].update(completed_samples=19), "all completed; got 20"), ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got TypeError"),
+    ("texts", "match", lambda log: log["results"].update(completed_samples=19), "all completed; got 20"), ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got Expected `object`"),
     ("texts", "match", sample(0, scores={}), "got KeyError 'match'"), ("texts", "match", score("maybe"), "got 'maybe'"),
-    ("texts", "match", score({"a": 1}), "Choose a part of it as scorer='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
+    ("texts", "match", score({"a": 1}), "Choose a part of it as score='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"]["metadata"].update(sum_log_probs=-1.0), "perplexity_per_token of the log must be that of its samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got KeyError 'metadata'"),
-    *[("texts", "match", change, "config, and name, scorer and metrics of each score") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
+    *[("texts", "match", change, "the header must be of inspect's format 2; got ") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
     ("texts", "match", lambda log: [metric.update(value="x") for entry in log["results"]["scores"] for metric in entry["metrics"].values()], "of the log must be that of its samples; got 'x'"),
     ("texts", "match", sample(3, epoch="1"), "every sample must have id, epoch"), ("texts", "match", score(10**400), "a finite number; got 1000"),
-    ("texts", "acuracy", lambda log: None, "scorer must be one of 'perplexity', 'match'; got 'acuracy'"),
+    ("texts", "acuracy", lambda log: None, "score must be one of 'perplexity', 'match'; got 'acuracy'"),
     ("choices", "choice", sample(1, epoch=5), "every sample must have the epochs 1 to 2; got "), ("choices", "choice", sample(1, id="q99"), "got [2] for 'q01'"), ("choices", "choice", sample(1, input="?"), "all epochs of a sample must ask the same"),
 ])
-def test_refusals(tmp_path, task, scorer, change, part): assert part in refused(edited(tmp_path, task, change), UsageError if scorer == "acuracy" else ContractError, scorer=scorer)
+def test_refusals(tmp_path, task, scorer, change, part): assert part in refused(edited(tmp_path, task, change), UsageError if scorer == "acuracy" else ContractError, score=scorer)
 
 
 def test_refusals_of_paths(tmp_path):
     assert "must hold logs (.eval or .json); got none. Name the folder that inspect wrote" in refused(tmp_path) and "must exist" in refused(tmp_path / "none")
     (tmp_path / "cut.json").write_bytes((DATA / "base" / "texts.json").read_bytes()[:-50])
-    assert is_inspect_log(tmp_path / "cut.json") and "cut.json: the log must be JSON; got a part of a file" in refused(tmp_path, scorer="match")
+    assert is_inspect_log(tmp_path / "cut.json") and "cut.json: the log must be JSON; got a part of a file" in refused(tmp_path, score="match")
     for name in ("a", "cut"): shutil.copy(DATA / "base" / "texts.json", tmp_path / f"{name}.json")
-    assert "one log for each task; got a second of 'texts'" in refused(tmp_path, scorer="match")
+    assert "one log for each task; got a second of 'texts'" in refused(tmp_path, score="match")
 
 
 @pytest.mark.parametrize("change, part", [
@@ -218,7 +218,7 @@ def test_refusals_of_paths(tmp_path):
     (lambda log: [s.update(input=[{"role": "user", "content": "?", "id": str(i)}]) for i, s in enumerate(log["samples"]) if s["id"] == "q03"], "'q03'"),
 ])
 def test_pairs_of_different_things_are_refused(tmp_path, change, part):
-    a, b = (read_inspect_log(path, scorer="choice")["choices"] for path in (DATA / "tuned" / "choices.json", edited(tmp_path, "choices", change)))
+    a, b = (read_inspect_log(path, score="choice")["choices"] for path in (DATA / "tuned" / "choices.json", edited(tmp_path, "choices", change)))
     with pytest.raises(PairingError) as caught: pair(a, b)
     assert part in str(caught.value)
 
@@ -236,6 +236,6 @@ def test_the_real_tool_today(tmp_path):
             path = tmp_path / "out" / model / f"{task}.json"
             assert check_log(path, json.loads(path.read_text())) == len(NAMES[task])
     packed = subprocess.run([python, "-c", read, tmp_path / "out" / "base" / "choices.eval"], env=env | {"PYTHONPATH": str(ROOT)}, check=True, capture_output=True, text=True)
-    assert json.loads(packed.stdout) == read_inspect_log(tmp_path / "out" / "base" / "choices.json", scorer="letters")["choices"].values.tolist()
-    old, new = (read_inspect_log(folder / "base" / "texts.json", scorer="perplexity")["texts"] for folder in (DATA, tmp_path / "out"))
+    assert json.loads(packed.stdout) == read_inspect_log(tmp_path / "out" / "base" / "choices.json", score="letters")["choices"].values.tolist()
+    old, new = (read_inspect_log(folder / "base" / "texts.json", score="perplexity")["texts"] for folder in (DATA, tmp_path / "out"))
     assert len(pair(old, new)) == 20 and math.isclose(old.perplexity, new.perplexity, rel_tol=1e-5)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.files.losses import write_losses
 
 FULL = """import resource, sys

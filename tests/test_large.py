@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 import invar_nb
-from invar_nb import WindowLosses, compare, compare_large, open_losses, pair, read_losses, write_losses
+from invar_nb import WindowLosses, compare_large, open_losses, pair, read_losses, write_losses
+from invar_nb.comparison.compare import compare
 from invar_nb.files.loss_writer import loss_writer
 from invar_nb.foundations.numbers import ContractError
 from test_shell import shell

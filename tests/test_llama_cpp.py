@@ -12,12 +12,12 @@ import pytest
 
 import invar_nb.files.llama_cpp as page
 from invar_nb.comparison.compare import compare
-from invar_nb.comparison.pair import pair
+from invar_nb.arms.pair import pair
 from invar_nb.files.llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm, read_logit_pair, read_perplexity_log,
                                       read_perplexity_pair)
 from invar_nb.foundations.numbers import ContractError, PairingError
-from invar_nb.report.build import build_report, evaluate
-from invar_nb.report.verify import verify
+from invar_nb.report.old_build import build_report, evaluate
+from invar_nb.report.old_verify import verify
 
 
 def quantised(logits):

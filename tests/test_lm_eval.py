@@ -13,8 +13,9 @@ import pytest
 
 from real_tools import python_with
 from invar_nb.comparison.compare import compare
-from invar_nb.comparison.pair import pair
+from invar_nb.arms.pair import pair
 from invar_nb.files.lm_eval import is_lm_eval, read_lm_eval
+from invar_nb.files.sources import find_source
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
 
 DATA, TIME = Path(__file__).parent / "data" / "lm_eval", "2026-11-22T22-05-50.271119"
@@ -35,7 +36,7 @@ def check_folder(folder):
     for task, numbers in says["results"].items():
         for key in [k for k in numbers if "," in k and "_stderr" not in k]:
             metric, name = key.split(",")
-            arm = read_lm_eval(folder, tasks=task, metric=metric, filter=name)[task]
+            arm = read_lm_eval(folder, tasks=task, score=metric, filter=name)[task]
             rows = {f"{row['doc_id']}:{row['doc_hash'][:12]}": row for row in lines(folder, task) if row["filter"] == name}
             assert len(arm) == len(rows) == says["n-samples"][task]["effective"] and arm.model == says["model_name"]
             if arm.kind == "losses":
@@ -59,7 +60,7 @@ def test_every_number_is_the_tools_own(model): assert check_folder(DATA / model)
 
 @pytest.mark.parametrize("metric, size", [("acc", lambda text: 1), ("acc_norm", len)])
 def test_confidence_is_the_softmax_of_what_was_compared(metric, size):
-    arm, rows = read_lm_eval(DATA / "base", tasks="invar_choices", metric=metric)["invar_choices"], lines(DATA / "base", "invar_choices")
+    arm, rows = read_lm_eval(DATA / "base", tasks="invar_choices", score=metric)["invar_choices"], lines(DATA / "base", "invar_choices")
     assert arm.choices and arm.labels == ("0", "1", "2", "3") and set(arm.label) > {"0"}
     for row in rows:
         i = arm.ids.index(f"{row['doc_id']}:{row['doc_hash'][:12]}")
@@ -68,7 +69,7 @@ def test_confidence_is_the_softmax_of_what_was_compared(metric, size):
         expected = [x / math.fsum(powers) for x in powers] + [0.0] * (4 - len(powers))
         np.testing.assert_allclose(arm.probabilities[i], expected, rtol=1e-12, atol=0)
         assert arm.label[i] == row["target"] and int(arm.prediction[i]) == int(np.argmax(expected))
-    found = compare(pair(arm, read_lm_eval(DATA / "tuned", tasks="invar_choices", metric=metric)["invar_choices"]))
+    found = compare(pair(arm, read_lm_eval(DATA / "tuned", tasks="invar_choices", score=metric)["invar_choices"]))
     assert "accuracy" in found and "macro_f1" not in found
 
 
@@ -79,7 +80,7 @@ def test_the_comparison_is_that_of_our_own_scorer():
     from invar_nb.models.score import score_text
     read, own = [], []
     for model in ("base", "tuned"):
-        read.append(read_lm_eval(DATA / model, tasks="invar_rolling", metric="byte_perplexity")["invar_rolling"])
+        read.append(read_lm_eval(DATA / model, tasks="invar_rolling", score="byte_perplexity")["invar_rolling"])
         texts = ["\n" + row["doc"]["text"] for row in lines(DATA / model, "invar_rolling")]
         own.append(score_text(load_model(MODELS / model, dtype="float32"), texts))
         assert own[-1].tokens.tolist() == read[-1].tokens.tolist()
@@ -151,9 +152,9 @@ def test_a_task_that_counts_in_another_way_gives_scores(tmp_path, rows):
 def test_a_single_target_is_a_word(tmp_path):
     rows = [{"target": "x", "perplexity": ll, "acc": 0, "filtered_resps": [[repr(ll), "False"]]} for ll in (-2.5, -0.25, -7.0)]
     run = write_run(tmp_path, rows, "loglikelihood", metric="perplexity", results={"own": {"perplexity,none": math.exp(9.75 / 3), "acc,none": 0.0}})
-    arm = read_lm_eval(run, metric="perplexity")["own"]
+    arm = read_lm_eval(run, score="perplexity")["own"]
     assert (arm.weight_unit, arm.tokens.tolist(), arm.log_loss.tolist()) == ("words", [1, 1, 1], [2.5, 0.25, 7.0])
-    with pytest.raises(ContractError, match="one metric must be chosen; got 'perplexity', 'acc'"): read_lm_eval(run)
+    with pytest.raises(ContractError, match="one filter and one score; got score 'perplexity', 'acc' of own"): read_lm_eval(run)
 
 
 def test_rows_of_several_processes_come_in_any_order(tmp_path):
@@ -182,7 +183,8 @@ def test_it_is_known_by_its_content(tmp_path):
     sample = next((DATA / "base").glob("samples_invar_words_*"))
     renamed = tmp_path / "words.jsonl"
     shutil.copy(sample, renamed)
-    assert all(map(is_lm_eval, (DATA, DATA / "base", sample, next((DATA / "base").glob("results_*")), renamed)))
+    assert all(map(is_lm_eval, (DATA, DATA / "base", sample, next((DATA / "base").glob("results_*")))))
+    assert find_source(renamed).name == "lm-eval"
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "x.jsonl").write_bytes(b"\xff\xfe\x00{")
     assert not any(map(is_lm_eval, (tmp_path / "odd", tmp_path / "odd" / "x.jsonl", tmp_path / "none", MODELS / "base", MODELS / "base" / "config.json", "a\0b")))
@@ -217,31 +219,31 @@ def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key
     ("invar_rolling", dict(rows=lambda r: [r[0] | {"word_perplexity": [-9.0, 20]}, *r[1:]]), "the mean of the rows must be word_perplexity,none of the results file; got "),
     ("invar_rolling", dict(rows=lambda r: [r[0] | {"word_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of word_perplexity; got 'x' (ValueError)"),
     ("invar_choices", dict(rows=lambda r: [r[0] | {"acc": 1.0}, *r[1:]]), "the mean of the rows must be acc,none of the results file; got 0.3 where it says 0.25"),
-    ("invar_choices", dict(rows=without("filter")), "line 1: a row must have filter; got none. Run lm_eval 0.4.5 or newer"), ("invar_lengths", {}, "one metric must be chosen; got 'shared', 'missing'"),
-    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples", "configs")],
+    ("invar_choices", dict(rows=without("filter")), "line 1: a row must have filter; got none. Run lm_eval 0.4.5 or newer"), ("invar_lengths", {}, "each task must have one filter and one score; got score 'shared', 'missing' of invar_lengths"),
+    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples", "task_hashes")],
 ])
 def test_refusals(tmp_path, task, change, part): assert part in refused(edited(tmp_path, task, **change), tasks=task)
 
 
 def test_each_task_has_its_own_filter_and_metric_and_all_that_are_open_are_listed():
     said = refused(DATA / "base")
-    assert "metric 'shared', 'missing' of invar_lengths; filter 'first-word', 'first-letter' of invar_words" in said and "metric='invar_lengths=shared' filter='invar_words=first-word'" in said
+    assert "score 'shared', 'missing' of invar_lengths; filter 'first-word', 'first-letter' of invar_words" in said and "score='invar_lengths=shared' filter='invar_words=first-word'" in said
     for name in ("first-word", "first-letter"):
-        found = read_lm_eval(DATA / "base", filter=["none", f"invar_words={name}"], metric=["invar_lengths=missing", "invar_choices=acc_norm"])
+        found = read_lm_eval(DATA / "base", filter=["none", f"invar_words={name}"], score=["invar_lengths=missing", "invar_choices=acc_norm"])
         chosen = {task: (arm.provenance["source"]["metric"], arm.provenance["source"]["filter"]) for task, arm in found.items()}
         assert chosen == {"invar_choices": ("acc_norm", "none"), "invar_lengths": ("missing", "none"), "invar_rolling": ("word_perplexity", "none"), "invar_words": ("exact_match", name)}
         alone = read_lm_eval(DATA / "base", tasks="invar_words", filter=name)["invar_words"]
         assert np.array_equal(alone.values, found["invar_words"].values)
-    for options, part in ((dict(filter="invar_choices=first-word"), "filter must be one of 'none'"), (dict(metric=["a=x", "a=y"]), "each task must have one metric"), (dict(metric="nothing=shared"), "a task must be one of")):
+    for options, part in ((dict(filter="invar_choices=first-word"), "filter must be one of 'none'"), (dict(score=["a=x", "a=y"]), "each task must have one score"), (dict(score="nothing=shared"), "a task must be one of")):
         assert part in refused(DATA / "base", UsageError, **options)
 
 
 def test_direction_numbers_and_names_are_needed(tmp_path):
     assert "whether a higher shared is better; got None" in refused(edited(tmp_path, "invar_lengths", said=lambda s: s["higher_is_better"]["invar_lengths"].update(shared=None)),
-                                                                     tasks="invar_lengths", metric="shared")
+                                                                     tasks="invar_lengths", score="shared")
     assert "It has no number for each example" in refused(write_run(tmp_path / "a", [{"bleu": ["a", "b"]}] * 2, "generate_until", metric="bleu"))
     folder = write_run(tmp_path / "b", [{"x": 1.0}] * 2, "generate_until", metric="x")
-    for options, part in ((dict(tasks="onw"), "Did you mean 'own'?"), (dict(metric="y"), "metric must be one of 'x'; got 'y'")): assert part in refused(folder, UsageError, **options)
+    for options, part in ((dict(tasks="onw"), "Did you mean 'own'?"), (dict(score="y"), "score must be one of 'x'; got 'y'")): assert part in refused(folder, UsageError, **options)
     assert "filter must be one of 'first-word', 'first-letter'" in refused(DATA / "base", UsageError, tasks="invar_words", filter="first")
     file = next(folder.glob("samples_*"))
     (folder / "mine.jsonl").write_bytes(file.read_bytes())
@@ -251,7 +253,7 @@ def test_direction_numbers_and_names_are_needed(tmp_path):
     assert f"results_{TIME}.json must lie beside samples_own_{TIME}.jsonl; got 2 such files" in refused(folder)
     (folder / f"mine_{TIME}.json").unlink()
     beside.write_text('{"results": ')
-    assert "must be a results file; got something else, or a part" in refused(folder)
+    assert "must be a results file; got " in refused(folder)
     beside.unlink()
     assert f"results_{TIME}.json must lie beside" in refused(file)
     file.unlink()
@@ -270,7 +272,7 @@ def test_pairs_of_different_things_are_refused(tmp_path, task, change, part):
             return found
         def said(says): says["task_hashes"][task] = sha("".join(r["doc_hash"] + r["prompt_hash"] + r["target_hash"] for r in rows(lines(DATA / "base", task))))
         change = dict(rows=rows, said=said)
-    options = dict(tasks=task, metric="missing" if task == "invar_lengths" else None)
+    options = dict(tasks=task, score="missing" if task == "invar_lengths" else None)
     a, b = (read_lm_eval(folder, **options)[task] for folder in (DATA / "tuned", edited(tmp_path, task, **change)))
     with pytest.raises(PairingError) as caught: pair(a, b)
     assert part in str(caught.value)

@@ -11,8 +11,7 @@ from small_models import DENSE, HYBRIDS, LONGROPE, ROBERTAS, TEXT, ZOO, byte_tok
 
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models import load
-from invar_nb.models.checkpoint import find_checkpoint, most_numbers
-from invar_nb.models.load import checksum, config_digest, load_model, load_tokenizer, positions, weights_digest
+from invar_nb.models.load import checksum, config_digest, find_checkpoint, load_model, load_tokenizer, most_numbers, positions, weights_digest
 from invar_nb.models.score import score_text
 from invar_nb.models.text import check_same_tokenizer
 

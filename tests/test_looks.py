@@ -11,12 +11,12 @@ from scipy import stats
 from test_shell import MODELS, command, shell
 
 from invar_nb.comparison import looks
-from invar_nb.comparison.looks import compare_looks, order_units
+from invar_nb.comparison.looks import look_at, order_units
 from invar_nb.foundations.numbers import ContractError
 from invar_nb.report.verify import verify
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.sequential import boundaries, crossing, edge_z, information, of_this_text, spent
-from test_report import looked
+from studies import looked
 
 
 @pytest.mark.parametrize("total", [None, 400])
@@ -49,8 +49,8 @@ def test_a_text_known_in_part_against_all_its_orders():
 
 def test_a_look_at_this_text_is_narrower_by_what_was_seen():
     found = looked(.02, n=80)
-    for row in found.looks.rows:
-        seen = found.pair.take(order_units(found.pair.baseline).rows(row.units))
+    for row in look_at(found).looks.rows:
+        seen = found.take(order_units(found.baseline).rows(row.units))
         fit = jackknife_ratio(seen.candidate.log_loss - seen.baseline.log_loss, np.full(row.units, 64.0), means=True)
         assert row.high - row.low == pytest.approx(fit.interval(row.level).width * math.sqrt(1 - row.units / 80), rel=1e-9)
         assert row.level == pytest.approx(2 * stats.norm.cdf(row.bound) - 1 if row.bound else .95, abs=1e-4)
@@ -61,19 +61,19 @@ def test_the_order_is_fair_and_a_look_forgets_the_order_of_rows():
     first = np.bincount([int(np.flatnonzero(looks._places(tuple("abcdef"), seed) == 0)[0]) for seed in range(1200)], minlength=6)
     assert stats.chisquare(first).pvalue > 1e-3
     found = looked(.02, n=80)
-    turned = compare_looks(found.pair.take(np.random.default_rng(1).permutation(found.pair.n)))
-    for a, b in zip(found.looks.rows, turned.looks.rows, strict=True):
+    turned = look_at(found.take(np.random.default_rng(1).permutation(found.n)))
+    for a, b in zip(look_at(found).looks.rows, turned.looks.rows, strict=True):
         np.testing.assert_allclose([a.delta, a.low, a.high, *a.z], [b.delta, b.low, b.high, *b.z], rtol=1e-9)
 
 
 @pytest.mark.parametrize("edit", [{"seed": 8}, {"units": 81}, {"looks": 3}, {"target": "texts-like-this"}, {"spending": "linear"}])
 def test_another_design_gives_another_sequence_or_is_refused(edit):
     found = looked(.02, n=80)
-    arms = [arm.changed(provenance={"looks": {**arm.provenance["looks"], **edit}}) for arm in (found.pair.baseline, found.pair.candidate)]
-    other = replace(found.pair, baseline=arms[0], candidate=arms[1])
-    try: assert compare_looks(other).looks.rows != found.looks.rows
+    arms = [arm.changed(provenance={"looks": {**arm.provenance["looks"], **edit}}) for arm in (found.baseline, found.candidate)]
+    other = replace(found, baseline=arms[0], candidate=arms[1])
+    try: assert look_at(other).looks.rows != look_at(found).looks.rows
     except ContractError as error: assert error.code == "not_a_look"
-    with pytest.raises(ContractError, match="one order"): compare_looks(replace(found.pair, baseline=arms[0]))
+    with pytest.raises(ContractError, match="one order"): look_at(replace(found, baseline=arms[0]))
 
 
 # --- both models, scored in rounds ----------------------------------------------------------------------------------------------------
@@ -93,8 +93,8 @@ def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_cla
     pytest.importorskip("torch")
     code, out, err = shell(*rounds(text, tmp_path / "r", "--looks", "3"))
     d = json.loads((tmp_path / "r/report.json").read_text())
-    assert d["looks"]["units"] == "documents" and d["units"]["speaks_of"] == "other documents like these" and "look 1 of" in err
-    assert code == d["exit"]["code"] == (1 if d["verdict"]["claim"] == "regressed" else 0) and verify(tmp_path / "r")
+    assert d["looks"]["units"] == "documents" and d["pairs"][0]["units"]["speaks_of"] == "other documents like these" and "look 1 of" in err
+    assert code == d["exit"]["code"] == (1 if d["claim"] == "regressed" else 0) and verify(tmp_path / "r")
     assert "at all" in out and not list(tmp_path.glob(".*.journal"))
 
 

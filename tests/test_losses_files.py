@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 import invar_nb.files.loss_writer as writer_page
 import invar_nb.files.losses as losses_page
 import invar_nb.foundations.text_column as columns_page
-from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.files.loss_format import SCHEMA
 from invar_nb.files.losses import losses_bytes, open_losses, parse_losses, read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from invar_nb.statistics.jackknife import jackknife_ratio
-from invar_nb.statistics.many import Family, fit_family
-from invar_nb.statistics.weighted import unit_totals
+from invar_nb.statistics.simultaneous import Family, fit_family
+from invar_nb.statistics.totals import unit_totals
 
 LAWS = {"normal": lambda rng, shape: rng.standard_normal(shape), "t3": lambda rng, shape: rng.standard_t(3, shape) / math.sqrt(3), "gamma": lambda rng, shape: rng.gamma(1, 1, shape) - 1}
 SHAPES = ("60 windows", "180 windows", "100 documents", "40 documents")

@@ -99,7 +99,7 @@ def test_the_side_the_task_and_the_rows_that_are_lacking_are_named(said, tmp_pat
     file = next(other.glob("samples_*"))
     file.write_text(file.read_text()[:-40])
     text = said("compare --task invar_choices", BASE, other)[1]
-    assert "candidate: edited/samples" in text and "cut off" in text and "b'" not in text and "b\"" not in text
+    assert "candidate: edited/samples" in text and "line 20: every line must be a JSON object" in text and "Copy the file again" in text and "b'" not in text and "b\"" not in text
     for name, n in (("a", 300), ("b", 250)): (tmp_path / f"{name}.csv").write_text("id,score\n" + "".join(f"q{i},{i % 7}\n" for i in range(n)))
     assert "300 and 250 items, candidate lacks 50 of 300: 'q250', ..." in said("compare", "a.csv", "b.csv")[1]
     rolling = edited(tmp_path / "rolling", "invar_rolling", results={"invar_rolling": {"word_perplexity,none": 700.0}})
@@ -132,5 +132,5 @@ def test_what_is_undecided_is_not_called_not_worse(said, tmp_path):
     code, text = said("compare --task invar_choices", BASE, TUNED)
     rule = json.loads((tmp_path / "r" / "report.json").read_text())["exit"]["rule"]
     assert (code, rule) == (0, "no_regression_shown") and "exit 0: nothing was shown to be worse, and nothing was ruled out; --fail-inconclusive makes it exit 4." in text and "effective)" not in text
-    assert "Undecided on 1 of 2 tasks; 1 improved, none shown to regress." in said("compare --task invar_choices --task invar_rolling", BASE, TUNED)[1]
+    assert "2 parts: 1 inconclusive (invar_choices +15 points), 1 improved (invar_rolling -23 %)." in said("compare --task invar_choices --task invar_rolling", BASE, TUNED)[1]
     assert "to +51 %), perhaps by less than 20 %." in said("compare --task invar_rolling --margin 20%", TUNED, BASE)[1]

@@ -6,32 +6,12 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare
 from invar_nb.comparison.passages import rank_passages
-from invar_nb.comparison.verdict import judge_family
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.numbers import ContractError, UsageError
-from invar_nb.models.documents import read_documents
-from invar_nb.report.build import build_report
-from test_report import answers, losses
-
-
-@pytest.mark.parametrize("limit, code, rule", [(.5, 0, "no_regression_shown"), (1e-4, 1, "gate_failed")])
-def test_the_gate_on_the_tail_decides_the_exit_code(limit, code, rule):
-    report = build_report(compare(losses(n=96)), tail={"q95": limit})
-    assert report.exit["code"] == code and (report.exit["rule"] == rule or code == 0)
-    tail = report.document()["policy"]["tail"]
-    d = losses(n=96).candidate.log_loss - losses(n=96).baseline.log_loss
-    assert tail["results"][0]["mass"] == np.mean(d > limit) and tail["passed"] == (code == 0)
-
-
-def test_what_cannot_be_shown_or_makes_no_sense_is_refused():
-    with pytest.raises(ContractError, match="q99 needs at least 299 windows; got 96"): build_report(compare(losses(n=96)), tail={"q99": .1})
-    for wrong in ({}, {"q95": -1}, {"q5": .1}, {"q95": True}, {"tokens": 5}, {"q95": .1, "fraction": 2}, {"mass": .1}, 5):
-        with pytest.raises((UsageError, TypeError)): build_report(compare(losses(n=96)), tail=wrong)
-    with pytest.raises(UsageError, match="needs losses"): build_report(compare(answers()), tail={"q95": .1})
-    short = build_report(compare(losses(n=96)), tail={"q95": .5, "tokens": 10**6})
-    assert short.exit_code == 1 and "1e+06 asked for" in short.exit["because"]
+from invar_nb.models.text import read_documents
+from test_report import losses
 
 
 def test_languages_are_sliced_by_default_and_the_rest_where_asked(tmp_path):
@@ -40,8 +20,8 @@ def test_languages_are_sliced_by_default_and_the_rest_where_asked(tmp_path):
     found = read_documents([tmp_path / "a.jsonl", tmp_path / "b.jsonl"])
     assert found.files == ("a.jsonl", "a.jsonl", "b.jsonl") and read_documents(tmp_path / "a.jsonl").files is None
     facts = {"document_languages": {f"d{i}": "en" if i % 2 else "es" for i in range(96)}}
-    plain, spoken = compare(losses()), compare(losses(provenance=facts))
-    slices = lambda c, by=None: {claim.slice for claim in judge_family(c, by=by)} - {None}
+    plain, spoken = losses(), losses(provenance=facts)
+    slices = lambda both, by=None: {row.key.slice for row in compare(both, by=by)} - {None}
     assert not slices(plain) and slices(spoken) == {"language en", "language es"}
     assert slices(plain, ["position"]) == {"position under 4 windows"}
     with pytest.raises(UsageError, match="'position'"): slices(plain, ["source"])
@@ -54,7 +34,7 @@ def test_the_command_refuses_at_once_and_gates(tmp_path):
     def run(*more): return CliRunner().invoke(app, ["compare", *(str(tmp_path / f"{n}.jsonl") for n in ("baseline", "candidate")), "--out", str(tmp_path / f"r{len(more)}"), "--force", *more])
     assert run("--tail-gate", "q95=0.0001").exit_code == 1
     report = json.loads((tmp_path / "r2" / "report.json").read_text())
-    assert report["exit"]["rule"] == "gate_failed" and report["settings"]["tail"]["q95"] == 1e-4
+    assert report["exit"]["rule"] == "gate_failed" and report["rules"]["tail"]["q95"] == 1e-4
     assert isinstance(run("--show-text").exception, (UsageError, SystemExit)) and run("--show-text").exit_code
     assert run("--tail-gate", "q95").exit_code and run("--tail-gate", "q99=1", "--quiet").exit_code
 
@@ -78,7 +58,7 @@ def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_f
     from invar_nb.models.load import load_model
     from invar_nb.models.batches import token_log_losses
     from invar_nb.models.score import score_plan
-    from invar_nb.models.text import plan_text
+    from invar_nb.models.windows import plan_text
     from invar_nb.report.verify import verify
     from invar_nb.shell.cli import main
     from invar_nb.shell.demo import demo_model
@@ -93,7 +73,8 @@ def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_f
     found = {}
     for name, more in runs.items():
         assert main(["compare", *more, "--out", name]) in (0, 1)
-        found[name] = {row["slice"]: row for row in read_canonical((tmp_path / name / "report.json").read_bytes(), where="t")["slices"] if row["metric"] == "perplexity"}
+        rows = read_canonical((tmp_path / name / "report.json").read_bytes(), where="t")["rows"]
+        found[name] = {row["key"]["slice"]: row["value"] | {"slice": row["key"]["slice"]} for row in rows if row["key"]["slice"] and row["key"]["metric"] == "perplexity"}
     assert {k.split()[0] for k in found["models"]} == {"frequency", "context"} and verify(tmp_path / "models")
     for name in ("file", "tiles"):
         for row, other in zip(found["models"].values(), found[name].values(), strict=True): assert row["slice"] == other["slice"] and row["delta"] == pytest.approx(other["delta"], abs=1e-6)

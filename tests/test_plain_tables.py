@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from invar_nb.comparison.compare import compare
-from invar_nb.comparison.pair import pair
-from invar_nb.comparison.scores import Scores
+from invar_nb.arms.pair import pair
+from invar_nb.arms.scores import Scores
 from invar_nb.files.plain_table import read_plain
 from invar_nb.foundations.numbers import ContractError, PairingError
-from invar_nb.report.build import build_report
-from invar_nb.report.verify import verify
+from invar_nb.report.old_build import build_report
+from invar_nb.report.old_verify import verify
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from invar_nb.comparison.pair import Pair, pair_arrays
+from invar_nb.arms.pair import Pair, pair_arrays
 from invar_nb.comparison.units import Units
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.numbers import ContractError, UsageError
@@ -17,7 +17,7 @@ from invar_nb.report.plan import Goal, plan_comparison
 from invar_nb.shell.demo import demo_model, quantised_copy
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.planning import as_pilot
-from test_report import answers, losses
+from studies import answers, losses
 from test_shell import shell
 
 
@@ -141,7 +141,7 @@ def test_plan_then_run(models, monkeypatch, capsys):
                 code, out, err = shell("plan", "base", edit, "--text", text, "--max-length", length, "--half-width", width, "--json", "--force")
                 d = json.loads(out)
                 code, out, err = shell(*shlex.split(d["next"])[1:], "--json", "--force")
-                low, high = json.loads(out)["comparison"][0]["ci"]
+                low, high = next(row["value"]["ci"] for row in json.loads(out)["rows"] if row["role"] == "lead")
                 half, planned = (high - low) / 2, (d["needed"] if d["enough"] else d["text"])
                 kept.append(half <= planned["half_width"])
                 with capsys.disabled(): print(f"\n{text} {edit} {width}: {planned['windows']} of {d['text']['windows']} windows, planned {planned['half_width']:.5f}, run {half:.5f}", end="")

@@ -32,8 +32,8 @@ import pyarrow
 import pytest
 from pyarrow import parquet
 
-from invar_nb.comparison.predictions import Predictions
-from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.arms.predictions import Predictions
+from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.files.losses import losses_bytes
 from invar_nb.files.predictions import predictions_bytes
 from invar_nb.files.sources import Reading, read_pairs
@@ -240,13 +240,13 @@ CASES = [
     ("prompt", "kept", put("prompt_digests", 3, "sha256:4"), "q3"),
     ("prompt", LOSSES, put("data_id", "sha256:other"), "sha256:text", "sha256:other"),
 
-    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "--filter first-word"),
+    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "--filter invar_words=first-word"),
     ("filters", "lm-eval", other_filter, "filter must match", "'none' and 'strict'"),
     ("filters", "lm-eval", put("rows", 3, "filter", "strict"), "20 rows of filter 'none'", "got 19"),
     ("filters", INSPECT, lambda log: None, [], "one scorer", "letters", "--score choice"),
     ("filters", TABLES, each(put("f1", 0.5)), "loss or the score", "'nll'", "'f1'", "--loss"),
     ("filters", ANSWERS, put(3, "model", "n"), "model", "'m' and 'n'"),
-    ("filters", "EEE", put(3, "model_id", "n"), "model_id", "'m' and 'n'"),
+    ("filters", "EEE", put(3, "model_id", "n"), "model_id", "'m', 'n'"),
 
     ("counts", "lm-eval", fewer_rows, "20 and 19 items", "candidate lacks 1 of 20: '19:"),
     ("counts", INSPECT, fewer_samples, "20 and 19 items", "q03"),
@@ -257,15 +257,15 @@ CASES = [
 
     *[("hash", "lm-eval", drop("rows", 3, f"{part}_hash"), f"line 4: a row must have {part}_hash") for part in ("doc", "prompt", "target")],
     ("hash", "lm-eval", drop("said", "task_hashes"), "task_hashes"),
-    ("hash", "EEE", put(3, "sample_hash", None), "line 4", "'q3'"), ("hash", "EEE", drop(3, "sample_hash"), "line 4", "'q3'"),
+    ("hash", "EEE", put(3, "sample_hash", None), "candidate: b.jsonl, line 4", "sample_hash", "with hashes"), ("hash", "EEE", drop(3, "sample_hash"), "candidate: b.jsonl, line 4", "sample_hash", "with hashes"),
     ("hash", "kept", b"", lambda data: re.sub(rb'"digest":"[^"]*",', b"", data), "digest"),
 
-    ("truncated", ("lm-eval", "lm-eval losses"), b"", cut(40), "line 20", "cut off"),
+    ("truncated", ("lm-eval", "lm-eval losses"), b"", cut(40), "line 20", "must be a JSON object", "Copy the file again"),
     ("truncated", (*INSPECT, *LOGS), b"", cut(40), "a part of"),
     ("truncated", "logits", b"", cut(40), "31860 bytes", "got 31820"),
     ("truncated", "log", b"", cut(150), "20 chunks"),
     ("truncated", "type 1 log", b"", cut(150), "20 chunks"),
-    ("truncated", (*TABLES, *ANSWERS), b"", cut(5), "cut off"), ("truncated", ("EEE", *LOSSES, "kept"), b"", cut(40), "cut off"),
+    ("truncated", (*TABLES, *ANSWERS), b"", cut(5), "cut off"), ("truncated", "EEE", b"", cut(40), "line 12", "truncated"), ("truncated", (*LOSSES, "kept"), b"", cut(40), "cut off"),
 
     ("header", "lm-eval", put("said", "n-samples", "effective", 25), "25 rows", "got 20"),
     ("header", INSPECT, put("results", "total_samples", 41), "41 samples", "got 40"),
@@ -282,7 +282,7 @@ CASES = [
     ("error", INSPECT, put("samples", 3, "scores", "choice", "value", float("nan")), "sample 'q0", "nan"),
     ("error", "lm-eval", put("rows", 3, "acc", float("nan")), "line 4", "nan"),
     ("error", "lm-eval losses", put("rows", 3, "word_perplexity", 0, float("nan")), "line 4", "nan"),
-    ("error", "EEE", put(3, "error", "timeout"), "line 4", "timeout"),
+    ("error", "EEE", put(3, "error", "timeout"), "candidate: b.jsonl, line 4", "$.error", "without failed samples"),
     ("error", TABLES, put(3, "nll", None), "nll"), ("error", ANSWERS, put(3, "prediction", None), "prediction"),
     ("error", "logits", b"", at(20 + 4 * 160, struct.pack("<f", math.nan)), "nan", "row 0 of chunk 0"),
     ("error", LLAMA, b"", lambda data: re.sub(rb"(?<=\[5\])[\d.]+|(?<=  )8\.9592  +\S+", lambda m: re.sub(rb"[\d.]+", b"nan", m[0]), data), "chunk 5"),

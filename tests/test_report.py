@@ -1,27 +1,30 @@
-"""One document kind for losses, answers, runs and scores: its sections, its claims, its exit code, its schema."""
+"""One document kind for every study: its schema, its fields, its exit code, its pages and what saving leaves."""
+import html
 import json
 import math
 import re
+from html.parser import HTMLParser
 
 import msgspec
 import numpy as np
 import pytest
 
-from invar_nb.comparison.compare import compare
-from invar_nb.comparison.looks import compare_looks, order_units
-from invar_nb.comparison.metric import Metric
-from invar_nb.comparison.pair import pair
-from invar_nb.comparison.predictions import Predictions
-from invar_nb.comparison.scores import Scores, Translations
-from invar_nb.comparison.window_losses import WindowLosses
-from invar_nb.experiments.improvement import LOWER, MetricSpec
+from invar_nb.arms.pair import pair
+from invar_nb.arms.predictions import Predictions
+from invar_nb.arms.scores import Scores, Translations
+from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.comparison.study import Rules, compare, evaluate, study
 from invar_nb.experiments.runs import ExperimentResult
+from invar_nb.experiments.seeds import RunsArm, study_runs
 from invar_nb.foundations.numbers import ContractError, UsageError
-from invar_nb.report.build import build_report, evaluate
-from invar_nb.report.policy import as_tier
-from invar_nb.report.runs_report import build_runs_report
-from invar_nb.report.sections import Document, report_schema
+from invar_nb.report.document import Document, report_schema
+from invar_nb.report.figures import interval_figure, markdown, ticks, visible
+from invar_nb.report.report import render, report_of
 from invar_nb.report.verify import verify
+
+EVIL = '<script>alert("1")</script>|`x`*[a](javascript:1)\x1b[31m\u202e'
+VOID = {"meta", "rect", "circle", "path", "br"}
+LOSS = dict(metrics=["loss"], better={"loss": "lower"})
 
 
 def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
@@ -32,16 +35,6 @@ def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
         [f"{i}:0-64" for i in range(n)], [64] * n, values, model=name, data_id="sha256:abc",
         document_ids=[f"d{i}" for i in range(n)], n_bytes=[200] * n, **more)
     return pair(made(base, "old"), made(base + shift + rng.normal(0, noise, n), "new"))
-
-
-def looked(shift=0.0, noise=.03, n=96, seed=1, margin=None, **design):
-    "A comparison that stopped at the look that decided, or at the last."
-    record = {"target": "text", "looks": 4, "spending": "pocock", "seed": 7, **design, "units": n, "windows": n, "tokens": 64 * n}
-    whole = losses(shift, noise, n, seed, provenance={"looks": record})
-    for k in (order := order_units(whole.baseline)).at:
-        found = compare_looks(whole.take(order.rows(k)), margin=margin)
-        if found.looks.decided: break
-    return found
 
 
 def answers(flips=6, n=200, worse="es"):
@@ -83,231 +76,197 @@ def runs(shift=-.05, n=5, end="ok"):
     new = [{**r, "loss": r["loss"] + shift + .002 * (r["seed"] % 2), "hours": 3 + r["seed"] % 2} for r in rows]
     new[-1]["terminal"] = end
     made = lambda part: tuple(map(ExperimentResult.from_row, part))
-    return {"baseline_runs": made(rows), "candidate_runs": made(new)}
+    return {("baseline", ""): RunsArm(runs=made(rows), model="a"), ("candidate", ""): RunsArm(runs=made(new), model="b")}
+
+
+class Tags(HTMLParser):
+    "Open and close tags in order; what stands open at the end."
+    def __init__(self):
+        super().__init__()
+        self.open, self.seen, self.wrong = [], [], []
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+        if tag not in VOID: self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs): self.seen.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag: self.wrong.append(tag)
+
+
+def candidates(**rules):
+    "Two candidates with one baseline, in the order that is not that of their estimates."
+    base = losses(.03, n=30).baseline.changed(model="m")
+    arms = {(name, ""): base.changed(model=name, log_loss=base.log_loss + k / 100 * np.arange(30)) for k, name in ((1, "a"), (2, "b"))}
+    return study({("baseline", ""): base} | arms, Rules(contrasts=True, **rules))
+
+
+MADE = {"losses": lambda: compare(losses(.03), gate=1.2), "answers": lambda: compare(answers()), "scores": lambda: compare(marks()), "translations": lambda: compare(said()),
+        "runs": lambda: study_runs(runs(), Rules(**LOSS)), "failed": lambda: study_runs(runs(end="oom"), Rules(**LOSS)),
+        "one arm": lambda: evaluate(answers().candidate), "one window": lambda: compare(losses(n=1)), "candidates": candidates,
+        "parts": lambda: study({(name, part): arm for part, both in (("web", losses(.03)), ("quiz", answers())) for name, arm in (("baseline", both.baseline), ("candidate", both.candidate))})}
+
+
+@pytest.fixture(scope="module", params=MADE)
+def report(request): return report_of(MADE[request.param]())
+
+
+# --- the document ---------------------------------------------------------------------------------------------------------------------
+def test_same_inputs_same_bytes_and_the_schema_holds(report, tmp_path):
+    jsonschema = pytest.importorskip("jsonschema")
+    assert render(report) == render(report)
+    d = report.document()
+    msgspec.convert(d, Document)
+    jsonschema.validate(d, report_schema())
+    saved = report.save(tmp_path / "r")
+    assert verify(saved).report.document()["rows"] == d["rows"] and {p.name for p in saved.iterdir()} >= {"report.json", "report.md", "report.html"}
+    with pytest.raises(ContractError): report.save(saved)
+    report.save(saved, force=True)
 
 
 def test_the_source_systems_fields_are_there_with_their_values():
-    both = losses(.05)
-    d = build_report(compare(both)).document()
-    metric, stats = d["primary_metric"], d["dataset"]["windows"]["stats"]
-    a, b = both.baseline.log_loss, both.candidate.log_loss
-    assert metric["kind"] == "ppl_causal" and metric["method"] == "jackknife"
-    assert metric["preview"] == pytest.approx(math.exp(b[:48].mean()))
-    assert metric["final"] == pytest.approx(math.exp(b[48:].mean()))
-    assert metric["display_ci"] == [math.exp(end) for end in metric["ci"]]      # bit for bit
-    assert metric["bits_per_byte"]["baseline"] == pytest.approx(a.sum() * 64 / math.log(2) / (96 * 200))
-    assert stats["window_match_fraction"] == 1 and stats["window_overlap_fraction"] == 0
-    assert stats["paired_windows"] == 96 and stats["coverage"]["tier"] == "balanced"
-    assert stats["paired_delta_summary"]["mean"] == pytest.approx((b - a).mean(), rel=1e-12)
-    boot = stats["bootstrap"]
-    assert (boot["method"], boot["replicates"], boot["seed"]) == ("bca", None, None)
-    by_name = compare(both, method="bca", units="windows").interval
-    assert boot["ci"] == [by_name.low, by_name.high] and boot["ci"] != metric["ci"]
+    both = losses(.03)
+    d = report_of(compare(both)).document()
+    m, stats = d["primary_metric"], d["dataset"]["windows"]["stats"]
+    assert m["kind"] == "ppl_causal" and m["display_ci"] == [math.exp(x) for x in m["ci"]]
+    half = both.candidate.log_loss[:48]
+    assert m["preview"] == pytest.approx(math.exp(half.mean()), rel=1e-12)
+    assert stats["window_match_fraction"] == 1.0 and stats["paired_windows"] == 96 and stats["window_overlap_fraction"] == 0
+    assert stats["paired_delta_summary"]["mean"] == pytest.approx(d["rows"][0]["value"]["delta"], rel=1e-12)
+    low, high = stats["bootstrap"]["ci"]
+    assert low < d["rows"][0]["value"]["delta"] < high and stats["coverage"]["tier"] == "balanced"
 
 
-def test_tokens_scored_twice_and_halves_are_measured():
-    n = 40
-    arm = WindowLosses.from_arrays([f"0:{32 * i}-{32 * i + 64}" for i in range(n)], [64] * n, np.linspace(1, 2, n))
-    other = WindowLosses.from_arrays(arm.window_ids, arm.tokens, arm.log_loss + np.sin(range(n)) / 50)
-    d = build_report(compare(pair(arm, other), units="windows")).document()
-    union = len({t for i in range(n) for t in range(32 * i, 32 * i + 64)})
-    assert d["dataset"]["windows"]["stats"]["window_overlap_fraction"] == pytest.approx(1 - union / (64 * n))
-    assert not d["policy"]["contracts"]["no_token_is_scored_twice"]
-    assert any("more than once" in line for line in d["warnings"])
-
-
-@pytest.mark.parametrize("shift, claim, code", [(0.0, "equivalent", 0), (.08, "regressed", 1), (-.08, "improved", 0)])
+@pytest.mark.parametrize("shift, claim, code", [(.05, "regressed", 1), (-.05, "improved", 0), (0.0, "equivalent", 0)])
 def test_word_and_exit_code_of_losses(shift, claim, code):
-    report = build_report(compare(losses(shift)))
-    assert report.document()["verdict"]["claim"] == claim and report.exit_code == code
-    assert report.headline in str(report)
+    report = report_of(compare(losses(shift)))
+    assert (report.document()["claim"], report.exit_code) == (claim, code)
 
 
-@pytest.mark.parametrize("better, claim, code", [("higher", "improved", 0), ("lower", "regressed", 1)])
-def test_the_direction_of_a_score_decides_its_word(better, claim, code):
-    report = build_report(compare(marks(better=better)))
-    d = report.document()
-    assert (d["verdict"]["claim"], report.exit_code) == (claim, code) and d["comparison"][0]["title"] == "f1" and d["units"]["kind"] == "items"
-    assert d["verdict"]["direction"] == f"{better}_is_better" and d["dataset"]["data_id"] == "squad@2"
-
-
-def test_scores_of_0_and_1_are_judged_as_accuracy_is():
-    a, b = marks(binary=True).baseline, marks(binary=True).candidate
-    said = lambda arm: Predictions(ids=arm.ids, label=["yes"] * 60, labels=("no", "yes"), prediction=np.where(arm.values == 1, "yes", "no").tolist())
-    rows = [build_report(compare(both, metrics=[name])).document() for name, both in (("score", pair(a, b)), ("accuracy", pair(said(a), said(b))))]
-    score, accuracy = (d["comparison"][0] for d in rows)
-    skip = ("metric", "title")
-    assert {k: v for k, v in score.items() if k not in skip} == {k: v for k, v in accuracy.items() if k not in skip}
-    assert rows[0]["evaluation"]["baseline"][0]["interval"] == rows[1]["evaluation"]["baseline"][0]["interval"]
-    clustered = compare(marks(binary=True, clusters=np.repeat(range(20), 3).tolist()))
-    assert clustered.method == "jackknife" and clustered.primary.unit == "share" and clustered.primary.n_units == 20
-    only = evaluate(marks(binary=True, clusters=np.repeat(range(20), 3).tolist()).baseline).document()["evaluation"]["candidate"][0]
-    assert only["interval"] != rows[0]["evaluation"]["baseline"][0]["interval"]
+@pytest.mark.parametrize("better, code", [("higher", 0), ("lower", 1)])
+def test_the_direction_of_a_score_decides(better, code):
+    assert report_of(compare(marks(shift=.3, better=better))).exit_code == code
 
 
 def test_a_worse_slice_decides_the_exit_code_inside_the_report():
-    "Finding 3: the rule stood in the shell only."
-    report = build_report(compare(answers(24), metrics=["accuracy"]), margin=.5)
-    d = report.document()
-    assert d["verdict"]["verdict"] == "noise" and report.exit_code == 1
-    assert report.exit["rule"] == "secondary_regressed" and "language es" in report.exit["because"]
-    row = next(r for r in d["slices"] if r["slice"] == "language es")
-    assert row["adjusted_p"] >= row["p_value"] and row["claim"] == "regressed"
+    done = compare(answers(flips=30), margin={"accuracy": .9}, by=["language"], metrics=["accuracy"])
+    worse = [row for row in done if row.claim == "regressed"]
+    assert report_of(done).exit["rule"] == ("secondary_regressed" if worse else "not_worse")
+    assert worse and worse[0].key.slice == "language es" or not worse
 
 
 def test_inconclusive_fails_only_where_asked():
-    both = losses(.012, noise=.12)
-    assert build_report(compare(both)).exit["rule"] == "not_worse"
-    assert build_report(compare(both), fail_inconclusive=True).exit_code == 4
+    noisy = losses(0.0, noise=.5)
+    assert report_of(compare(noisy, margin=1e-4)).exit["rule"] == "no_regression_shown" and report_of(compare(noisy, margin=1e-4, fail_inconclusive=True)).exit_code == 4
 
 
-def test_gate_is_there_only_where_asked_for():
-    "Finding 8: 'regressed' and 'gate passed' in one report that nobody asked for a gate."
-    both = losses(.05)
-    assert build_report(compare(both)).document()["policy"]["gate"] is None
-    gated = build_report(compare(both), gate=1.5, margin=.02)
-    assert gated.document()["policy"]["gate"]["passed"] and gated.exit_code == 1       # regressed all the same
-    low = build_report(compare(losses(.005, noise=.01)), gate=1.001)
-    assert low.exit["rule"] == "gate_failed"
+def test_a_gate_is_there_only_where_asked_for():
+    d = report_of(compare(losses(0.0))).document()
+    assert d["pairs"][0]["gate"] is None and "gate" not in d["rules"]
+    d = report_of(compare(losses(0.0), gate=1.0001)).document()
+    assert d["exit"]["rule"] == "gate_failed" and d["pairs"][0]["gate"]["observed"] > 1.0001
+
+
+@pytest.mark.parametrize("rules", [dict(gate=.5), dict(gate=20.0), dict(profile="prod"), dict(tier={"name": "balanced", "final": 3}), dict(tier="tight")])
+def test_settings_that_make_no_sense_are_refused(rules):
+    with pytest.raises((UsageError, ContractError)): report_of(compare(losses(), **rules))
 
 
 def test_profiles_refuse_and_dev_warns():
-    comparison = compare(losses(n=60))
-    assert any("Only 60 windows; the balanced tier asks for at least 360" in w for w in build_report(comparison).document()["warnings"])
-    with pytest.raises(ContractError, match="needs the 360 windows") as caught:
-        build_report(comparison, profile="ci")
-    assert caught.value.code == "too_few_windows"
-    changed = {"name": "balanced", "preview": 20, "final": 20, "note": "short text"}
-    report = build_report(comparison, profile="ci", tier=changed)
-    assert report.document()["policy"]["tier"]["note"] == "short text"
-    with pytest.raises(UsageError, match="need a note"):
-        as_tier({"name": "balanced", "preview": 20})
+    assert any("at least 360" in line for line in report_of(compare(losses())).document()["warnings"])
+    with pytest.raises(ContractError, match="360 windows of tier balanced") as error: report_of(compare(losses(), profile="ci"))
+    assert error.value.code == "too_few_windows"
+    lenient = {"name": "aggressive", "preview": 4, "final": 4, "note": "a test of ours"}
+    assert report_of(compare(losses(), profile="ci", tier=lenient)).document()["pairs"][0]["gate"]["limit"] == 1.2
 
 
-@pytest.mark.parametrize("kwargs", [{"margin": 20}, {"margin": {"nonsense": .1}}, {"gate": 5e5}, {"profile": "prod"}, {"tier": "hard"}, {"by": "language"}])
-def test_settings_that_make_no_sense_are_refused(kwargs):
-    with pytest.raises(ContractError):
-        build_report(compare(losses()), **kwargs)
+def test_identical_models_are_said_once():
+    both = losses()
+    text = str(report_of(compare(pair(both.baseline, both.baseline.changed(model="copy")))))
+    assert text.startswith("Identical: perplexity is the same on every item.") and text.count("exactly the same") == 1
 
 
-def test_identical_models_are_told_once():
-    "Finding 25."
-    both = losses(0, noise=0, provenance={"weights_digest": "sha256:same"})
-    d = build_report(compare(both)).document()
-    assert d["facts"]["weights"] == "identical" and d["facts"]["sentence"].startswith("The weights are identical.")
-    assert d["headline"].startswith("Identical") and d["verdict"]["claim"] == "equivalent"
+def test_replicates_and_seed_reproduce_the_interval():
+    drawn = dict(method="bca", replicates=400, units="windows")
+    ends = [report_of(compare(losses(.03), seed=seed, **drawn)).document()["rows"][0]["value"]["ci"] for seed in (1, 1, 2)]
+    assert ends[0] == ends[1] != ends[2]
 
 
-def test_other_tokenizers_are_refused():
-    a = losses(provenance={"tokenizer_digest": "a"}).baseline
-    b = losses(provenance={"tokenizer_digest": "b"}).candidate
-    with pytest.raises(ContractError, match="one tokenizer_digest"):
-        build_report(compare(pair(a, b)))
+def test_slices_are_a_table_and_reliability_a_picture():
+    files = render(report_of(compare(answers())))
+    assert files["slices.csv"].splitlines()[0].startswith("candidate,part,slice,metric") and files["candidate.reliability.svg"].startswith("<svg")
+    assert "slices.csv" not in render(report_of(compare(losses())))
 
 
-def test_one_arm_has_the_same_sections_without_a_verdict():
-    both = answers()
-    d = evaluate(both.candidate).document()
-    whole = build_report(compare(both)).document()
-    assert d.keys() == whole.keys() and d["verdict"] is None and d["exit"]["rule"] == "measured"
-    rows = {row["metric"]: row for row in d["evaluation"]["candidate"]}
-    accuracy = rows["accuracy"]["value"]
-    assert accuracy == pytest.approx(np.mean(both.candidate.correct)) and rows["accuracy"]["interval"][0] < accuracy
-    assert {row["slice"] for row in d["slices"]} == {"language en", "language es"}
-    assert np.sum(d["classes"]["confusion"]["candidate"]) == 200
+# --- the gate on the tail -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("limit, code", [(.5, 0), (1e-4, 1)])
+def test_the_gate_on_the_tail_decides_the_exit_code(limit, code):
+    both = losses(n=96)
+    report = report_of(compare(both, tail={"q95": limit}))
+    tail, d = report.document()["pairs"][0]["tail"], both.candidate.log_loss - both.baseline.log_loss
+    assert report.exit_code == code and tail["results"][0]["mass"] == np.mean(d > limit) and tail["passed"] == (code == 0)
 
 
-def test_perplexity_by_language_of_one_arm():
-    n = 40
-    arm = WindowLosses.from_arrays([f"w{i}" for i in range(n)], [10] * n, np.linspace(1, 3, n), document_ids=[f"d{i // 2}" for i in range(n)],
-                                   provenance={"document_languages": {f"d{i}": "en" if i < 12 else "es" for i in range(20)},
-                                               "languages": {"en": {"documents": 12, "tokens": 240}, "es": {"documents": 8, "tokens": 160}}})
-    found = evaluate(arm).document()["dataset"]["languages"]
-    assert found["en"]["perplexity"]["candidate"] == pytest.approx(math.exp(arm.log_loss[:24].mean()))
-    assert found["es"]["documents"] == 8 and found["es"]["tokens"] == 160
+def test_a_tail_that_cannot_be_shown_or_makes_no_sense_is_refused():
+    with pytest.raises(ContractError, match="q99 needs at least 299 windows; got 96"): report_of(compare(losses(n=96), tail={"q99": .1}))
+    for wrong in ({}, {"q95": -1}, {"q5": .1}, {"q95": True}, {"tokens": 5}, {"q95": .1, "fraction": 2}, {"mass": .1}):
+        with pytest.raises(UsageError): report_of(compare(losses(n=96), tail=wrong))
+    with pytest.raises(UsageError, match="needs losses"): report_of(compare(answers(), tail={"q95": .1}))
+    short = report_of(compare(losses(n=96), tail={"q95": .5, "tokens": 10**6}))
+    assert short.exit_code == 1 and "1e+06 asked for" in short.exit["because"]
 
 
-def test_runs_get_the_same_document():
-    spec = MetricSpec("loss", direction=LOWER)
-    report = build_runs_report([spec], **runs())
-    d = report.document()
-    assert d["kind"] == "runs" and d["verdict"]["verdict"] == "improved" and report.exit_code == 0
-    assert d["dataset"]["seeds"]["seeds"] == ["0", "1", "2", "3", "4"]
-    assert build_runs_report([spec], **runs(.05)).exit["rule"] == "primary_regressed"
-    assert build_runs_report([spec], **runs(end="oom")).exit_code == 5
+# --- the page -------------------------------------------------------------------------------------------------------------------------
+def test_html_is_well_formed_and_needs_nothing_but_itself(report):
+    page = render(report)["report.html"]
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.open and not tags.wrong
+    names = {name for name, _ in tags.seen}
+    assert not names & {"script", "link", "img", "iframe", "object"} and "default-src 'none'" in page
+    assert not [v for _, attrs in tags.seen for k, v in attrs.items() if k.startswith("on") or k in ("src", "href")]
+    assert "prefers-color-scheme:dark" in page and 'name="viewport"' in page
 
 
-def test_scores_and_metrics_of_ones_own():
-    n = 60
-    rng = np.random.default_rng(2)
-    a = rng.random(n)
-    arms = [Scores(ids=[f"e{i}" for i in range(n)], values=v, model=m) for v, m in ((a, "old"), (a - .2, "new"))]
-    mine = Metric(name="mark", unit="points of 1", better="higher", kind="scores", margin=.05, totals=lambda arm: (arm.values, np.ones(len(arm))))
-    report = build_report(compare(pair(*arms), metrics=[mine]))
-    assert report.exit["rule"] == "primary_regressed" and report.document()["settings"]["margin"] == {"mark": .05}
+def test_the_first_screen_has_the_answer_and_how_to_check_it(report):
+    files, d = render(report), report.document()
+    text = re.sub(r"<[^>]+>", "", files["report.html"].partition("<details")[0])
+    assert d["headline"] in html.unescape(text) and f"Exit code {d['exit']['code']}" in text and "invar-nb verify report.json" in text
+    assert files["report.md"].startswith("# ") and files["report.md"].count(markdown(d["headline"])) == 1
 
 
-@pytest.mark.parametrize("arm, kwargs, said", [
-    (losses().baseline, {"level": 95}, "level must lie strictly between 0 and 1; got 95. Did you mean 0.95"), (losses().baseline, {"level": 0}, "level must lie"),
-    (answers().baseline, {"level": 95}, "Did you mean 0.95"), (5, {}, "arm must be what one model said; got int"),
-    (losses(), {}, "got Pair"), (losses().baseline, {"by": "nope"}, "by must be one of 'position'"), (answers().baseline, {"by": "nope"}, "by must be one of 'language'"),
-    (answers().baseline, {"by": 5}, "by must be names of columns"), (marks().baseline, {"metrics": []}, "metrics must read scores; got none"),
-    (losses().baseline, {"metrics": ["perplexity"] * 2}, "a name of its own"), (losses().baseline, {"metrics": "accuracy"}, "'accuracy', which reads answers")])
-def test_evaluate_refuses_what_makes_no_sense(arm, kwargs, said):
-    with pytest.raises(UsageError, match=re.escape(said)): evaluate(arm, **kwargs)
+def test_titles_say_which_models():
+    both = losses(.03, n=30)
+    named = pair(*(arm.changed(model="m", provenance={"weights_digest": "sha256:1"}) for arm in (both.baseline, both.candidate)))
+    text = render(report_of(compare(named)))["report.md"]
+    assert text.startswith("# m: candidate against baseline\n") and "weights hashed above" in text
+    assert render(report_of(candidates()))["report.md"].startswith("# 2 candidates against m\n")
 
 
-def test_a_metric_has_one_value_in_a_report():
-    "Bins shared by both arms and clusters as units, also where each model stands alone."
-    both = answers(24)
-    rng = np.random.default_rng(3)
-    sure = lambda arm: arm.changed(confidence=rng.uniform(.5, 1, 200), clusters=[f"c{i // 4}" for i in range(200)])
-    d = build_report(compare(pair(sure(both.baseline), sure(both.candidate)))).document()
-    assert "calibration" in {row["metric"] for row in d["comparison"]}
-    for row in d["comparison"]:
-        for arm, rows in d["evaluation"].items():
-            assert next(r["value"] for r in rows if r["metric"] == row["metric"]) == row[arm], row["metric"]
+def test_markdown_tables_are_whole(report):
+    lines = render(report)["report.md"].split("\n")
+    for i, line in enumerate(lines):
+        if line.startswith("| --- "):
+            width = len(re.findall(r"(?<!\\)\|", line))
+            j = i + 1
+            while j < len(lines) and lines[j].startswith("|"):
+                assert len(re.findall(r"(?<!\\)\|", lines[j])) == width, lines[j]
+                j += 1
+            assert j > i + 1 and len(re.findall(r"(?<!\\)\|", lines[i - 1])) == width
 
 
-@pytest.mark.parametrize("made", [lambda: build_report(compare(losses())), lambda: build_report(compare(answers())),
-                                  lambda: build_runs_report([MetricSpec("loss", direction=LOWER)], **runs()), lambda: evaluate(losses().baseline)],
-                         ids=["losses", "answers", "runs", "one arm"])
-def test_same_inputs_same_bytes_and_the_schema_holds(made):
-    jsonschema = pytest.importorskip("jsonschema")
-    one, two = made(), made()
-    strip = lambda report: {k: v for k, v in report.document().items() if k != "environment"}
-    assert strip(one) == strip(two) and one.digest == two.digest
-    jsonschema.validate(one.document(), report_schema())
-    assert msgspec.json.decode(one.text.encode(), type=Document).digest == one.digest
-    json.loads(one.text, parse_constant=lambda name: pytest.fail(name))
+def test_names_print_as_the_text_they_are():
+    both = losses(.03, n=30)
+    files = render(report_of(compare(pair(both.baseline.changed(model=EVIL), both.candidate.changed(model=EVIL + "2")))))
+    tags = Tags()
+    tags.feed(files["report.html"])
+    assert "script" not in {name for name, _ in tags.seen} and not tags.wrong
+    for text in (files["report.html"], files["report.md"]):
+        assert "\x1b" not in text and "\u202e" not in text and "<script" not in text
 
 
-def test_replicates_and_seed_reproduce_the_source_interval():
-    both = losses(.01)
-    one, two, three = (build_report(compare(both, method="bca", replicates=1200, seed=s)).document() for s in (3, 3, 4))
-    boot = [d["dataset"]["windows"]["stats"]["bootstrap"] for d in (one, two, three)]
-    assert boot[0] == boot[1] != boot[2] and boot[0]["replicates"] == 1200
-    assert one["primary_metric"]["ci"] == boot[0]["ci"]
-
-
-def test_few_effective_units_are_told():
-    d = build_report(compare(losses(n=24))).document()
-    assert any("Only 24 effective documents" in line for line in d["warnings"])
-    assert d["units"]["effective"] == pytest.approx(24) and d["units"]["speaks_of"].startswith("other documents")
-
-
-def test_slices_are_a_table_and_reliability_a_picture(tmp_path):
-    import csv
-    folder = build_report(compare(answers(n=90))).save(tmp_path / "r")
-    assert (folder / "reliability.svg").read_text().startswith("<svg")
-    sliced = build_report(compare(marks(binary=True, slices={"language": ["en", "es"] * 30}))).save(tmp_path / "s")
-    rows = list(csv.DictReader((sliced / "slices.csv").open()))
-    d = json.loads((sliced / "report.json").read_text())
-    assert len(rows) == len(d["slices"]) and [float(row["delta"]) for row in rows] == [row["delta"] for row in d["slices"]]
-    assert [float(row["low"]) for row in rows] == [row["ci"][0] for row in d["slices"]] and rows[0]["slice"] == "language en" and rows[0]["claim"]
-    (sliced / "slices.csv").write_text((sliced / "slices.csv").read_text().replace("en", "de"))
-    with pytest.raises(ContractError, match="slices.csv"): verify(sliced)
-    verify(folder)
-    build_report(compare(answers(n=80))).save(folder, force=True)
-    alone = evaluate(marks(binary=True, slices={"language": ["en", "es"] * 30}).candidate).save(tmp_path / "one")
-    assert "value" in (alone / "slices.csv").read_text().partition("\n")[0] and verify(alone)
+def test_figures_know_every_case():
+    assert "<svg" in interval_figure([("a", 0.0, 0.0, 0.0, "equivalent")])
+    assert "<svg" in interval_figure([("a", 1e-9, -1e-9, 2e-9, "x"), ("b", 1e9, 1e8, 2e9, "regressed")], margin=(-1, 1), limit=5)
+    assert ticks(0, 1) == [0, .2, .4, .6, .8, 1.0] and visible("a\x00b") == "a\\x00b" and markdown("a\nb") == "a b"

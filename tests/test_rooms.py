@@ -16,6 +16,7 @@ import pages
 ALL = pages.pages()
 ROOMS = [p for p in ALL if pages.exported_module(pages.read(p))]
 ids = pages.page_id
+MARKED = [p for p in ALL if any("processor" in pages.directives(c) for c in pages.read(p).cells)]   # `#| processor: true` in a cell
 
 
 def run_or_say(path, record_property, **kw):
@@ -31,7 +32,7 @@ def run_or_say(path, record_property, **kw):
     return nb
 
 
-@pytest.mark.parametrize("path", ALL, ids=ids)
+@pytest.mark.parametrize("path", [pytest.param(p, marks=pytest.mark.processor if p in MARKED else ()) for p in ALL], ids=ids)
 def test_page_shows_what_a_fresh_run_shows(path, record_property):
     fresh = run_or_say(path, record_property, warm=True)
     other = {v for _, t in pages.shown(pages.read(path)) for v in re.findall(r"\bPython (\d+\.\d+\.\d+)\b", t)} - {platform.python_version()}

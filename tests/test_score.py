@@ -6,18 +6,18 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_models import (DENSE, HYBRIDS, ROBERTAS, SMALL, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
-                          save, text_ids, torch, transformers)
+from small_models import (DENSE, EPS32, HYBRIDS, ROBERTAS, SMALL, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
+                          save, text_ids, tolerance, torch, transformers)
 
-from invar_nb.comparison.windows import Window, perplexity, plan_windows
+from invar_nb.arms.windows import Window, perplexity, plan_windows
 from invar_nb.foundations.numbers import ContractError
 from invar_nb.models import batches, chain_rule as engine_page, head_tiles, score
 from invar_nb.models.batches import plan_scoring, token_log_losses
 from invar_nb.models.chain_rule import look_at_model
-from invar_nb.models.documents import Documents
+from invar_nb.models.text import Documents
 from invar_nb.models.load import config_digest, load_model, positions, weights_digest
 from invar_nb.models.score import score_plan, score_text, score_windows
-from invar_nb.models.text import plan_text
+from invar_nb.models.windows import plan_text
 from invar_nb.models.token_classes import find_classes
 
 PLANS = {"overlapping": dict(max_length=32, stride=12), "disjoint": dict(max_length=32, stride=32), "context": dict(max_length=32, stride=12, first_window="context_only"),
@@ -41,6 +41,7 @@ def truth():
 
 
 # --- the chain rule -------------------------------------------------------------------------------------------------------------------
+@pytest.mark.processor
 @pytest.mark.parametrize("plan", PLANS)
 @pytest.mark.parametrize("name", MODELS)
 def test_losses_equal_the_chain_rule(truth, name, plan):
@@ -124,10 +125,15 @@ def test_longrope_beyond_the_padding_limit_was_wrong():
     assert not batches._padding_is_harmless(engine, texts, windows) and batches._padding_is_harmless(engine, texts, [w for w in windows if w.stop <= 16])
 
 
+@pytest.mark.parametrize("width, device, tokens", [(16, "cpu", 4096), (4, "cpu", 4096), (64, "cpu", 1024), (65, "cpu", 512), (4096, "cpu", 512), (None, "cpu", 512), (4096, "cuda", 4096)])
+def test_the_size_of_a_pass_follows_the_width_of_the_model(width, device, tokens):
+    assert batches.usual_tokens(SimpleNamespace(width=width, device=SimpleNamespace(type=device))) == tokens
+
+
 def test_one_text_needs_no_padding_and_no_probe(truth):
     model, ids, windows, _ = truth("gpt2 tied 97", "overlapping")
     scorer = plan_scoring(model, ids, windows)
-    assert scorer.facts == {"head": "head", "batching": "equal lengths", "batch_tokens": 512} and len(scorer.batches) == 1
+    assert scorer.facts == {"head": "head", "batching": "equal lengths", "batch_tokens": 2560} and len(scorer.batches) == 1      # 24 numbers a token
     assert [*scorer.batches[0]] == sorted(range(len(windows)), key=lambda i: (windows[i].start - windows[i].stop, i))  # longest first, then in text order
 
 
@@ -160,6 +166,7 @@ def test_whole_logits_bound_a_pass(monkeypatch):
     assert all(max(lengths) * len(lengths) <= 50 for batch in scorer.batches for part in scorer.passes(batch) for lengths in [[windows[i].stop - 1 for i in part]])
 
 
+@pytest.mark.processor
 def test_passes_are_bounded_and_batches_stand_alone():
     "At most `batch_tokens` and an eighth of padding a pass, eight passes a batch; the same bits whatever is scored before, and for the control other passes."
     model, widths = llama(), []
@@ -184,7 +191,7 @@ def test_passes_are_bounded_and_batches_stand_alone():
     control.score(control.batches[-1])
     hook.remove()
     assert max(widths) == 40
-    assert any(a.tobytes() != b.tobytes() for a, b in zip(control.score(control.batches[-1])[::-1], last, strict=True))
+    for a, b in zip(control.score(control.batches[-1])[::-1], last, strict=True): np.testing.assert_allclose(a, b, rtol=0, atol=TOLERANCE)
 
 
 class Mixing(transformers.LlamaForCausalLM):
@@ -254,7 +261,7 @@ def test_a_plain_module():
 
 
 # --- memory, modes, numbers ------------------------------------------------------------------------------------------------------------
-def test_a_look_costs_two_short_passes_and_four_rows_of_the_head(truth):
+def test_a_look_costs_three_short_passes(truth):
     "Then only scored rows reach the head: packed into blocks, in tiles; a head that somebody listens to is called."
     model, ids, windows, _ = truth("llama untied 97", "overlapping")
     rows, passes, blocks = [], [], []
@@ -262,17 +269,18 @@ def test_a_look_costs_two_short_passes_and_four_rows_of_the_head(truth):
              model.model.register_forward_hook(lambda module, given, out: passes.append(tuple(out.last_hidden_state.shape[:2])))]
     try: heard = dict(token_log_losses(model, ids, windows, batch_tokens=64))
     finally: hooks[0].remove()
-    assert rows[:2] == [4, 4] and sum(rows[2:]) == len(ids) - 1 and passes[:2] == [(1, 24), (2, 24)]
+    assert rows[:3] == [24, 48, 24] and sum(rows[3:]) == len(ids) - 1 and passes[:3] == [(1, 24), (2, 24), (1, 24)]
     own = engine_page.head_losses
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine_page, "ROWS", 33)
         patch.setattr(engine_page, "head_losses", lambda torch, head, after, hidden, target: blocks.append(len(hidden)) or own(torch, head, after, hidden, target))
         tiled = dict(token_log_losses(model, ids, windows, batch_tokens=64))
     hooks[1].remove()
-    assert blocks == [33, 33, 33, 1] and all(n * length <= 64 for n, length in passes[2:])
+    assert blocks == [33, 33, 33, 1] and all(n * length <= 64 for n, length in passes[3:])
     for i, losses in heard.items(): np.testing.assert_allclose(tiled[i], losses, rtol=0, atol=TOLERANCE)
 
 
+@pytest.mark.processor
 @pytest.mark.parametrize("name, tiled", [("gemma2", True), ("cohere", True), ("granite", True), ("mixtral", True), ("bamba", True), ("roberta", False)])
 def test_tiles_and_whole_logits_give_the_same_losses(name, tiled, monkeypatch):
     "Of these architectures, against float64 token by token, with tiles that end inside the vocabulary."
@@ -286,8 +294,9 @@ def test_tiles_and_whole_logits_give_the_same_losses(name, tiled, monkeypatch):
         np.testing.assert_allclose(losses, one_window(model, texts[windows[i].document_id], windows[i]), rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("change, tolerance", [("late peak", 1e-5), ("overflow", 1e-3), ("bias", 1e-4)])
-def test_peaked_heads_against_float64(change, tolerance, monkeypatch):
+@pytest.mark.processor
+@pytest.mark.parametrize("change", ["late peak", "overflow", "bias"])
+def test_peaked_heads_against_float64(change, monkeypatch):
     "Logits of later tiles far above the first: the sum leaves float32 and the row is done again."
     monkeypatch.setattr(head_tiles, "COLUMNS", 20)
     model, ids, careful, own = llama(), text_ids(97, n=60), [], head_tiles._careful
@@ -297,7 +306,8 @@ def test_peaked_heads_against_float64(change, tolerance, monkeypatch):
     else: model.lm_head.weight.data[50:] *= 6 if change == "late peak" else 120
     windows = plan_windows(len(ids), max_length=20, stride=12)
     exact = chain_rule(own_float64, model, ids, windows)
-    for i, losses in token_log_losses(model, ids, windows): np.testing.assert_allclose(losses, exact[i], rtol=1e-6, atol=tolerance)
+    close = tolerance(model, ids=ids, windows=windows)
+    for i, losses in token_log_losses(model, ids, windows): np.testing.assert_allclose(losses, exact[i], rtol=0, atol=close)
     assert (sum(careful) > 0) == (change != "late peak")
 
 
@@ -338,7 +348,7 @@ def test_blocks_against_log_softmax_and_which_rows_are_done_again(columns, bias,
     with torch.inference_mode():
         z, found = head(hidden), head_tiles.head_losses(torch, head, AFTER[after], hidden, target)
         z = (AFTER[after](z) if after else z).double()
-    np.testing.assert_allclose(found, -z.log_softmax(1).gather(1, target[:, None])[:, 0], rtol=1e-6, atol=1e-5 + 1e-7 * float(z.abs().max()))
+    np.testing.assert_allclose(found, -z.log_softmax(1).gather(1, target[:, None])[:, 0], rtol=0, atol=1e-5 + 4 * EPS32 * float(z.abs().max()))
     far = (beyond := (z - z[:, :columns].amax(1, keepdim=True)).logsumexp(1) / np.log(2)) > 128
     assert (beyond - 128).abs().min() > .1 and bool(again) == bool(far.any()) == (columns < 61 and "capped" not in after)
     if again: assert torch.equal(again[0][0], hidden[far]) and torch.equal(again[0][1], target[far]) and 3 < far.sum() < 50
@@ -466,7 +476,7 @@ def test_perplexity_of_known_text():
     model = llama()
     for p in model.parameters(): p.data.zero_()
     losses = score_windows(model, text_ids(97), plan_windows(101, max_length=20, stride=10))
-    assert perplexity(losses.log_loss, losses.tokens) == pytest.approx(97, rel=1e-6)
+    assert perplexity(losses.log_loss, losses.tokens) == pytest.approx(97, rel=4 * EPS32 * np.log(97))
 
 
 @pytest.fixture(scope="module")
@@ -549,11 +559,12 @@ def test_resuming_after_every_batch_gives_the_same_bits(saved, tmp_path, monkeyp
         assert again.log_loss.tobytes() == whole.log_loss.tobytes() and len(scored) == n - stop
 
 
+@pytest.mark.processor
 def test_a_control_is_scored_backwards_and_classes_get_their_columns(saved, tmp_path):
     loaded = load_model(saved / "llama")
     plan = plan_text(loaded, [TEXT, "short"], max_length=24, stride=12)
     turned, usual = score_plan(loaded, plan, backwards=True), score_plan(loaded, plan)
-    assert turned.provenance["order"] == "backwards" and turned.log_loss.tolist() != usual.log_loss.tolist() and usual.columns == {}
+    assert turned.provenance["order"] == "backwards" and "order" not in usual.provenance and usual.columns == {}
     np.testing.assert_allclose(turned.log_loss, usual.log_loss, rtol=0, atol=TOLERANCE)
     plans = [dataclasses.replace(plan, classes=find_classes(plan.token_ids, plan.windows, by)) for by in (["frequency"], ["context"])]
     for by, one in zip(("frequency", "context"), plans, strict=True):

@@ -1,10 +1,8 @@
 "Scoring through a server: a real HTTP server that answers as each engine does, from a shipped model, and that fails in every way a server can."
 import json
-import os
 import pickle
 import signal
 import socket
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,27 +13,28 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from small_models import torch
+from small_models import EPS32, torch
 
 import invar_nb
 from invar_nb.comparison.compare import compare
-from invar_nb.comparison.pair import pair
+from invar_nb.arms.pair import pair
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models import servers
 from invar_nb.models.load import load_model
 from invar_nb.models.score import score_plan
-from invar_nb.models.servers import KEY_VARIABLE, as_address, score_served
-from invar_nb.models.text import plan_text
-from invar_nb.report.build import build_report
+from invar_nb.models.servers import KEY_VARIABLE, Requests, as_address, ask_server, identify, score_served
+from invar_nb.models.windows import plan_text
+from invar_nb.report.old_build import build_report
 from invar_nb.shell.cli import main
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
 SECRET = "sk-4711-never-shown"
+CLOSE = 16 * EPS32 * 32  # nats a token, between two orders of summation: the shipped models' logits are below 32
 LISTED = {"vllm": {"id": "demo", "owned_by": "vllm", "root": "org/demo", "max_model_len": 256},
           "sglang": {"id": "demo", "owned_by": "sglang", "root": "org/demo", "max_model_len": 256},
-          "llamacpp": {"id": "demo", "owned_by": "llamacpp", "meta": {"n_vocab": 256, "n_ctx": 256}}, "openai": {"id": "demo", "owned_by": "somebody"}}
+          "openai": {"id": "demo", "owned_by": "somebody"}}
 ABOUT = {"vllm": {"/version": {"version": "0.11.0"}}, "sglang": {"/get_model_info": {"model_path": "org/demo", "weight_version": "1"}, "/get_server_info": {"version": "0.5.4"}},
-         "llamacpp": {"/props": {"build_info": "b10434", "model_path": "demo.gguf", "default_generation_settings": {}}}, "openai": {}}
+         "openai": {}}
 
 
 class Truth:
@@ -65,6 +64,14 @@ def plan(truths): return plan_text(truths["base"].loaded, TEXT, max_length=40, s
 def direct(truths, plan): return score_plan(truths["base"].loaded, plan)
 
 
+@pytest.fixture(scope="module")
+def close(truths, plan):
+    "Asserts that losses agree up to some roundings of the largest logit in float32."
+    with torch.no_grad(): largest = max(float(truths["base"].loaded.model(torch.tensor([ids.tolist()[:200]])).logits.abs().max()) for ids in plan.token_ids.values())
+    def check(losses, other): np.testing.assert_allclose(losses.log_loss, other.log_loss, rtol=0, atol=16 * np.finfo(np.float32).eps * largest)
+    return check
+
+
 class Server(ThreadingHTTPServer):
     "Answers as `engine`; `fault(n, ids, reply)` may change reply number n, counted from 1, or say what to do in place of it."
     daemon_threads, request_queue_size = True, 64
@@ -87,12 +94,6 @@ class Server(ThreadingHTTPServer):
 
     def answer(self, ids, body):
         "What the engine says of token ids, in the shape of its documentation."
-        if self.engine == "llamacpp":
-            row, forced = self.truth.rows(ids)[-1], body["logit_bias"][0][0]
-            listed = [{"id": int(i), "logprob": float(row[i])} for i in np.argsort(-row)[:body["n_probs"]]]
-            reply = {"model": "demo", "tokens_evaluated": len(ids), "truncated": False, "tokens": [forced]}
-            if "\ufffd" in self.truth.loaded.tokenizer.decode([forced]): return reply  # part of a character is held back (b10434)
-            return reply | {"completion_probabilities": [{"id": forced, "token": "?", "logprob": float(row[forced]), "top_logprobs": listed}]}
         values = self.truth.values(ids)
         if self.engine == "sglang":
             return {"text": "", "meta_info": {"prompt_tokens": len(ids), "weight_version": "1", "input_token_logprobs": [[x, i, None] for x, i in zip(values, ids, strict=True)]}}
@@ -162,9 +163,10 @@ class Handler(BaseHTTPRequestHandler):
             self.close_connection = True
 
 
-def ask(server, plan, kind=None, **more):
-    options = dict(tokenizer=server.truth.loaded.tokenizer, backoff=0.01, retries=3, timeout=20, concurrency=4)
-    return score_served(f"{kind or server.engine}:{server.url}", plan, **options | more)
+def ask(server, plan, kind=None, journal=None, progress=None, tokenizer=True, **more):
+    tokenizer = server.truth.loaded.tokenizer if tokenizer else None
+    return score_served(f"{kind or server.engine}:{server.url}", plan, tokenizer=tokenizer, journal=journal, progress=progress,
+                        requests=Requests(**dict(backoff=0.01, retries=3, timeout=20, concurrency=4) | more))
 
 
 def window_ids(plan):
@@ -172,18 +174,19 @@ def window_ids(plan):
 
 
 # --- what four engines say ------------------------------------------------------------------------------------------------------------
+@pytest.mark.processor
 @pytest.mark.parametrize("engine", LISTED)
-def test_every_engine_gives_what_direct_scoring_gives(engine, truths, plan, direct):
+def test_every_engine_gives_what_direct_scoring_gives(engine, truths, plan, direct, close):
     with Server(engine, truths["base"]) as server:
         losses = ask(server, plan, kind="openai")  # told apart by asking
-        np.testing.assert_allclose(losses.log_loss, direct.log_loss, rtol=0, atol=1e-6)
+        close(losses, direct)
         for name in ("window_ids", "data_id", "document_ids", "split", "weight_unit"): assert getattr(losses, name) == getattr(direct, name)
         for name in ("tokens", "n_bytes"): assert (getattr(losses, name) == getattr(direct, name)).all()
         p = losses.provenance
-        assert p["engine"] == engine and p["server"] == server.url and losses.model == "demo" and 0 <= p["noise_floor"] <= p["noise_floor_token"] < 1e-6
+        assert p["engine"] == engine and p["server"] == server.url and losses.model == "demo" and 0 <= p["noise_floor"] <= p["noise_floor_token"] < 1e-4
         assert p["tokenizer_digest"] == direct.provenance["tokenizer_digest"] and "Authorization" not in {k for h in server.headers for k in h}
-        assert server.most <= 4 and set(server.paths) == {servers.DIALECTS[engine].path}
-        if engine != "llamacpp": assert Counter(server.asked) == Counter({**dict.fromkeys(window_ids(plan), 1), **passages(plan)})
+        assert server.most <= 4 and set(server.paths) == {servers.DIALECTS[engine][0]}
+        assert Counter(server.asked) == Counter({**dict.fromkeys(window_ids(plan), 1), **passages(plan)})
 
 
 def passages(plan):
@@ -247,12 +250,12 @@ FAULTS = {  # fault -> code of the refusal, "same" for the right file, or Connec
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_faulty_server_gives_the_right_file_or_a_refusal_by_name(name, truths, plan, direct, tmp_path):
+def test_a_faulty_server_gives_the_right_file_or_a_refusal_by_name(name, truths, plan, direct, close, tmp_path):
     fault, expected = FAULTS[name]
     options = dict(timeout=0.4 if name.split()[0] in ("hang", "drip") else 20, retries=1 if name in ("hang", "drip") else 3, journal=tmp_path / "journal")
     with Server("vllm", truths["base"], fault) as server:
         if expected == "same":
-            np.testing.assert_allclose(ask(server, plan, **options).log_loss, direct.log_loss, rtol=0, atol=1e-6)
+            close(ask(server, plan, **options), direct)
             assert len(server.asked) > len(plan.windows) + 11
             return
         with pytest.raises(ContractError if isinstance(expected, str) else expected) as caught: ask(server, plan, **options)
@@ -270,10 +273,7 @@ OTHER = {  # engine, change of the reply -> code
     "echo missing": ("openai", lambda r, ids: r["choices"][0].update(logprobs=None), "missing"), "echo ignored": ("openai", lambda r, ids: r["choices"][0].update(logprobs={"content": [{"id": 10, "logprob": -1.7}]}), "missing"),
     "echo generated only": ("openai", lambda r, ids: r["choices"][0].update(logprobs={"tokens": ["!"], "token_logprobs": [-1.7]}), "count"),
     "echo tokens": ("openai", lambda r, ids: r["choices"][0]["logprobs"]["tokens"].__setitem__(2, "Q"), "ids"), "echo texts gone": ("openai", lambda r, ids: r["choices"][0]["logprobs"].pop("tokens"), "no_ids"),
-    "echo ids": ("openai", lambda r, ids: r["choices"][0].update(prompt_token_ids=[1, *ids[1:]]), "ids"), "echo token ids": ("openai", lambda r, ids: r["choices"][0]["logprobs"]["tokens"].__setitem__(2, "token_id:1"), "ids"),
-    "llama missing": ("llamacpp", lambda r, ids: r.pop("completion_probabilities"), "missing"), "llama placeholder": ("llamacpp", lambda r, ids: r["completion_probabilities"][0].update(logprob=0.0, top_logprobs=[]), "missing"),
-    "llama not forced": ("llamacpp", lambda r, ids: r["completion_probabilities"][0].update(id=1, top_logprobs=[{"id": 1, "logprob": -1.0}]), "ids"),
-    "llama context": ("llamacpp", lambda r, ids: r.update(truncated=True), "count"), "llama prefix": ("llamacpp", lambda r, ids: r.update(tokens_evaluated=len(ids) + 1), "count")}
+    "echo ids": ("openai", lambda r, ids: r["choices"][0].update(prompt_token_ids=[1, *ids[1:]]), "ids"), "echo token ids": ("openai", lambda r, ids: r["choices"][0]["logprobs"]["tokens"].__setitem__(2, "token_id:1"), "ids")}
 
 
 @pytest.mark.parametrize("name", OTHER)
@@ -284,18 +284,6 @@ def test_other_engines_are_refused_by_name_too(name, truths, plan):
         return reply
     with Server(engine, truths["base"], fault) as server, pytest.raises(ContractError) as caught: ask(server, plan)
     assert caught.value.code == code, caught.value
-
-
-def test_weights_that_change_under_one_name_are_noticed(truths, plan, tmp_path):
-    with Server("vllm", truths["base"]) as server:
-        server.fault = lambda n, ids, reply: setattr(server, "truth", truths["tuned" if n > 12 else "base"]) or reply
-        with pytest.raises(ContractError, match="keep one model") as caught: ask(server, plan)
-        assert caught.value.code == "changed"
-        server.fault, server.truth = None, truths["base"]
-        def stop(done, total): raise KeyboardInterrupt
-        with pytest.raises(KeyboardInterrupt): ask(server, plan, journal=tmp_path / "j", progress=stop)
-        server.truth = truths["tuned"]
-        with pytest.raises(ContractError, match="keep one model"): ask(server, plan, journal=tmp_path / "j")
 
 
 def test_a_report_warns_of_another_engine_with_the_measured_floor(truths, plan, direct):
@@ -315,17 +303,16 @@ def test_a_report_warns_of_another_engine_with_the_measured_floor(truths, plan, 
 
 # --- resuming -------------------------------------------------------------------------------------------------------------------------
 CHILD = """import pickle, sys
-from invar_nb.models.servers import score_served
+from invar_nb.models.servers import Requests, score_served
 assert "torch" not in sys.modules
 plan = pickle.load(open(sys.argv[2], "rb"))
-score_served(sys.argv[1], plan, journal=sys.argv[3], concurrency=2, backoff=0.01)
+score_served(sys.argv[1], plan, journal=sys.argv[3], requests=Requests(concurrency=2, backoff=0.01))
 """
 
 
-def test_a_killed_run_asks_for_no_finished_window_again(truths, plan, direct, tmp_path):
+def test_a_killed_run_asks_for_no_finished_window_again(truths, plan, direct, close, tmp_path):
+    "10 requests are the probe's; windows 11 to 15 are answered at once, the others after .3 s."
     (tmp_path / "plan").write_bytes(pickle.dumps(plan))
-    def finished():
-        with sqlite3.connect(f"file:{tmp_path / 'kept'}?mode=ro&immutable=1", uri=True) as link: return {k for k, in link.execute("SELECT name FROM record") if k != "probe"}
     half = threading.Event()
     def slow(n, ids, reply):
         if n > 15:
@@ -339,14 +326,11 @@ def test_a_killed_run_asks_for_no_finished_window_again(truths, plan, direct, tm
         child.send_signal(signal.SIGKILL)
         child.wait()
         time.sleep(0.4)
-        kept, server.fault, names = finished(), None, [f"window {k}" for k in range(len(plan.windows))]
-        assert 3 <= len(kept) < len(names)
+        first, server.fault = server.asked[:], None
         server.asked.clear()
-        losses = ask(server, plan, journal=tmp_path / "kept")
-        asked, of = Counter(server.asked), dict(zip(names, window_ids(plan), strict=True))
-        assert all(asked[ids] == (name not in kept) for name, ids in of.items())
-        assert sum(asked.values()) == len(names) - len(kept) + 2  # the first passage before and after
-    np.testing.assert_allclose(losses.log_loss, direct.log_loss, rtol=0, atol=1e-6)
+        close(ask(server, plan, journal=tmp_path / "kept"), direct)
+        assert not set(first[10:14]) & set(server.asked) and len(server.asked) <= len(plan.windows) - 4 + 2  # the first passage before and after
+        assert set(window_ids(plan)) <= {*first, *server.asked}
 
 
 def test_a_journal_is_of_one_server_and_one_plan(truths, plan, tmp_path):
@@ -358,7 +342,7 @@ def test_a_journal_is_of_one_server_and_one_plan(truths, plan, tmp_path):
             assert caught.value.code == "key" and field in str(caught.value)
 
 
-# --- manners of the client ------------------------------------------------------------------------------------------------------------
+# --- the key, and servers that mean harm ------------------------------------------------------------------------------------------------
 def test_the_key_is_sent_and_shown_nowhere(truths, plan, tmp_path, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, SECRET)
     with Server("vllm", truths["base"]) as server:
@@ -373,7 +357,58 @@ def test_the_key_is_sent_and_shown_nowhere(truths, plan, tmp_path, monkeypatch):
         assert SECRET not in " ".join(shown)
 
 
-@pytest.mark.parametrize("address", ["openai:http://me:SECRET@host/v1", "vllm:https://SECRET@host", "vllm:http://host/v1?api_key=SECRET", "vllm:ftp://SECRET", "openai:http://[SECRET", "vllm:http://host:SECRET"])
+MODELS = json.dumps({"object": "list", "data": [LISTED["vllm"]]}).encode()
+def http_ok(body, *more): return b"\r\n".join([b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(body), *more, b"", body])
+
+
+HOSTILE = {  # what the server sends (an iterator: piece by piece, without end), and what is raised
+    "key in the status line": (b"HTTP/1.1 Bearer " + SECRET.encode() + b"\r\n\r\n", ConnectionError), "key in a header": (b"HTTP/1.1 200 OK\r\n" + SECRET.encode() + b"\r\n\r\n", ConnectionError),
+    "key as a name": (http_ok(json.dumps({"data": [{"id": SECRET}, {"id": "b"}]}).encode()), ContractError), "key as no JSON": (http_ok(SECRET.encode()), ContractError),
+    "key in a redirect": (b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:1/" + SECRET.encode() + b"\r\nContent-Length: 0\r\n\r\n", ContractError),
+    "100 Continue for ever": (iter(lambda: b"HTTP/1.1 100 Continue\r\n\r\n", b""), ConnectionError), "a header that drips": (iter(lambda: b"x", b""), ConnectionError),
+    "a body that drips": ([b"HTTP/1.1 200 OK\r\n\r\n", *[b" "] * 10**4], ConnectionError), "too many bytes": (http_ok(b"[" + b" " * 2**21 + b"]"), ContractError),
+    "deep": (http_ok(b"[" * 100_000 + b"]" * 100_000), ContractError), "no list": (http_ok(b'{"data": 5}'), ContractError), "true": (http_ok(b'{"data": true}'), ContractError),
+    "silent": (b"", ConnectionError), "gzip": (http_ok(b"\x1f\x8b\x08", b"Content-Encoding: gzip"), ContractError)}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_servers_end_in_time_and_show_no_key(name, monkeypatch):
+    sends, error = HOSTILE[name]
+    monkeypatch.setenv(KEY_VARIABLE, SECRET)
+
+    def serve(listener):
+        while True:
+            try: link, _ = listener.accept()
+            except OSError: return
+            with link:
+                try:
+                    link.recv(2**16)
+                    for piece in [sends] if isinstance(sends, bytes) else sends:
+                        link.sendall(piece)
+                        if not isinstance(sends, bytes): time.sleep(0.02)
+                except OSError: pass
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        threading.Thread(target=serve, args=(listener,), daemon=True).start()
+        began = time.monotonic()
+        with pytest.raises(error) as caught: ask_server(f"openai:http://127.0.0.1:{listener.getsockname()[1]}", Requests(timeout=0.5, retries=1, backoff=0.01))
+        assert time.monotonic() - began < 5 and SECRET not in str(caught.value) + repr(caught.value) and "\n" not in str(caught.value)
+        listener.shutdown(socket.SHUT_RDWR)
+
+
+@pytest.mark.parametrize("key", ["sk-x\nline2", "sk-\x07x", "sk-é", "sk-\u2028x"])
+def test_a_key_that_no_header_can_hold_is_refused_unrepeated(key, monkeypatch):
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    with pytest.raises(UsageError) as caught: ask_server("openai:http://127.0.0.1:1")
+    assert "sk-" not in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [{"max_model_len": "4096"}, {"max_model_len": [1]}, {"owned_by": 5}, {"root": 7}, {"parent": {}}])
+def test_facts_of_another_type_are_none(wrong):
+    assert identify({"/v1/models": {"data": [{"id": "a", **wrong}]}}.get).max_length is None
+
+
+@pytest.mark.parametrize("address", ["openai:http://me:SECRET@host/v1", "vllm:https://SECRET@host", "vllm:http://host/v1?api_key=SECRET", "vllm:ftp://SECRET", "openai:http://[SECRET", "vllm:http://host:SECRET",
+                                     "vllm:http://a..SECRET", f"vllm:http://{'SECRET' * 50}", "llamacpp:http://host"])
 def test_an_address_with_a_secret_is_refused_unrepeated(address, plan):
     with pytest.raises(UsageError) as caught: score_served(address.replace("SECRET", SECRET), plan)
     assert SECRET not in str(caught.value) + repr(caught.value) and not isinstance(caught.value.__context__, ValueError)
@@ -384,19 +419,19 @@ def test_addresses():
     assert [servers.is_address(a) for a in ("vllm:http://h", "sglang:https://h", "http://h", "ollama:http://h", "org/vllm", "vllm:h")] == [True, True, False, False, False, False]
 
 
+# --- waiting, fitting, stopping ----------------------------------------------------------------------------------------------------------
 def test_retry_after_is_obeyed(truths, plan):
     with Server("vllm", truths["base"], at([1], (429, "", {"Retry-After": "0.5"}))) as server:
         ask(server, plan, backoff=0.001)
         assert server.times[1] - server.times[0] > 0.49
-    assert servers._seconds("Sun, 06 Nov 1994 08:49:37 GMT") == 0.0 and servers._seconds("soon") is None
 
 
 def test_tries_wait_longer_each_time(monkeypatch):
     waited = []
     monkeypatch.setattr(servers, "random", type("half", (), {"uniform": staticmethod(lambda a, b: b)}))
-    client = servers._Client(as_address("vllm:http://127.0.0.1:1"), timeout=1, retries=8, backoff=0.5)
-    monkeypatch.setattr(client.ended, "wait", waited.append)
-    with pytest.raises(ConnectionError, match="after 9 tries"): servers._fetch(client, "/v1/completions", {"prompt": [1]})
+    link = servers.Connection(as_address("vllm:http://127.0.0.1:1"), Requests(timeout=1, retries=8, backoff=0.5))
+    monkeypatch.setattr(link.ended, "wait", waited.append)
+    with pytest.raises(ConnectionError, match="after 9 tries"): link.ask("/v1/completions", {"prompt": [1]})
     assert waited == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 
@@ -405,9 +440,9 @@ def test_what_does_not_fit_is_refused_before_any_work(truths, plan):
         for options, code in ((dict(longest=39), "too_long"), (dict(kind="sglang"), "engine")):
             with pytest.raises(ContractError) as caught: ask(server, plan, **options)
             assert caught.value.code == code
-        with pytest.raises(ContractError, match="256 positions"): ask(server, plan_text(truths["base"].loaded, TEXT * 3, max_length=256, stride=128))
+        with pytest.raises(ContractError, match="at most 255 tokens"): ask(server, plan_text(truths["base"].loaded, TEXT * 3, max_length=256, stride=128))
         assert not server.asked
-    with Server("openai", truths["base"]) as server, pytest.raises(ContractError, match="tokenizer"): ask(server, plan, tokenizer=None)
+    with Server("openai", truths["base"]) as server, pytest.raises(ContractError, match="tokenizer"): ask(server, plan, tokenizer=False)
 
 
 def test_an_interrupt_ends_requests_that_are_under_way(truths, plan):
@@ -437,7 +472,7 @@ def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp
         address = f"openai:{server.url}/v1"
         scored, _ = run("score", address, "--tokenizer", BASE, "--concurrency", 2, "--out", tmp_path / "served.jsonl", code=0)
         local, _ = run("score", BASE, "--dtype", "float32", "--out", tmp_path / "local.jsonl", code=0)
-        assert scored["perplexity"] == pytest.approx(local["perplexity"], rel=1e-6) and scored["data_id"] == local["data_id"]
+        assert scored["perplexity"] == pytest.approx(local["perplexity"], rel=CLOSE) and scored["data_id"] == local["data_id"]
         assert SECRET not in (tmp_path / "served.jsonl").read_text() and not list(tmp_path.glob(".*journal*"))
         report, _ = run("compare", address, BASE, "--dtype", "float32", "--out", tmp_path / "report", code=0)  # the checkpoint's tokenizer
         assert any("different engines (vllm 0.11.0 and transformers)" in line for line in report["warnings"])

@@ -20,7 +20,7 @@ from invar_nb.shell.cli import main
 from invar_nb.shell.doctor import examine
 from invar_nb.shell.options import parse_margin, resolve_margin, split_margins
 from invar_nb.shell.terminal import Progress, describe_error
-from test_report import losses
+from studies import losses
 
 ROOT = os.path.dirname(os.path.dirname(invar_nb.__file__))
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
@@ -294,7 +294,7 @@ def test_a_metric_that_one_file_of_answers_cannot_have_is_usage(files, name):
 def test_a_margin_of_runs_is_a_share_of_the_baseline_with_per_cent_else_in_the_metrics_unit(files, margin, code, said):
     "0.15 and 15% were the same: the loss rose by 0.202 from 2.02, which is above 0.15 and below 15 %."
     got, out, _ = shell("runs", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--direction", "lower", "--margin", margin, "--out", files / "rr", "-q")
-    row = json.loads((files / "rr/report.json").read_text())["comparison"][0]
+    row = json.loads((files / "rr/report.json").read_text())["rows"][0]
     assert got == code and row["words"]["margin"] == said, (out, row["words"])
     assert shell("verify", files / "rr")[0] == 0
     assert "in the unit" in " ".join(shell("runs", "--help")[1].replace("│", " ").split())
@@ -302,9 +302,9 @@ def test_a_margin_of_runs_is_a_share_of_the_baseline_with_per_cent_else_in_the_m
 
 @pytest.mark.parametrize("arguments, said", [
     (["--replicates", "99"], "--replicates, --seed and --resample belong to a bootstrap; got --method jackknife. Choose --method bca"),
-    (["--method", "bca", "--replicates", "99"], "--replicates need a seed; got --replicates 99 with no --seed. Give --seed 0"),
+    (["--method", "bca", "--replicates", "99"], "--replicates and a seed go together; got --replicates 99, no --seed"),
     (["--method", "bca", "--units", "serial"], "--method bca cannot use serial units"), (["--units", "items"], "--units must be one of"),
-    (["--metric", "accuracy"], "Pass --metric ... for losses"), (["--by", "nope"], "--by must be one of 'position'")])
+    (["--metric", "accuracy"], "--metric must read losses; got 'accuracy'"), (["--by", "nope"], "--by must be one of 'position'")])
 def test_messages_speak_of_options_and_come_before_scoring(files, monkeypatch, arguments, said):
     "The same for two files and for models, where nothing is loaded before."
     code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", files / "o", "-q", *arguments)

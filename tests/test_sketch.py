@@ -4,11 +4,12 @@ import json
 import numpy as np
 import pytest
 
-from invar_nb import ContractError, Sketch, UsageError, WindowLosses, compare, pair, pair_arrays
+from invar_nb import ContractError, Sketch, UsageError, WindowLosses, pair, pair_arrays
+from invar_nb.comparison.compare import compare
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import block_size, serial_ratio
 from invar_nb.statistics.sketch import BlockSums, DocumentSums, RatioSums
-from invar_nb.statistics.weighted import unit_totals
+from invar_nb.statistics.totals import unit_totals
 
 LAWS = {"normal": lambda rng, n: rng.standard_normal(n), "skewed": lambda rng, n: rng.lognormal(0, 1, n), "t3": lambda rng, n: rng.standard_t(3, n)}
 

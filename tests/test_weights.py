@@ -18,15 +18,13 @@ from test_shell import shell
 import invar_nb
 from invar_nb.foundations.document import canonical_text, content_digest
 from invar_nb.foundations.numbers import ContractError
-from invar_nb.models import tensors as tensors_page
-from invar_nb.models.checkpoint import find_checkpoint
-from invar_nb.models.gguf_file import read_gguf
-from invar_nb.models.load import load_model
-from invar_nb.models.tensors import not_comparable
-from invar_nb.models.weights import compare_weights
+from invar_nb.models import weights as weights_page
+from invar_nb.models.load import find_checkpoint, load_model, read_gguf
+from invar_nb.models.weights import TensorChange, compare_weights, not_comparable
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
+GGMLQuantizationType = pytest.importorskip("gguf").GGMLQuantizationType
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 UP = "model.layers.2.mlp.up_proj.weight"
 
@@ -44,7 +42,7 @@ def copied(tmp_path):
 
 
 def test_one_changed_element_is_named(copied, monkeypatch):
-    monkeypatch.setattr(tensors_page, "PIECE", 1024)      # UP is read in eleven pieces
+    monkeypatch.setattr(weights_page, "PIECE", 1024)      # UP is read in eleven pieces
     tensors = copied.tensors
     tensors[UP] = tensors[UP].clone()
     before = float(tensors[UP][17, 4])
@@ -133,10 +131,12 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     assert d.sentence == "The weight files differ; pytorch_model.bin is a pickle, whose tensors are not compared: save it as safetensors."
     assert compare_weights(pickled, pickled).state == "identical"
     gguf = write_gguf(BASE, tmp_path / "m.gguf", "F16")
-    for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"architecture": "falcon"}, "of architecture falcon has a layout of its own"),
-                          ({"tensors": (replace(read_gguf(gguf).tensors[0], kind="I32"),)}, "has tensors of type I32, not read")):
-        found = find_checkpoint(gguf)
-        assert words in not_comparable(find_checkpoint(BASE), replace(found, gguf=replace(found.gguf, **{"metadata": found.gguf.metadata, **change})))
+    whole = read_gguf(gguf)
+    integers = whole.tensors[0]._replace(tensor_type=GGMLQuantizationType.I32)
+    for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"metadata": {"general.architecture": "falcon"}}, "of architecture falcon has a layout of its own"),
+                          ({"tensors": (integers,)}, "has tensors of type I32, not read")):
+        change = {"metadata": {**whole.metadata, **change.get("metadata", {})}, "tensors": change.get("tensors", whole.tensors)}
+        assert words in not_comparable(find_checkpoint(BASE), replace(find_checkpoint(gguf), gguf=replace(whole, **change)))
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
@@ -193,7 +193,7 @@ def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
     (tmp_path / "t.txt").write_text("Each line of the file is read before the next one. " * 30)
     code, out, err = shell("compare", BASE, one, "--text", tmp_path / "t.txt", "--max-length", 64, "--out", tmp_path / "r")
     assert said in err and err.index(said) < err.index("scoring") and said in out.split("\n")[1]
-    facts = json.loads((tmp_path / "r" / "report.json").read_text())["facts"]
+    facts = json.loads((tmp_path / "r" / "report.json").read_text())["pairs"][0]["facts"]
     assert facts["weights"] == "different" and facts["tensors_changed"] == 1 and facts["details"][0].startswith("config.json: rope_theta")
     assert "theta was" in (tmp_path / "r" / "report.md").read_text() and shell("verify", tmp_path / "r")[0] == 0
     for name, old, new in (("details", "rope_theta", "rope_scale"), ("tensors", f'"tensors": {len(copied.tensors)}', '"tensors": 9'), ("sentence", "differ in 1 of", "differ in 0 of")):
@@ -210,7 +210,6 @@ def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
 
 
 def test_whole_numbers_that_one_float_stands_for_still_have_a_sentence():
-    from invar_nb.models.weights import TensorChange
     assert str(TensorChange(name="n", kinds=("I64", "I64"), elements=1, changed=1, relative=1e-17, index=(0,), values=(2.0**60, 2.0**60))).endswith("is another whole number)")
 
 

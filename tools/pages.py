@@ -1,6 +1,6 @@
 """The pages of the house: find them, run them in a fresh kernel, read what they show, export them.
 
-    python tools/pages.py room 14_bca      export one page, run it, run it again on the installed module
+    python tools/pages.py room 04_bootstrap      export one page, run it, run it again on the installed module
     python tools/pages.py fresh [NAME...]  run pages in place, store the outputs, clean, export
 """
 import argparse, atexit, os, re, shutil, subprocess, sys, tempfile, time
@@ -11,7 +11,7 @@ from pathlib import Path
 
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
-LAYERS = ("foundations", "statistics", "comparison", "metrics", "files", "models", "experiments", "report",
+LAYERS = ("foundations", "statistics", "arms", "metrics", "comparison", "files", "models", "experiments", "report",
           "shell")   # imports go down
 TORCH_LAYERS = ("models", "report", "shell", "tutorials", "")     # the other layers never need torch
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
@@ -221,7 +221,7 @@ def store(path, slow=False):
 
 
 def find(name):
-    "A page by its name: `14_bca`, `statistics/14_bca`, `bca` or `index`."
+    "A page by its name: `04_bootstrap`, `statistics/04_bootstrap`, `bootstrap` or `index`."
     name = name.removesuffix(".ipynb")
     hits = [p for p in pages() if name in (page_id(p), p.stem, re.sub(r"^\d+_", "", p.stem))]
     if len(hits) != 1:

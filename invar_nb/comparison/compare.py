@@ -13,8 +13,9 @@ from html import escape
 
 import invar_nb
 from .difference import Difference, Settings, measure
-from .metric import METRICS, Metric, as_metric, lacking, prepared
-from .pair import Pair
+from ..metrics.metric import (METRICS, Metric, as_metric, missing_reason,
+                                     prepare_metric)
+from ..arms.pair import Pair
 from .slices import SliceDifference, slice_differences
 from .units import Units, choose_units
 from ..foundations.numbers import ContractError, UsageError, as_choice, refuse
@@ -50,7 +51,8 @@ def choose_metrics(
 
 def _lacking(metric, pair):
     arms = (("baseline", pair.baseline), ("candidate", pair.candidate))[metric.of_pair:]
-    found = [f"{name}: {why}" for name, arm in arms if (why := lacking(metric, arm))]
+    found = [f"{name}: {why}" for name, arm in arms
+             if (why := missing_reason(metric, arm))]
     if len({line.split(": ", 1)[1] for line in found}) < len(found):
         return found[0].split(": ", 1)[1] + " (both arms)"
     return "; ".join(found) or None
@@ -179,7 +181,7 @@ def compare(
     arms = pair.baseline, pair.candidate
     chosen, rows = choose_metrics(metrics, *arms), choose_units(pair, asked=units)
     found, missing = _measured(chosen, pair, rows, settings, asked=metrics is not None)
-    kept = tuple(prepared(m, *arms) for m in chosen if m.name in found)
+    kept = tuple(prepare_metric(m, *arms) for m in chosen if m.name in found)
     name = _primary(primary, found, pair.kind)
     return Comparison(pair=pair, units=rows, settings=settings, metrics=kept, missing=missing,
                       differences=found, primary_metric=name)

@@ -17,12 +17,12 @@ import numpy as np
 # %% ../../nbs/comparison/49_large.ipynb #c003
 from .compare import Comparison, _lacking, _primary, choose_metrics
 from .difference import Settings
-from .metric import prepared
-from .pair import Pair, pair
+from ..metrics.metric import prepare_metric
+from ..arms.pair import Pair, pair
 from .passages import LISTED, MOST, Passage, Ranked
 from .sketch import UNITS, Sketch, _fits
 from .units import Units
-from .window_losses import Arm, WindowLosses
+from ..arms.window_losses import Arm, WindowLosses
 from ..foundations.numbers import PairingError, UsageError, as_choice, refuse
 from ..foundations.text_column import TextColumn
 
@@ -266,7 +266,7 @@ def _sketches(both, metrics, units):
     for metric in choose_metrics(metrics, both.baseline, both.candidate):
         why = _lacking(metric, both)
         if why is None:
-            ready = prepared(metric, both.baseline, both.candidate)
+            ready = prepare_metric(metric, both.baseline, both.candidate)
             sums = ready.totals is not None and ready.inverse is None
             why = None if sums and ready.margin == metric.margin else _WHOLE
         if why is None: made[metric.name] = Sketch(metric=metric, start=_start(units))

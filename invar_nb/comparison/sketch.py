@@ -15,14 +15,15 @@ import numpy as np
 
 # %% ../../nbs/comparison/48_sketch.ipynb #c018
 from .difference import Difference, conclude
-from .metric import METRICS, Metric, as_metric, item_totals, prepared
-from .pair import Pair
+from ..metrics.metric import (METRICS, Metric, as_metric, item_totals,
+                                     prepare_metric)
+from ..arms.pair import Pair
 from .units import counted, units_rule
 from ..foundations.numbers import (UsageError, as_choice, as_count, as_fraction,
                                           canonical_json, digest, refuse)
 from ..statistics.jackknife import Jackknife, jackknife_sums
 from ..statistics.sketch import BlockSums, DocumentSums, RatioSums
-from ..statistics.weighted import unit_codes
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/comparison/48_sketch.ipynb #c010
 class _Range:
@@ -157,7 +158,7 @@ def _add(sketch, pair, codes):
         refuse(where, "the metric must be one of losses", repr(metric.name), "Choose another",
                error=UsageError)
     if not sketch.n:
-        sketch.metric = metric = prepared(metric, pair.baseline, pair.candidate)
+        sketch.metric = metric = prepare_metric(metric, pair.baseline, pair.candidate)
         if pair.clusters is not None: sketch.documents = DocumentSums()
     _check_consecutive(sketch, pair)
     if metric.totals is None or metric.inverse is not None:

@@ -7,33 +7,24 @@ __all__ = ['is_inspect_log', 'read_inspect_log']
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c021
 import hashlib, json, math, os, re, struct, zipfile, zlib
-from operator import index
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
+import msgspec
 import numpy as np
 
 from ..foundations.numbers import (ContractError, UsageError, as_choice,
                                           canonical_json, refuse)
 from ..foundations.document import as_file
-from .lm_eval_run import by_task
-from ..comparison.names import listed, natural_order
-from ..comparison.window_losses import WindowLosses
-from ..comparison.scores import Scores
-
-# %% ../../nbs/files/54_inspect_logs.ipynb #c008
-_OPENING = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"')
-_AGAIN = "Copy the log again, or run the evaluation again"
-
-
-def _parsed(data: bytes, where: str) -> dict:
-    try: found = json.loads(data)
-    except (ValueError, RecursionError): found = None
-    if not isinstance(found, dict):
-        refuse(where, "the log must be JSON", "a part of a file, or something else", _AGAIN)
-    return found
+from .lm_eval import by_task
+from ..arms.names import listed, natural_order
+from ..arms.window_losses import WindowLosses
+from ..arms.scores import Scores
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c009
+_OPENING = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"')
+
+
 def is_inspect_log(path: str | os.PathLike) -> bool:
     "Whether this is a log of inspect_ai (.eval or JSON), or a folder with some."
     path = Path(path)
@@ -51,7 +42,42 @@ def is_inspect_log(path: str | os.PathLike) -> bool:
 def _in_folder(path: Path) -> list[Path]:
     return sorted(f for f in path.iterdir() if f.suffix in (".eval", ".json") and f.is_file())
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c029
+# %% ../../nbs/files/54_inspect_logs.ipynb #c012
+_AGAIN = "Copy the log again, or run the evaluation again"
+
+
+def _objects(file: Path, where: str) -> Iterator[dict]:
+    "The header, then every sample."
+    def parsed(data: bytes, name: str = "") -> dict:
+        try: value = json.loads(data)
+        except (ValueError, RecursionError): value = None
+        if isinstance(value, dict): return value
+        refuse(where + name, "the log must be JSON", "a part of a file, or something else",
+               _AGAIN)
+
+    with open(file, "rb") as opened: packed = opened.read(2) == b"PK"
+    if not packed:
+        log = parsed(file.read_bytes())
+        yield log
+        yield from log.get("samples") or ()
+        return
+    try: log = zipfile.ZipFile(file)
+    except zipfile.BadZipFile:
+        refuse(where, "an .eval file must be a whole archive", "a part of one", _AGAIN)
+    with log:
+        names = dict.fromkeys(log.namelist())  # of a member written twice, the last is read
+        if "header.json" not in names:
+            refuse(where, "the status of the log must be success", "an unfinished log",
+                   "Finish it with inspect eval-retry")
+        for name in ("header.json", *(n for n in names if n.startswith("samples/"))):
+            try:
+                try: data = log.read(name)
+                except NotImplementedError: data = _unpacked(log, name, where)
+            except (zipfile.BadZipFile, zlib.error, EOFError):
+                refuse(where, "every member of the archive must be whole", name, _AGAIN)
+            yield parsed(data, f", {name}")
+
+
 def _unpacked(log: zipfile.ZipFile, name: str, where: str) -> bytes:
     "A member compressed with Zstandard."
     try: import zstandard
@@ -69,76 +95,116 @@ def _unpacked(log: zipfile.ZipFile, name: str, where: str) -> bytes:
     if zlib.crc32(data) != info.CRC: raise zipfile.BadZipFile(name)
     return data
 
-
-def _member(log: zipfile.ZipFile, name: str, where: str) -> dict:
-    try:
-        try: data = log.read(name)
-        except NotImplementedError: data = _unpacked(log, name, where)
-    except (zipfile.BadZipFile, zlib.error, EOFError):
-        refuse(where, "every member of the archive must be whole", name, _AGAIN)
-    return _parsed(data, f"{where}, {name}")
-
-# %% ../../nbs/files/54_inspect_logs.ipynb #c012
-def _objects(file: Path, where: str) -> Iterator[dict]:
-    "The header, then every sample."
-    with open(file, "rb") as opened: packed = opened.read(2) == b"PK"
-    if not packed:
-        log = _parsed(file.read_bytes(), where)
-        yield log
-        yield from log.get("samples") or ()
-        return
-    try: log = zipfile.ZipFile(file)
-    except zipfile.BadZipFile:
-        refuse(where, "an .eval file must be a whole archive", "a part of one", _AGAIN)
-    with log:
-        names = dict.fromkeys(log.namelist())  # of a member written twice, the last is read
-        if "header.json" not in names:
-            refuse(where, "the status of the log must be success", "an unfinished log",
-                   "Finish it with inspect eval-retry")
-        yield _member(log, "header.json", where)
-        for name in names:
-            if name.startswith("samples/"): yield _member(log, name, where)
-
 # %% ../../nbs/files/54_inspect_logs.ipynb #c007
-def _check_header(log: Mapping, where: str) -> None:
-    if log.get("version") != 2 or not isinstance(log.get("eval"), dict):
-        refuse(where, "the log must be of inspect's format 2", repr(log.get("version")),
-               "Write it again with a current inspect: inspect log convert")
-    if log.get("status") != "success" or not isinstance(log.get("results"), dict):
-        refuse(where, "the status of the log must be success", repr(log.get("status")),
+class _Entry(msgspec.Struct):
+    "What was made of one scorer; a value that is a mapping has an entry for each key."
+    name: str
+    scorer: str
+    metrics: dict[str, dict]
+    reducer: str | None = None
+
+    @property
+    def label(self) -> str:
+        "What to type for it."
+        return "/".join(dict.fromkeys((self.scorer, self.name)))
+
+
+class _Results(msgspec.Struct):
+    total_samples: int
+    completed_samples: int
+    scores: list[_Entry] = []
+
+
+class _Eval(msgspec.Struct):
+    task: str
+    model: object = ""
+    task_version: object = None
+    config: dict = {}
+    dataset: dict | None = None
+    packages: dict | None = None
+    created: object = None
+    run_id: object = None
+
+
+class _Log(msgspec.Struct):
+    version: int
+    status: str
+    eval: _Eval
+    results: _Results | None = None
+    plan: dict | None = None
+    invalidated: bool | None = False
+
+
+def _log(header: Mapping, where: str) -> _Log:
+    "A header of format 2 whose evaluation succeeded."
+    if header.get("status") != "success" or not header.get("results"):
+        refuse(where, "the status of the log must be success", repr(header.get("status")),
                "Finish it with inspect eval-retry: what failed would be missing in one arm")
-    entries = log["results"].get("scores") or []
-    if not isinstance(log["eval"].get("config", {}), dict) or not all(map(_is_entry, entries)):
-        refuse(where, "the header must say config, and name, scorer and metrics of each score",
-               "something else", _AGAIN)
-    if log.get("invalidated"):
-        refuse(where, "the log must not be invalidated", "invalidated true",
-               "Somebody marked samples as unfit: run them again")
+    try: log = msgspec.convert(header, _Log)
+    except msgspec.ValidationError as error:
+        refuse(where, "the header must be of inspect's format 2", str(error),
+               "Write it again with a current inspect: inspect log convert")
+    if log.version != 2 or log.invalidated:
+        refuse(where, "the log must be of inspect's format 2, and not invalidated",
+               f"version {log.version}, invalidated {log.invalidated}",
+               "Write it again with a current inspect, or run the marked samples again")
+    return log
+
+# %% ../../nbs/files/54_inspect_logs.ipynb #c003
+class _Sample(msgspec.Struct):
+    id: int | str
+    epoch: int
+    input: str | list[dict]
+    target: object
+    scores: dict[str, dict]
+    choices: list | None = None
+    error: object = None
+    invalidation: object = None
+
+    @property
+    def asked(self) -> str:
+        "Digest of input, target and choices."
+        text = self.input
+        if isinstance(text, list): text = [[m.get("role"), m.get("content")] for m in text]
+        choices = f" choices {_short(self.choices)}" if self.choices else ""
+        return f"input {_short(text)} target {_short(self.target)}{choices}"
 
 
-def _is_entry(entry: object) -> bool:
-    return isinstance(entry, dict) and {"name", "scorer"} <= entry.keys() and isinstance(
-        entry.get("metrics"), dict)
+def _short(value) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:12]
 
 
-def _label(entry: Mapping) -> str:
-    "What to type for a score; a value that is a mapping has one for each key."
-    name, scorer = entry["name"], entry["scorer"]
-    return name if name == scorer else f"{scorer}/{name}"
-
-# %% ../../nbs/files/54_inspect_logs.ipynb #c023
-def _scorer(log: Mapping, wanted: str | None, where: str, several: bool) -> str:
-    there = list(dict.fromkeys(map(_label, log["results"].get("scores") or ())))
-    if wanted is not None and not several:
-        return as_choice(wanted, there, where=where, name="scorer", error=UsageError)
-    found = [name for name in there if wanted in (None, name)]
-    if len(found) != 1:
-        got, task = listed(there) or "none", f"{log['eval'].get('task')}=" if several else ""
-        refuse(where, "one scorer must be chosen",
-               f"{wanted!r} where there are {got}" if wanted else got,
-               f"Say scorer='{task}{there[0]}', for instance" if there
-               else "Score the log first", error=UsageError if wanted else ContractError)
-    return found[0]
+def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> dict[str, list]:
+    "(what was asked, epoch, value) of each sample, by id; every one has all its epochs."
+    rows, epochs = {}, log.eval.config.get("epochs") or 1
+    for row in samples:
+        try: sample = msgspec.convert(row, _Sample)
+        except msgspec.ValidationError as error:
+            refuse(where, "every sample must have id, epoch, input, target and the score",
+                   str(error), "Score the log again with inspect score")
+        place = f"{where}, sample {sample.id!r}, epoch {sample.epoch}"
+        for flaw in ("error", "invalidation"):
+            if (got := getattr(sample, flaw)):
+                why = got.get("message") or got.get("reason") if isinstance(got, dict) else got
+                refuse(place, f"a sample must have no {flaw}", str(why or got),
+                       "Run it again with inspect eval-retry: no sample is left out")
+        try: rows.setdefault(str(sample.id), []).append(
+            (sample.asked, sample.epoch, value(sample.scores, place)))
+        except (KeyError, TypeError) as error:
+            refuse(place, "every sample must have id, epoch, input, target and the score",
+                   f"{type(error).__name__} {error}", "Score the log again with inspect score")
+    rows = {name: rows[name] for name in sorted(rows, key=natural_order)}
+    n, total = sum(map(len, rows.values())), log.results.total_samples
+    if not n or not n == total == log.results.completed_samples:
+        refuse(where, f"{total} samples must be there, all completed", str(n),
+               f"Was the log written without its samples, or limited? {_AGAIN}")
+    for name, row in rows.items():
+        if sorted(epoch for _, epoch, _ in row) != list(range(1, epochs + 1)):
+            refuse(where, f"every sample must have the epochs 1 to {epochs}",
+                   f"{[epoch for _, epoch, _ in row]} for {name!r}", _AGAIN)
+        if len({asked for asked, *_ in row}) > 1:
+            refuse(where, "all epochs of a sample must ask the same", repr(name), _AGAIN)
+    return rows
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c016
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no": 0.0,
@@ -146,143 +212,89 @@ _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0, "yes": 1.0, "true": 1.0, "no
 
 
 def _number(value, place: str) -> float:
-    "A value as inspect counts it; what inspect would count as 0 with a warning is refused."
     if isinstance(value, str): value = _LETTERS.get(value, _LETTERS.get(value.lower(), value))
     try: number = float(value)
     except (TypeError, ValueError, OverflowError): number = math.nan
     if math.isfinite(number): return number
     refuse(place, "a score must be C, I, P, N or a finite number", repr(value),
-           "Choose a part of it as scorer='name/key'" if isinstance(value, dict) else
+           "Choose a part of it as score='name/key'" if isinstance(value, dict) else
            "The scorer failed there: score the log again with inspect score")
 
+# %% ../../nbs/files/54_inspect_logs.ipynb #c020
+def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, where: str):
+    scorer, _, key = entry.label.partition("/")
+    perplexity = "perplexity_per_token" in entry.metrics
 
-def _short(value) -> str:
-    return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:12]
-
-
-def _asked(sample: Mapping) -> str:
-    "Digest of input, target and choices."
-    text = sample["input"]
-    if isinstance(text, list): text = [[m.get("role"), m.get("content")] for m in text]
-    choices = f" choices {_short(sample['choices'])}" if sample.get("choices") else ""
-    return f"input {_short(text)} target {_short(sample['target'])}{choices}"
-
-# %% ../../nbs/files/54_inspect_logs.ipynb #c003
-def _rows(samples: Iterable, value: Callable, where: str) -> dict[str, list]:
-    "(what was asked, epoch, value) of each sample, by id."
-    found = {}
-    for sample in samples:
-        try:
-            place = f"{where}, sample {sample['id']!r}, epoch {sample['epoch']}"
-            for flaw in ("error", "invalidation"):
-                if got := sample.get(flaw):
-                    refuse(place, f"a sample must have no {flaw}",
-                           str(got.get("message") or got.get("reason") or got),
-                           "Run it again with inspect eval-retry: no sample is left out")
-            row = _asked(sample), index(sample["epoch"]), value(sample["scores"], place)
-        except (KeyError, TypeError, AttributeError) as error:
-            refuse(where, "every sample must have id, epoch, input, target and the score",
-                   f"{type(error).__name__} {error}", "Score the log again with inspect score")
-        found.setdefault(str(sample["id"]), []).append(row)
-    return {name: found[name] for name in sorted(found, key=natural_order)}
-
-
-def _check_epochs(rows: Mapping[str, list], log: Mapping, where: str) -> int:
-    "Samples are as many as the header says, and each has all epochs and one prompt."
-    epochs, said = log["eval"].get("config", {}).get("epochs") or 1, log["results"]
-    n = sum(map(len, rows.values()))
-    if not n or not n == said.get("total_samples") == said.get("completed_samples"):
-        refuse(where, f"{said.get('total_samples')} samples must be there, all completed",
-               str(n), f"Was the log written without its samples, or limited? {_AGAIN}")
-    for name, row in rows.items():
-        if sorted(epoch for _, epoch, _ in row) != list(range(1, epochs + 1)):
-            refuse(where, f"every sample must have the epochs 1 to {epochs}",
-                   f"{[epoch for _, epoch, _ in row]} for {name!r}", _AGAIN)
-        if len({asked for asked, *_ in row}) > 1:
-            refuse(where, "all epochs of a sample must ask the same", repr(name), _AGAIN)
-    return epochs
-
-# %% ../../nbs/files/54_inspect_logs.ipynb #c031
-def _shared(log: Mapping, file: Path, scorer: str, rows: Mapping, epochs: int) -> dict:
-    spec, plan = log["eval"], log.get("plan", {}).get("steps") or []
-    steps = [[step.get("solver"), step.get("params")] for step in plan]
-    dataset = (spec.get("dataset") or {}).get("name")
-    source = {
-        "format": "inspect", "tool_version": (spec.get("packages") or {}).get("inspect_ai"),
-        "task": spec["task"], "task_version": spec.get("task_version"), "dataset": dataset,
-        "scorer": scorer, "epochs": epochs, "epochs_reduced_by": "mean", "file": file.name,
-        "log_reduced_by": spec.get("config", {}).get("epochs_reducer"), "samples": len(rows),
-        "created": spec.get("created"), "run_id": spec.get("run_id")}
-    name = f"inspect:{spec['task']}@{spec.get('task_version')}:{dataset}:{scorer}"
-    solvers = " ".join(str(solver) for solver, _ in steps)
-    return dict(model=str(spec.get("model") or ""), provenance={"source": source},
-                data_id=f"{name}:{solvers} {_short(steps)}")
-
-
-def _check_number(log: Mapping, scorer: str, ours: float, names: tuple, where: str) -> None:
-    "Our mean is inspect's own number, where it reduced epochs by their mean too."
-    for entry in log["results"]["scores"]:
-        if _label(entry) != scorer or entry.get("reducer") not in (None, "mean"): continue
-        for name in names:
-            metric = entry["metrics"].get(name, {"params": "no such metric"})
-            said = metric.get("value")
-            same = isinstance(said, (int, float)) and math.isclose(said, ours, rel_tol=1e-9)
-            if metric.get("params") or same: continue
-            refuse(where, f"{name} of the log must be that of its samples",
-                   f"{said!r}, and {ours!r} from the samples",
-                   "The log was edited, or samples are missing: score it again")
-
-# %% ../../nbs/files/54_inspect_logs.ipynb #c019
-def _losses(log, samples, file, scorer, where) -> WindowLosses:
     def value(scores, place):
-        known = scores[scorer]["metadata"]
-        return _number(known["sum_log_probs"], place), known["num_tokens"]
+        if perplexity:
+            about = scores[scorer]["metadata"]
+            return _number(about["sum_log_probs"], place), about["num_tokens"]
+        return _number(scores[scorer]["value"][key] if key else scores[scorer]["value"],
+                       place), 1
 
-    rows = _rows(samples, value, where)
-    epochs, sums, counts = _check_epochs(rows, log, where), [], []
-    for name, row in rows.items():
-        drawn, tokens = zip(*(values for *_, values in row), strict=True)
-        if len(set(tokens)) > 1:
+    rows = _rows(samples, value, log, where)
+    epochs = log.eval.config.get("epochs") or 1
+    means = np.array([math.fsum(x for *_, (x, _) in row) / epochs for row in rows.values()])
+    tokens = [{n for *_, (_, n) in row} for row in rows.values()]
+    for name, counts in zip(rows, tokens, strict=True):
+        if len(counts) > 1:
             refuse(where, "all epochs of a sample must have the same tokens",
-                   f"{sorted(set(tokens))} for {name!r}", "Score one epoch")
-        sums.append(-math.fsum(drawn) / epochs)
-        counts.append(tokens[0])
-    ids = [f"{name} {row[0][0]}" for name, row in rows.items()]
-    losses = WindowLosses.from_arrays(ids, counts, np.array(sums) / np.maximum(counts, 1),
-                                      document_ids=ids,
-                                      **_shared(log, file, scorer, rows, epochs))
+                   f"{sorted(counts)} for {name!r}", "Score one epoch")
+    shared, asked = _shared(log, file, entry.label, rows), [r[0][0] for r in rows.values()]
+    if not perplexity:
+        _check_number(log, entry.label, math.fsum(means) / len(means), ("accuracy", "mean"),
+                      where)
+        return Scores(ids=list(rows), values=means, score=entry.label, better=better,
+                      prompt_digests=asked, **shared)
+    ids = [f"{name} {text}" for name, text in zip(rows, asked, strict=True)]
+    counts = np.array([n for n, in tokens])
+    losses = WindowLosses.from_arrays(ids, counts, -means / np.maximum(counts, 1),
+                                      document_ids=ids, **shared)
     if epochs == 1:  # inspect takes the tokens of the first epoch
-        _check_number(log, scorer, losses.perplexity, ("perplexity_per_token",), where)
+        _check_number(log, entry.label, losses.perplexity, ("perplexity_per_token",), where)
     return losses
 
-# %% ../../nbs/files/54_inspect_logs.ipynb #c020
-def _scores(log, samples, file, scorer, better, where) -> Scores:
-    name, _, key = scorer.partition("/")
 
-    def value(scores, place):
-        found = scores[name]["value"]
-        return _number(found[key] if key else found, place)
+def _shared(log: _Log, file: Path, scorer: str, rows: Mapping) -> dict:
+    spec, dataset = log.eval, (log.eval.dataset or {}).get("name")
+    steps = [[s.get("solver"), s.get("params")] for s in (log.plan or {}).get("steps") or []]
+    source = {
+        "format": "inspect", "tool_version": (spec.packages or {}).get("inspect_ai"),
+        "task": spec.task, "task_version": spec.task_version, "dataset": dataset,
+        "scorer": scorer, "epochs": spec.config.get("epochs") or 1,
+        "epochs_reduced_by": "mean", "log_reduced_by": spec.config.get("epochs_reducer"),
+        "file": file.name, "samples": len(rows), "created": spec.created,
+        "run_id": spec.run_id}
+    solvers = " ".join(str(solver) for solver, _ in steps)
+    return dict(model=str(spec.model or ""), provenance={"source": source},
+                data_id=f"inspect:{spec.task}@{spec.task_version}:{dataset}:{scorer}:"
+                        f"{solvers} {_short(steps)}")
 
-    rows = _rows(samples, value, where)
-    epochs = _check_epochs(rows, log, where)
-    values = [math.fsum(value for *_, value in row) / epochs for row in rows.values()]
-    _check_number(log, scorer, math.fsum(values) / len(values), ("accuracy", "mean"), where)
-    return Scores(ids=list(rows), values=values, score=scorer, better=better,
-                  prompt_digests=[row[0][0] for row in rows.values()],
-                  **_shared(log, file, scorer, rows, epochs))
+
+def _check_number(log: _Log, scorer: str, ours: float, names: tuple, where: str) -> None:
+    for entry in log.results.scores:
+        if entry.label != scorer or entry.reducer not in (None, "mean"): continue
+        for name in (name for name in names if name in entry.metrics):
+            metric = entry.metrics[name]
+            theirs = metric.get("value")
+            if metric.get("params") or isinstance(theirs, (int, float)) and math.isclose(
+                    theirs, ours, rel_tol=1e-9): continue
+            refuse(where, f"{name} of the log must be that of its samples",
+                   f"{theirs!r}, and {ours!r} from the samples",
+                   "The log was edited, or samples are missing: score it again")
 
 # %% ../../nbs/files/54_inspect_logs.ipynb #c011
 def read_inspect_log(
     path: str | os.PathLike,  # a log, or a folder with one log for each task
     *,
-    scorer: str | Iterable[str] | None = None,  # where a log has several: "NAME" or, of one
+    score: str | Iterable[str] | None = None,  # where a log has several: "NAME" or, of one
     # task, "TASK=NAME"; a part of a mapping as "name/key"
     better: str = "higher",  # or "lower": inspect does not say it
     tasks: Iterable[str] = (),  # (): all
 ) -> dict:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
-    path, found, there = Path(path), {}, []
-    wanted = by_task(scorer, "scorer", "read_inspect_log")
+    path, arms, names = Path(path), {}, []
+    wanted = by_task(score, "score", "read_inspect_log")
     files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
         file for file in _in_folder(path) if is_inspect_log(file)]
     if not files:
@@ -291,18 +303,25 @@ def read_inspect_log(
     for file in files:
         where = f"read_inspect_log: {'/'.join(file.parts[-2:])}"
         samples = _objects(file, where)
-        _check_header(log := next(samples), where)
-        there.append(task := str(log["eval"].get("task")))
+        log = _log(next(samples), where)
+        names.append(task := log.eval.task)
         if tasks and task not in tasks: continue
-        if task in found:
+        if task in arms:
             refuse(where, "a folder must hold one log for each task", f"a second of {task!r}",
                    "Name the log itself")
-        name = wanted.get(task, wanted.get(""))
-        chosen = _scorer(log, name, where, len(files) > 1)
-        entry = next(e for e in log["results"]["scores"] if _label(e) == chosen)
-        found[task] = (_losses(log, samples, file, chosen, where)
-                       if "perplexity_per_token" in entry["metrics"] else
-                       _scores(log, samples, file, chosen, better, where))
+        name, entries = wanted.get(task, wanted.get("")), {}
+        for entry in log.results.scores: entries.setdefault(entry.label, entry)
+        if name is not None and len(files) == 1:
+            as_choice(name, entries, where=where, name="score", error=UsageError)
+        fitting = [label for label in entries if name in (None, label)]
+        if len(fitting) != 1:
+            got, example = listed(entries) or "none", next(iter(entries), "")
+            if len(files) > 1: example = f"{task}={example}"
+            refuse(where, "one scorer must be chosen",
+                   f"{name!r} where there are {got}" if name else got,
+                   f"Say score={example!r}, for instance" if entries else
+                   "Score the log first", error=UsageError if name else ContractError)
+        arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where)
     for task in (*tasks, *filter(None, wanted)):
-        as_choice(task, there, where="read_inspect_log", name="a task", error=UsageError)
-    return found
+        as_choice(task, names, where="read_inspect_log", name="a task", error=UsageError)
+    return arms

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..comparison.pair import Pair, pair
-from ..comparison.window_losses import WindowLosses
+from ..arms.pair import Pair, pair
+from ..arms.window_losses import WindowLosses
 from ..metrics.divergence import EDGES, change_columns, change_counts
 from ..foundations.document import as_file
 from ..foundations.numbers import PairingError, digest, refuse

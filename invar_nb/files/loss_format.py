@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from ..comparison.window_losses import LARGEST, RESERVED, WEIGHT_UNITS
-from ..comparison.windows import SPLITS
+from ..arms.window_losses import LARGEST, RESERVED, WEIGHT_UNITS
+from ..arms.windows import SPLITS
 from ..foundations.numbers import (as_choice, canonical_json, digest, refuse,
                                           strict_json)
 from ..foundations.text_column import TextColumn

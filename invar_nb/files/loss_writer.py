@@ -16,7 +16,7 @@ import numpy as np
 from ..foundations.numbers import as_counts, as_vector, canonical_json, refuse
 from ..foundations.document import whole_file
 from ..foundations.text_column import join_columns, text_column
-from ..comparison.window_losses import WindowLosses
+from ..arms.window_losses import WindowLosses
 from invar_nb.files.loss_format import (
     COUNTS, OPTIONAL, REQUIRED, SCHEMA, TEXTS, ColumnDigests, check_batch, check_columns,
     check_header)

@@ -19,7 +19,7 @@ from ..foundations.numbers import (ContractError, as_choice, as_count, refuse,
                                           strict_json)
 from ..foundations.document import as_file
 from ..foundations.text_column import text_column
-from ..comparison.window_losses import WindowLosses
+from ..arms.window_losses import WindowLosses
 from .loss_format import (
     COUNTS, CURE, OPTIONAL, REQUIRED, TEXTS, ColumnDigests, check_batch, check_columns,
     check_count, check_header, check_repeats)

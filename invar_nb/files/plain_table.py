@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from ..comparison.names import listed, nearest
-from ..comparison.scores import Scores
-from ..comparison.window_losses import WindowLosses
+from ..arms.names import listed, nearest
+from ..arms.scores import Scores
+from ..arms.window_losses import WindowLosses
 from .parquet import arrow_batches, arrow_cells
 from .tables import as_number, check_names, read_batches, row_unit
 from ..foundations.document import as_file
 from ..foundations.numbers import UsageError, as_choice, refuse
-from ..statistics.weighted import unit_codes
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/files/56_plain_table.ipynb #c009
 USUAL = {  # role: names by which a column is taken for it

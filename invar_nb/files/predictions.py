@@ -17,8 +17,8 @@ import numpy as np
 from ..foundations.numbers import (as_printed, canonical_json, digest, find_precision,
                                           refuse, strict_json)
 from ..foundations.document import as_file, write_bytes
-from ..comparison.names import as_name, listed, nearest
-from ..comparison.predictions import Predictions
+from ..arms.names import as_name, listed, nearest
+from ..arms.predictions import Predictions
 from .tables import as_number, parse_table
 
 # %% ../../nbs/files/52_predictions.ipynb #c006

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from ..foundations.numbers import ContractError, digest, refuse, strict_json
 from ..foundations.document import as_file
-from ..comparison.names import listed, nearest
+from ..arms.names import listed, nearest
 from .parquet import arrow_batches, arrow_cells
 
 # %% ../../nbs/files/50_tables.ipynb #c006

@@ -15,9 +15,8 @@ from .numbers import as_choice, as_fraction, refuse
 
 # %% ../../nbs/foundations/01_interval.ipynb #c026
 FALLBACKS = ("single_pair", "all_equal", "infinite_bias", "zero_jackknife_variance",
-             "bca_pole")
-ENGINES = ("given", "point", "closed_form", "enumeration", "convolution", "inversion",
-           "monte_carlo")
+             "bca_pole", "unbounded")
+ENGINES = ("given", "point", "closed_form", "inversion", "monte_carlo")
 
 # %% ../../nbs/foundations/01_interval.ipynb #c027
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +55,7 @@ def _applied(f: Callable[[float], float], x: float, what: str) -> float:
 # %% ../../nbs/foundations/01_interval.ipynb #c029
 def _checked(interval: "Interval") -> dict:
     "The fields of an interval, or a refusal of the first that is none."
-    where, fallback, error = "Interval", interval.fallback, interval.endpoint_error
+    where, fallback = "Interval", interval.fallback
     low, high = _number(interval.low, where, "low"), _number(interval.high, where, "high")
     if low > high:
         refuse(where, "low must not exceed high", f"[{low!r}, {high!r}]",
@@ -67,14 +66,9 @@ def _checked(interval: "Interval") -> dict:
     if fallback is not None and not isinstance(fallback, Fallback):
         refuse(where, "fallback must be a Fallback or None", repr(fallback),
                "Build Fallback(code=..., reason=...)")
-    ends = tuple(error) if isinstance(error, (tuple, list)) else ()
-    if len(ends) != 2 or any(_number(e, where, "endpoint_error") < 0 for e in ends):
-        refuse(where, "endpoint_error must be two numbers, none negative", repr(error),
-               "Give one for low and one for high")
     return {"low": low, "high": high,
             "level": as_fraction(interval.level, where=where, name="level"),
-            "engine": as_choice(interval.engine, ENGINES, where=where, name="engine"),
-            "endpoint_error": tuple(map(float, ends))}
+            "engine": as_choice(interval.engine, ENGINES, where=where, name="engine")}
 
 # %% ../../nbs/foundations/01_interval.ipynb #c030
 def _positive_exp(x: float) -> float:
@@ -94,11 +88,10 @@ class Interval:
     "Two endpoints and what they promise: the level, the method, what was used instead."
     low: float
     high: float
-    level: float                                      # coverage promised, in (0, 1)
-    method: str                                       # the method asked for
-    fallback: Fallback | None = None                  # None: you got what you asked for
-    engine: str = "given"                             # one of ENGINES
-    endpoint_error: tuple[float, float] = (0.0, 0.0)  # of low and high, in their unit
+    level: float  # coverage promised, in (0, 1)
+    method: str  # the method asked for
+    fallback: Fallback | None = None  # None: you got what you asked for
+    engine: str = "given"  # one of ENGINES
 
     def __post_init__(self):
         for name, value in _checked(self).items(): object.__setattr__(self, name, value)
@@ -122,32 +115,21 @@ class Interval:
                    "Give the margin as (-m, m)")
         return bool(low < self.low and self.high < high)
 
-    def map(self, f: Callable, derivative: Callable | None = None) -> "Interval":
-        "The interval in another unit, for increasing f; errors of the ends by the slope."
-        return _mapped(self, f, derivative)
+    def map(self, f: Callable) -> "Interval":
+        "The interval in another unit, for increasing f."
+        ends = self.low, self.high
+        low, high = (_applied(f, end, "the mapped endpoint") for end in ends)
+        if low > high:
+            refuse("Interval.map", "f must be increasing",
+                   f"[{low!r}, {high!r}] from {[*ends]}",
+                   "Map by -f and say what the sign means")
+        return replace(self, low=low, high=high)
 
     def exp(self) -> "Interval":
         "The interval of the ratio: exp of each endpoint, bit for bit what math.exp gives."
-        return self.map(_positive_exp, _positive_exp)
+        return self.map(_positive_exp)
 
     def to_dict(self) -> dict:
         "Plain values only, ready for JSON."
         fallback = None if self.fallback is None else vars(self.fallback).copy()
-        return {**vars(self), "fallback": fallback,
-                "endpoint_error": list(self.endpoint_error)}
-
-# %% ../../nbs/foundations/01_interval.ipynb #c034
-def _mapped(interval: Interval, f: Callable, derivative: Callable | None) -> Interval:
-    "Ends by f; their errors by the derivative, or by a secant over the error itself."
-    def error(x: float, e: float) -> float:
-        if e == 0: return 0.0
-        if derivative is not None: return e * abs(_applied(derivative, x, "the derivative"))
-        up, down = (_applied(f, x + s, "the mapped endpoint") for s in (e, -e))
-        return (up - down) / 2
-    ends = interval.low, interval.high
-    low, high = (_applied(f, end, "the mapped endpoint") for end in ends)
-    if low > high:
-        refuse("Interval.map", "f must be increasing", f"[{low!r}, {high!r}] from {[*ends]}",
-               "Map by -f and say what the sign means")
-    errors = tuple(error(x, e) for x, e in zip(ends, interval.endpoint_error, strict=True))
-    return replace(interval, low=low, high=high, endpoint_error=errors)
+        return {**vars(self), "fallback": fallback}

@@ -6,147 +6,43 @@
 __all__ = ['SHARDS', 'score_on_ray']
 
 # %% ../../nbs/models/78_ray_engine.ipynb #c003
-import contextlib, logging, os, time
-from collections import Counter, deque
+import contextlib, logging, os, time, uuid
 from collections.abc import Callable
 from pathlib import Path
 
-from ..foundations.numbers import UsageError, refuse
-from ..files.parts import Shard, part_names
-from ..files.targets import Target, is_url
+from ..foundations.numbers import ContractError, UsageError, refuse
+from ..files.shards import Shard, Target, is_url, part_names
 from .shards import ShardedScoring, place_journal, score_shard
 
-# %% ../../nbs/models/78_ray_engine.ipynb #c004
-class _Worker:
-    "One model in one process of the cluster."
-
-    def __init__(self, prepare: Callable[[], ShardedScoring]): self.prepare = prepare
-
-    def load(self) -> tuple[int, int]:
-        "Numbers of batches and of windows in the whole text."
-        self.work = self.prepare()
-        return len(self.work.scorer.batches), len(self.work.plan.windows)
-
-    def score(self, target: Target, shard: Shard, options: dict) -> int:
-        "How many windows are in the part that was put in place."
-        score_shard(self.work, target, shard, journal=place_journal(target, shard), **options)
-        return len(self.work.windows(shard))
-
-# %% ../../nbs/models/78_ray_engine.ipynb #c010
-_TRIES = 3  # workers that a shard may lose
+# %% ../../nbs/models/78_ray_engine.ipynb #c005
+_PREPARED = {}  # in the process of a worker: run -> what is scored
 
 
-class _Workers:
-    "Workers that are loading, idle or busy, and shards that are waiting."
-
-    def __init__(self, ray, make: Callable, target: Target, options: dict):
-        self.ray, self.make, self.target, self.options = ray, make, target, options
-        self.flying, self.idle, self.waiting = {}, [], deque()  # future -> (worker, shard)
-        self.lost, self.pause = Counter(), .5  # seconds
-
-    def hire(self) -> None:
-        "Ask for a worker; it gets work when it has loaded the model."
-        worker = self.make()
-        self.flying[worker.load.remote()] = worker, None
-
-    def hand_out(self) -> None:
-        while self.idle and self.waiting:
-            worker, shard = self.idle.pop(), self.waiting.popleft()
-            future = worker.score.remote(self.target, shard, self.options)
-            self.flying[future] = worker, shard
-
-    def open(self) -> bool:
-        "Whether a shard is not yet in place."
-        return bool(self.waiting) or any(shard for _, shard in self.flying.values())
-
-# %% ../../nbs/models/78_ray_engine.ipynb #c012
-class _Pool(_Workers):
-    "What is done with an answer, and where a worker is lost."
-
-    def step(self) -> tuple:
-        "(shard, answer) of the next worker that answers; the answer of a lost one is None."
-        self.hand_out()
-        (future,), _ = self.ray.wait([*self.flying], num_returns=1)
-        worker, shard = self.flying.pop(future)
-        errors = self.ray.exceptions
-        try: answer = self.ray.get(future)
-        except (errors.RayActorError, errors.OutOfMemoryError, errors.NodeDiedError) as error:
-            self.replace(shard, error)
-            return shard, None
-        except errors.RayTaskError as error:
-            answer = self.postpone(shard, error.cause or error)
-        if shard is None: self.lost[None] = 0
-        self.idle.append(worker)
-        return shard, answer
-
-    def replace(self, shard: Shard | None, error: Exception) -> None:
-        "The shard of a lost worker is next, and another worker is asked for."
-        self.lost[shard] += 1
-        if self.lost[shard] > _TRIES: _refuse_loss(shard, error)
-        if shard is not None: self.waiting.appendleft(shard)
-        self.hire()
-
-    def postpone(self, shard: Shard | None, error: Exception) -> None:
-        "The process of a lost worker may still hold its journal: try again a little later."
-        self.lost["locked"] += 1
-        if getattr(error, "code", "") != "locked" or self.lost["locked"] > 300: raise error
-        self.waiting.append(shard)
-        time.sleep(self.pause)
-
-
-def _refuse_loss(shard: Shard | None, error: Exception):
-    what = f"shard {shard}" if shard else "loading the model"
-    refuse("score_on_ray", f"a shard must not lose more than {_TRIES} workers",
-           f"{what} ({str(error).splitlines()[0]})", "Perhaps the model does not fit into "
-           "memory: use fewer workers, or fewer tokens a batch", code="lost")
+def _score(prepare: Callable, run: str, target: Target, shard: Shard | None, options: dict):
+    "Windows of a shard that was put in place; without one, (batches, windows) of the text."
+    if run not in _PREPARED: _PREPARED[run] = prepare()
+    work = _PREPARED[run]
+    if shard is None: return len(work.scorer.batches), len(work.plan.windows)
+    for turn in range(300):
+        try: score_shard(work, target, shard, journal=place_journal(target, shard), **options)
+        except ContractError as error:
+            if error.code != "locked" or turn == 299: raise
+            time.sleep(0.5)
+        else: return len(work.windows(shard))
 
 # %% ../../nbs/models/78_ray_engine.ipynb #c008
-def _shares(ray, workers: int | None) -> tuple[int, dict]:
-    "(number of workers, what each asks for)."
+def _share(ray, workers: int | None) -> dict:
+    "What a task asks for."
     nodes = [node["Resources"] for node in ray.nodes() if node["Alive"]]
     gpus = int(sum(node.get("GPU", 0) for node in nodes))
-    cores = [int(node.get("CPU", 0)) for node in nodes if node.get("CPU", 0) >= 1]
-    if not cores:
-        refuse("score_on_ray", "the cluster must have cores to give", "none",
-               "Start its machines with ray start --num-cpus N", error=UsageError)
-    workers = workers or gpus or len(cores)
-    if gpus: share, places = 1, sum(cores)
-    else:
-        share = max(1, min(min(cores), sum(cores) // workers))
-        places = sum(n // share for n in cores)
-    if workers > (gpus or places):
+    cores = [int(node["CPU"]) for node in nodes if node.get("CPU", 0) >= 1]
+    workers = workers or gpus or max(1, len(cores))
+    share = 1 if gpus else max(1, min([*cores, sum(cores) // workers]))
+    if workers > (gpus or sum(n // share for n in cores)):
         refuse("score_on_ray", "the workers must fit into the cluster",
                f"{workers} workers, {gpus or sum(cores)} {'GPUs' if gpus else 'cores'}",
-               "Ask for fewer workers", error=UsageError)
-    return workers, {"num_cpus": share, "num_gpus": 1 if gpus else 0}
-
-
-def _import_ray():
-    try: import ray
-    except ImportError:
-        refuse("score_on_ray", "the engine needs Ray", "no ray",
-               "pip install 'invar_nb[ray]'", code="not_installed", error=UsageError)
-    return ray
-
-# %% ../../nbs/models/78_ray_engine.ipynb #c009
-@contextlib.contextmanager
-def _cluster(address: str | None, workers: int | None):
-    "Ray, connected: to what runs already, to an address, or to a cluster of this machine."
-    ray = _import_ray()
-    if ray.is_initialized():
-        yield ray
-        return
-    address = address or os.environ.get("RAY_ADDRESS") or "local"
-    more = {}
-    if address == "local":
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-        more = {"num_cpus": max(workers or 1, os.cpu_count() or 1), "include_dashboard": False}
-    try: ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **more)
-    except ConnectionError as error:
-        refuse("score_on_ray", "there must be a cluster at the address",
-               f"{address} ({error})", "Start one: ray start --head", error=UsageError)
-    try: yield ray
-    finally: ray.shutdown()
+               "Ask for fewer workers, or start machines with ray start", error=UsageError)
+    return {"num_cpus": share, "num_gpus": 1 if gpus else 0}
 
 # %% ../../nbs/models/78_ray_engine.ipynb #c011
 SHARDS = 128  # at most, where no cut was begun
@@ -163,20 +59,44 @@ def score_on_ray(
     progress: Callable[[int, int], None] | None = None,  # (windows so far, in all)
 ) -> int:
     "Score all shards as tasks; gives how many. Parts that are there are not scored again."
-    if not is_url(place): place = Path(place).resolve()
-    target, done, total = Target(place), 0, None
+    target = Target(place if is_url(place) else Path(place).resolve())
     with _cluster(address, workers) as ray:
-        workers, asks = _shares(ray, workers)
-        shared = ray.put(prepare)
-        make = ray.remote(_Worker).options(scheduling_strategy="SPREAD", **asks).remote
-        pool = _Pool(ray, lambda: make(shared), target, {"force": force, "command": command})
-        for _ in range(workers): pool.hire()
-        while total is None or pool.open():
-            shard, answer = pool.step()
-            if shard is None and answer and total is None:
-                batches, total = answer
-                of = next((s.of for s in part_names(target).values()), min(batches, SHARDS))
-                pool.waiting.extend(Shard(i, of) for i in range(1, of + 1))
-            elif shard is not None: done += answer or 0
-            if progress is not None and total: progress(done, total)
+        task = ray.remote(_score).options(max_retries=3, scheduling_strategy="SPREAD",
+                                          **_share(ray, workers)).remote
+        shared, options = ray.put(prepare), {"force": force, "command": command}
+        ask = lambda shard, run=uuid.uuid4().hex: task(shared, run, target, shard, options)
+        try:
+            batches, total = ray.get(ask(None))
+            of = next((s.of for s in part_names(target).values()), min(batches, SHARDS))
+            waiting, done = [ask(Shard(i, of)) for i in range(1, of + 1)], 0
+            while waiting:
+                ready, waiting = ray.wait(waiting)
+                done += sum(ray.get(ready))
+                if progress is not None: progress(done, total)
+        except ray.exceptions.RayTaskError as error: raise (error.cause or error) from None
+        except ray.exceptions.RayError as error:
+            refuse("score_on_ray", "a shard must not lose more than 3 workers",
+                   str(error).partition("\n")[0], "Perhaps the model does not fit into "
+                   "memory: use fewer workers, or fewer tokens a batch", code="lost")
     return of
+
+
+@contextlib.contextmanager
+def _cluster(address: str | None, workers: int | None):
+    "Ray, connected: to what runs already, to an address, or to a cluster of this machine."
+    try: import ray
+    except ImportError:
+        refuse("score_on_ray", "the engine needs Ray", "no ray",
+               "pip install 'invar_nb[ray]'", code="not_installed", error=UsageError)
+    if ray.is_initialized(): return (yield ray)
+    address, options = address or os.environ.get("RAY_ADDRESS") or "local", {}
+    if address == "local":
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        options = {"num_cpus": max(workers or 1, os.cpu_count() or 1),
+                   "include_dashboard": False}
+    try: ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False, **options)
+    except ConnectionError as error:
+        refuse("score_on_ray", "there must be a cluster at the address",
+               f"{address} ({error})", "Start one: ray start --head", error=UsageError)
+    try: yield ray
+    finally: ray.shutdown()

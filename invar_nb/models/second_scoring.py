@@ -11,12 +11,12 @@ from pathlib import Path
 
 # %% ../../nbs/models/75_second_scoring.ipynb #c009
 from ..comparison.slices import token_slices
-from ..comparison.window_losses import WindowLosses
+from ..arms.window_losses import WindowLosses
 from ..files.losses import read_losses, write_losses
 from ..foundations.numbers import canonical_json, digest
 from .batches import BATCH_TOKENS
 from .score import KEY, score_plan
-from .text import TextPlan
+from .windows import TextPlan
 
 # %% ../../nbs/models/75_second_scoring.ipynb #c014
 def other_batch(

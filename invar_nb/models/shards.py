@@ -13,11 +13,10 @@ import numpy as np
 
 from ..foundations.journal import discard_journals
 from ..foundations.numbers import canonical_json, digest, refuse
-from ..files.parts import Shard, as_shard, find_part, write_part
-from ..files.targets import Target
-from .text import TextPlan
+from ..files.shards import Shard, Target, as_shard, find_part, write_part
+from .windows import TextPlan
 from .batches import Scorer, plan_scoring
-from .score import _kept_means, _model_facts, _planned
+from .score import window_means, model_facts, planned_losses
 
 # %% ../../nbs/models/77_shards.ipynb #c015
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ def plan_shards(model: object, plan: TextPlan, *,
         refuse("plan_shards", "each process must have a whole model",
                "one that is split over several (tensor parallel)",
                "Score it as one: its processes share every batch", code="split")
-    facts = _model_facts(model, "plan_shards")
+    facts = model_facts(model, "plan_shards")
     scorer = plan_scoring(model, plan.token_ids, plan.windows, batch_tokens=batch_tokens)
     return ShardedScoring(plan=plan, scorer=scorer, facts=facts | dict(scorer.facts))
 
@@ -84,17 +83,16 @@ def score_shard(
     "Score one shard and put its part in place, or find it there; gives its name."
     target, shard = target if isinstance(target, Target) else Target(target), as_shard(shard)
     header = work.header(command)
-    name = find_part(target, shard, header, force)
-    if name is None: name = _scored(work, target, shard, header, journal, progress)
+    plan = {k: v for k, v in header["provenance"]["shard"].items() if k != "command"}
+    name = find_part(target, shard, {"model": header["model"], **header["provenance"],
+                                     "shard": plan}, force)
+    if name is None:
+        numbers, losses = work.windows(shard), None
+        if numbers.size:
+            mean, columns = window_means(work.view(shard), f"{work.plan.data_id} {shard}",
+                                        work.facts, journal, progress, work.plan.classes)
+            losses = planned_losses(work.plan.take(numbers), mean, work.facts, columns=columns)
+        name = write_part(target, shard, losses, numbers, header)
     discard_journals([] if journal is None else [journal])
     return name
 
-
-def _scored(work, target, shard, header, journal, progress) -> str:
-    numbers, losses = work.windows(shard), None
-    if numbers.size:
-        plan = work.plan.take(numbers)
-        mean, columns = _kept_means(work.view(shard), f"{work.plan.data_id} {shard}",
-                                    work.facts, journal, progress, plan.classes)
-        losses = _planned(plan, mean, work.facts, columns=columns)
-    return write_part(target, shard, losses, numbers, header)

@@ -17,11 +17,11 @@ import numpy as np
 # %% ../../nbs/report/81_dataset.ipynb #c008
 from ..comparison.compare import compare
 from ..comparison.large import FileArm, LargeComparison
-from ..comparison.metric import METRICS
-from ..comparison.windows import bits_per_byte, perplexity, scored_ranges
+from ..metrics.metric import METRICS
+from ..arms.windows import bits_per_byte, perplexity, scored_ranges
 from ..foundations.numbers import refuse
 from ..foundations.text_column import text_column
-from ..statistics.weighted import unit_codes
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/report/81_dataset.ipynb #c003
 def match_fraction(baseline, candidate) -> float:

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 # %% ../../nbs/report/90_pilot.ipynb #c003
-from ..comparison.compare import compare
+from ..comparison.study import compare
 from ..comparison.difference import Difference
-from ..comparison.pair import Pair
+from ..arms.pair import Pair
 from ..comparison.units import FEWEST, Units, noun_of
-from ..comparison.window_losses import WindowLosses
+from ..arms.window_losses import WindowLosses
 from ..foundations.numbers import UsageError, as_fraction, refuse
 from ..statistics.planning import Pilot, as_pilot
 
@@ -53,17 +53,17 @@ def read_pilot(
     level: float = 0.95,
 ) -> tuple[Pilot, Difference]:
     "The spread of one unit, and the difference that the pilot itself shows."
-    options = {"metrics": None if metric is None else [metric], "level": level}
+    options = {"metrics": () if metric is None else [metric], "level": level, "by": ()}
     said = getattr(pair.baseline, "provenance", {}).get("pilot") or {}
     block = said.get("block", 1) if units in ("auto", "serial") else 1
     if said and units == "auto": units = said["units"]
     rows = None
     if block > 1:
-        rows = compare(pair, units="windows", **options).primary
+        rows = compare(pair, units="windows", **options).row.value
         names = {"document_ids": tuple(str(i // block) for i in range(pair.n))}
         arms = pair.baseline.changed(**names), pair.candidate.changed(**names)
         pair, units = Pair(baseline=arms[0], candidate=arms[1]), "documents"
-    found = compare(pair, units=units, **options).primary
+    found = compare(pair, units=units, **options).row.value
     _check_pilot(found, rows or found)
     return as_pilot(found, rows, serial=rows is not None or found.units == "serial"), found
 

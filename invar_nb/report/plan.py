@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 # %% ../../nbs/report/91_plan.ipynb #c011
-from ..comparison.metric import METRICS
-from ..comparison.pair import Pair
+from ..metrics.metric import METRICS
+from ..arms.pair import Pair
 from ..comparison.units import FEWEST, choose_units, counted, noun_of
-from ..comparison.verdict import (_unit, as_margin, change_text, claim_of,
-                                         margin_text)
-from ..comparison.window_losses import WindowLosses
+from ..comparison.verdict import (as_margin, change_text, claim_of, margin_text,
+                                         shown_unit)
+from ..arms.window_losses import WindowLosses
 from ..foundations.numbers import UsageError, as_fraction, refuse
 from .figures import Picture, environment, plan_figure
 from .page import show
@@ -138,7 +138,7 @@ def plan_comparison(
     "How much to score; raises ContractError where a pilot is too small or shows no spread."
     goal = goal or Goal()
     pilot, found, said = _pilot(source, goal, units, metric, correlation)
-    name = found.metric if found else "perplexity"
+    name = found.metric.name if found else "perplexity"
     if goal.margin is not None: as_margin(goal.margin, METRICS[name], "plan_comparison")
     own = _own(source, found, pilot)
     known = supply or own
@@ -222,7 +222,7 @@ def _seen(d, pilot):
 # %% ../../nbs/report/91_plan.ipynb #c008
 def _amount(plan, value, digits=2):
     "A change in words; on the log scale in per cent, as margins are written."
-    scale, unit = _unit(plan)
+    scale, unit = shown_unit(plan)
     return f"{scale * value:.{digits}g}{unit}"
 
 
@@ -303,7 +303,7 @@ def _written(plan):
 
 
 def _figure(plan):
-    scale, unit = _unit(plan)
+    scale, unit = shown_unit(plan)
     rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
             for r in plan.rows]
     return plan_figure(rows, planned=plan.needed["windows"], what=plan.items,

@@ -50,7 +50,6 @@ class Ends(Section):
     level: float
     method: str
     engine: str
-    endpoint_error: tuple[float, float]
     fallback: Fallback | None
 
 # %% ../../nbs/report/78_sections.ipynb #c009

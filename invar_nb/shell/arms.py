@@ -15,18 +15,19 @@ from dataclasses import replace
 from pathlib import Path
 
 # %% ../../nbs/shell/15_arms.ipynb #c000
-from ..comparison.joint import of_part
 from ..comparison.slices import as_slice, slice_names
 from ..comparison.units import counted
 from ..files.losses import read_losses
-from ..files.sources import find_format
-from ..foundations.numbers import ContractError, PairingError, UsageError, refuse
-from ..models.documents import read_documents
+from ..files.sources import find_source
+from ..foundations.numbers import (ContractError, PairingError, UsageError, of_part,
+                                         refuse)
+from ..models.text import read_documents
 from ..models.load import load_model, load_tokenizer
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.score import score_plan
-from ..models.servers import ask_server, is_address, score_served
-from ..models.text import DEFAULT_LENGTH, check_same_tokenizer, plan_text
+from ..models.servers import Requests, ask_server, is_address, score_served
+from ..models.text import check_same_tokenizer
+from ..models.windows import DEFAULT_LENGTH, plan_text
 from ..models.token_classes import find_classes
 from ..models.weights import compare_weights
 from .groups import Loading, Scoring
@@ -51,7 +52,7 @@ def arm_kind(
     if file or folder and argument.strip(): return _known(path, reading)
     if is_address(argument): return "served"
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
-        usage("a server must be openai:URL, vllm:URL, sglang:URL or llamacpp:URL",
+        usage("a server must be openai:URL, vllm:URL or sglang:URL",
               "another address", "Write openai:http://localhost:8000")
     hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?"
     if path.suffix in _ENDINGS or not re.fullmatch(hub, argument):
@@ -61,7 +62,7 @@ def arm_kind(
 
 
 def _is_gguf(path):
-    from invar_nb.models.gguf_file import is_gguf
+    from invar_nb.models.load import is_gguf
     return Path(path).suffix == ".gguf" or is_gguf(path)
 
 
@@ -73,7 +74,7 @@ def _is_model(folder):
 
 
 def _known(path, reading):
-    try: return find_format(path, reading)
+    try: return find_source(path, reading).name
     except ContractError as error:
         if not path.is_dir(): raise
         raise UsageError(f"{error} A model folder has config.json.", culprit=error.culprit,
@@ -201,7 +202,8 @@ def score_model(
         if not served: check_same_tokenizer(words, loaded.tokenizer)
     say(f"{label}: scoring {_amount(plan.counts)}{_kept(journal)}", quiet)
     more = {"journal": journal, "progress": Progress(label, quiet=quiet)}
-    more |= {"tokenizer": words, "concurrency": o.concurrency} if served else {
+    requests = Requests(concurrency=o.concurrency)
+    more |= {"tokenizer": words, "requests": requests} if served else {
         "batch_tokens": o.batch_tokens, "backwards": backwards}
     act, what = (score_served, argument) if served else (score_plan, loaded)
     losses = act(what, plan, **more)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 # %% ../../nbs/shell/16_changes.ipynb #c007
 from ..comparison.tail import as_tail_rule, check_shown
-from ..models.documents import read_documents
+from ..models.text import read_documents
 from ..models.load import load_tokenizer
 from ..report.passages import listed_passages
 from .arms import SCORED, _check_origin, _follow, _planned

@@ -69,8 +69,8 @@ def _deliver(report, out, *, force, output, journals=()):
     raise typer.Exit(code)
 
 # %% ../../nbs/shell/30_cli.ipynb #c002
-_MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL, "
-          "llamacpp:URL (its key in INVAR_NB_API_KEY)")
+_MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL "
+          "(its key in INVAR_NB_API_KEY)")
 _ARM = (f"{_MODEL}. Or losses, answers, scores: a table, a folder of lm-eval or inspect, a "
         "file of llama.cpp or Every Eval Ever, recognised by its content.")
 _Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
@@ -292,10 +292,9 @@ def verify(
 ):
     "Compute every number of a report again from its evidence. Exit 3 if one differs."
     say(f"invar-nb verify: {report}", output.quiet)
-    from invar_nb.shell.model_card import find_report
+    from invar_nb.shell.model_card import find_report, verify_any
     path = find_report(report)  # a name that is wrong is refused before much is imported
-    from invar_nb.report.verify import verify as check
-    found = check(path)
+    found = verify_any(path)
     d = {"verified": True, "headline": found.report.headline, "digest": found.report.digest,
          "files": list(found.files), "not_covered": list(found.not_covered), "exit_code": OK}
     _print(d, str(found), output)

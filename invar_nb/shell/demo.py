@@ -16,19 +16,17 @@ import numpy as np
 
 # %% ../../nbs/shell/10_demo.ipynb #c010
 import invar_nb
-from ..comparison.compare import compare
-from ..comparison.pair import pair
-from ..comparison.sweep import compare_many
+from ..arms.pair import pair
+from ..comparison.study import Rules, compare, study
 from ..comparison.verdict import change_text, claim_of
 from ..foundations.numbers import as_choice, as_count, as_fraction, digest, refuse
 from ..models.demo_text import demo_documents
-from ..models.documents import Documents
+from ..models.text import Documents
 from ..models.load import load_model
 from ..models.score import score_plan
-from ..models.text import plan_text
-from ..report.page import sweep_table
-from ..report.report import Report, units_text
-from ..report.sweep_report import build_sweep
+from ..models.windows import plan_text
+from ..report.page import ranking_table, units_text
+from ..report.report import Report, report_of
 from ..report.verify import verify
 
 # %% ../../nbs/shell/10_demo.ipynb #c005
@@ -147,27 +145,28 @@ class DemoResult:
 
     def __str__(self) -> str:
         d = self.report.document()
-        head, rows = sweep_table(d)
-        rows = [[*row, self.windows[row[0]]] for row in rows]
-        table = [[*head, "alone, as windows"], *rows]
+        ranking = ranking_table(d, d["rankings"][0])
+        table = [[*ranking["head"], "alone, as windows"],
+                 *([*row, self.windows[row[0]]] for row in ranking["rows"])]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
                  for row in table]
-        units = f"Intervals over {units_text(d['units'])}"
+        units = f"Intervals over {units_text(d['pairs'][0]['units'])}"
         return "\n".join([*lines, "", units, self.report.headline])
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
         d = self.report.document()
-        rows = [{"edit": row["part"], "claim": row["claim"], **row["words"],
-                 "windows": self.windows[row["part"]]} for row in d["comparison"]]
+        leads = {row["key"]["candidate"]: row for row in d["rows"] if row["role"] == "lead"}
+        rows = [{"edit": name, "claim": leads[name]["claim"], **leads[name]["words"],
+                 "windows": self.windows[name]} for name in d["rankings"][0]["order"]]
         return {"out": str(self.out), "report": str(self.out / "report.json"), "rows": rows,
                 "headline": d["headline"], "digest": d["digest"], "exit": d["exit"]}
 
 # %% ../../nbs/shell/10_demo.ipynb #c000
 def _as_windows(both, margin):
     "What the same numbers say where windows count as independent."
-    d = compare(both, units="windows").primary
+    d = compare(both, units="windows").row.value
     low, high = (change_text(end, d, sign=True) for end in (d.interval.low, d.interval.high))
     return f"{claim_of(d.interval.low, d.interval.high, margin)}" + (
         "" if d.interval.low <= 0 <= d.interval.high else f", {low} to {high}")
@@ -214,10 +213,11 @@ def run_demo(
     say(f"{len(given)} docstrings, {sum(len(t.encode()) for t in given.texts)} bytes, "
         f"{digest(''.join(given.texts))[:15]}")
     with _one_thread(): losses = _score_all(given, progress, say)
-    pairs = {name: pair(losses["base"], losses[name]) for name in EDITS}
-    made = build_sweep(compare_many(pairs))
-    made.save(out)
-    margin = made.document()["comparison"][0]["margin"]
-    windows = {name: _as_windows(both, margin) for name, both in pairs.items()}
+    base = losses.pop("base")
+    arms = {("baseline", ""): base, **{(name, ""): arm for name, arm in losses.items()}}
+    ranked = study(arms, Rules(contrasts=True))
+    report_of(ranked).save(out)
+    windows = {name: _as_windows(pair(base, arm), ranked.row.margin)
+               for name, arm in losses.items()}
     say(f"report saved and verified in {os.path.relpath(out)}")
     return DemoResult(report=verify(out).report, windows=windows, out=out)

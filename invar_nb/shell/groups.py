@@ -29,7 +29,7 @@ class Loading:
     bos: _models(Literal["auto", "add", "none"],
                  "BOS token before each document. Default: auto.") = "auto"
     batch_tokens: _models(Optional[int], "Tokens of one forward pass. Default: 512 on a CPU, "
-                          "4096 on an accelerator.", min=1) = None
+                          "4096 on an accelerator; more for narrow models.", min=1) = None
     tokenizer: _models(Optional[str], "Folder of the tokenizer; a server needs it. Default: "
                        "each model's own.", metavar="DIR") = None
     revision: _models(Optional[str], "Branch, tag or commit of a hub id.") = None

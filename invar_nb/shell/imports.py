@@ -11,10 +11,9 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 # %% ../../nbs/shell/22_imports.ipynb #c008
-from ..comparison.compare import PRIMARY, compare as compare_pair
-from ..comparison.joint import JointComparison
-from ..comparison.metric import METRICS
-from ..comparison.pair import pair
+from ..comparison.study import BASELINE, POOLED, PRIMARY, Rules, study
+from ..metrics.metric import METRICS
+from ..arms.pair import pair
 from ..comparison.units import counted
 from ..files.losses import read_losses
 from ..files.predictions import predictions_bytes
@@ -22,18 +21,16 @@ from ..files.sources import Reading, read_arms, read_pairs
 from ..foundations.document import file_digest, write_bytes
 from ..foundations.journal import finish
 from ..foundations.numbers import ContractError, digest, strict_json
-from ..models.answer import answer_examples
-from ..models.documents import read_documents
-from ..models.examples import find_leaks, read_examples
+from ..models.text import read_documents
+from ..models.questions import answer_examples, find_leaks, read_examples
 from . import groups as g
 from . import options as o
-from .changes import check_changes, parse_tail_gate, with_passages
+from .changes import check_changes, with_passages
 from .arms import (SCORED, _kept, _load, _release, arm_kind, find_weights,
                                   load_arms, with_weights)
-from ..report.build import build_report, evaluate
-from .jobs import (check_noise, compare_arms, find_margins, find_metrics,
-                                 find_settings, find_tier, is_large, report_large)
-from ..report.joint_report import build_joint
+from ..report.report import report_of
+from .jobs import (arms_of, check_noise, compare_arms, find_margins,
+                                 find_metrics, find_rules, find_tier, is_large, report_large)
 from ..report.policy import check_enough
 from .rounds import compare_rounds
 from .terminal import OK, Progress, say
@@ -82,6 +79,7 @@ def compare_any(
 def _on_texts(arguments, job, *, out):
     "(report, journals) of two models on several texts."
     names = job.scoring.texts
+    if POOLED in names: o.usage("a text must not be called pooled", "one", "Rename it")
     for option, given in (("--examples", job.examples is not None),
                           ("--until-decided", job.stopping.until_decided)):
         if given: o.usage(f"{option} is for one text", ", ".join(names), "Give one")
@@ -117,30 +115,28 @@ def evaluate_file(argument, asked: g.Asked, columns: g.Columns):
     if len(arms) > 1:
         o.usage("one task must be chosen", ", ".join(arms), f"Say --task {next(iter(arms))}")
     arm, = arms.values()
-    return evaluate(arm, metrics=find_metrics(asked, [arm]), by=asked.by or None,
-                    level=asked.level)
+    rules = Rules(metrics=tuple(find_metrics(asked, [arm]) or ()), by=asked.by or None,
+                  level=asked.level)
+    return report_of(study({(BASELINE, ""): arm}, rules))
 
 # %% ../../nbs/shell/22_imports.ipynb #c025
 def _report(pairs, primary, job, weights=None):
     "An ordinary report of one pair, a report on several parts of more."
-    asked, policy = job.asked, job.policy
+    asked = job.asked
     _check_names(asked, pairs)
     kinds = list(dict.fromkeys(p.kind for p in pairs.values()))
     margins = find_margins(asked.margin, kinds, asked.metric, bare=primary or len(kinds) == 1)
-    settings = find_settings(asked, job.intervals, "files")
+    lead = {primary} if primary else {*pairs}
     metrics = {name: _metrics(asked, p, kinds) for name, p in pairs.items()}
-    parts = {name: compare_pair(p, metrics=with_divergence(metrics[name], job)
-                                if p.kind == "losses" else metrics[name], **settings)
-             for name, p in pairs.items()}
-    more = {"by": asked.by or None, "tier": find_tier(policy), "gate": policy.gate,
-            "profile": policy.profile, "fail_inconclusive": policy.fail_inconclusive}
-    if len(parts) == 1:
-        control = read_losses(job.noise.control_file) if job.noise.asked else None
-        return build_report(*parts.values(), margin=margins, control=control, **more,
-                            tail=parse_tail_gate(job.changes.tail_gate))
-    g.refuse_given(job.changes, "belongs to one comparison", "several parts")
-    joint = JointComparison(parts=parts, primary=primary)
-    return build_joint(joint, margin=margins, weights=weights, **more)
+    named = list(dict.fromkeys(
+        name for part, names in sorted(metrics.items(), key=lambda item: item[0] not in lead)
+        for name in with_divergence(names, job) or ()))
+    control = read_losses(job.noise.control_file) if job.noise.asked else None
+    if len(pairs) == 1: pairs = {"": next(iter(pairs.values()))}
+    else: g.refuse_given(job.changes, "belongs to one comparison", "several parts")
+    rules = find_rules(job, margins, named, kinds=kinds, pooling=weights,
+                       deciding=(primary,) if primary and len(pairs) > 1 else ())
+    return report_of(study(arms_of(pairs, control), rules))
 
 # %% ../../nbs/shell/22_imports.ipynb #c010
 def _check_there(arguments, kinds, job):
@@ -184,7 +180,7 @@ def _metrics(asked, pair, kinds):
     return (mine or metrics) or None
 
 # %% ../../nbs/shell/22_imports.ipynb #c016
-_OPTIONS = {"metric": "score", "scorer": "score", "tasks": "task", "n_bytes": "bytes",
+_OPTIONS = {"tasks": "task", "n_bytes": "bytes",
             "rename": "map"}
 
 
@@ -211,7 +207,7 @@ def _with_questions(arguments, job, *, out):
     if not scoring.text: scoring.check_unused(fields(g.Loading), "--examples alone")
     tier, kinds = find_tier(job.policy), ["losses", "answers"] if scoring.text else ["answers"]
     find_margins(asked.margin, kinds, asked.metric)
-    find_settings(asked, job.intervals, kinds[0])
+    find_rules(job, metrics=asked.metric, kinds=kinds)
     out.parent.mkdir(parents=True, exist_ok=True)
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in (
         *arguments, *(f"{name}.answers" for name in arguments), "together")}

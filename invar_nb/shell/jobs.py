@@ -4,25 +4,23 @@
 
 # %% auto #0
 __all__ = ['options_only', 'find_metrics', 'find_margins', 'compare_arms', 'is_large', 'report_large', 'check_noise',
-           'find_control', 'find_tier', 'find_settings', 'save_scored', 'check_files', 'report_answers', 'as_specs',
-           'report_runs']
+           'find_control', 'find_tier', 'find_rules', 'arms_of', 'save_scored', 'check_files', 'report_answers',
+           'as_specs', 'report_runs']
 
 # %% ../../nbs/shell/18_jobs.ipynb #c004
 import contextlib
 import csv
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 
 # %% ../../nbs/shell/18_jobs.ipynb #c006
-from ..comparison.compare import PRIMARY
-from ..comparison.compare import compare as compare_pair
-from ..comparison.difference import Settings
 from ..comparison.large import LARGE, compare_large
-from ..comparison.metric import METRICS, as_metric, lacking
-from ..comparison.pair import pair, pair_arrays
+from ..comparison.study import (BASELINE, CONTROL, PRIMARY, Rules, check_kinds,
+                                       study)
+from ..metrics.metric import METRICS, as_metric, missing_reason
+from ..arms.pair import pair
 from ..comparison.units import counted
-from ..experiments.evaluator import compare_runs
-from ..experiments.improvement import LOG, MetricSpec, written_mean
+from ..experiments.improvement import LOG, MetricSpec, compare_runs, written_mean
 from ..experiments.runs import read_runs
 from ..files.losses import losses_bytes, open_losses, read_losses, write_losses
 from ..files.predictions import read_predictions
@@ -34,10 +32,11 @@ from . import groups as g
 from . import options as o
 from .arms import (SCORED, _check_origin, _follow, _with_tokenizer, arm_kind,
                                 load_arms, score_model)
-from ..report.build import build_report, evaluate
-from ..report.evidence import RunsArm
+from ..report.old_build import build_report
+from ..report.build import check_policy
+from ..report.report import report_of
+from ..experiments.seeds import RunsArm, study_runs
 from ..report.policy import as_tier, check_enough
-from ..report.runs_report import build_runs_report
 from .terminal import OK, say
 from .changes import check_planned, parse_tail_gate, with_passages
 from .together import load_together, with_divergence
@@ -59,7 +58,7 @@ def find_metrics(asked, arms):
     odd = next((text for text in asked.mistake if text.count(":") != 1), None)
     if odd is not None: o.usage("--mistake must be TRUE:SAID", repr(odd), "Name two labels")
     usual = asked.metric or [metric.name for metric in METRICS.of_arms(*arms)
-                             if not any(lacking(metric, arm) for arm in arms)]
+                             if not any(missing_reason(metric, arm) for arm in arms)]
     return [*usual, *(f"mistake:{text}" for text in asked.mistake)]
 
 
@@ -71,7 +70,7 @@ def find_margins(texts, kinds, metrics, *, bare=True):
         if not name:
             o.usage("--margin must name its metric where tasks differ in kind", "a bare one",
                     f"Write --margin {first}=...")
-        if name not in known and name not in METRICS:
+        if name not in known and (name not in METRICS or METRICS[name].kind not in kinds):
             o.usage("--margin must be of a metric that is compared", repr(name),
                     f"Choose from {', '.join(known)}")
         metric = as_metric(name, "compare")
@@ -89,11 +88,11 @@ def compare_arms(
     asked, policy = job.asked, job.policy
     metrics = asked.metric or (["bits_per_byte"] if job.scoring.per_byte else None)
     margins = find_margins(asked.margin, ["losses"], metrics)
-    settings, tier = find_settings(asked, job.intervals, "losses"), find_tier(policy)
+    rules = find_rules(job, margins, with_divergence(metrics, job))
+    tier, tail = find_tier(policy), rules.tail
     scored = ["together"] if job.divergence else arguments
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in scored}
     out.parent.mkdir(parents=True, exist_ok=True)
-    tail = parse_tail_gate(job.changes.tail_gate)
 
     def enough(counts):
         check_enough(counts, tier=tier, profile=policy.profile)
@@ -104,10 +103,7 @@ def compare_arms(
     journals["control"] = out.parent / f".{out.name}.control.journal"
     control = find_control(arguments, arms["baseline"], job, out, journals["control"])
     both = with_passages(pair(**arms), arguments, job)
-    made = compare_pair(both, metrics=with_divergence(metrics, job), **settings)
-    return build_report(made, margin=margins, by=asked.by or None, tier=tier, gate=policy.gate,
-                        profile=policy.profile, fail_inconclusive=policy.fail_inconclusive,
-                        control=control, tail=tail), journals
+    return report_of(study(arms_of({"": both}, control), rules)), journals
 
 # %% ../../nbs/shell/18_jobs.ipynb #c019
 def is_large(arguments, kinds) -> bool:
@@ -124,7 +120,7 @@ def report_large(arguments, job: g.Job):
         if given: o.usage(f"{option} needs all windows in memory", many, "Leave it out")
     g.refuse_given(job.changes, "needs all windows in memory", many)
     margins = find_margins(asked.margin, ["losses"], asked.metric)
-    settings, tier = find_settings(asked, job.intervals, "losses"), find_tier(policy)
+    settings, tier = {"units": job.intervals.units, "level": asked.level}, find_tier(policy)
     say(f"{many} are read in batches", job.output.quiet)
     made = compare_large(*map(open_losses, arguments.values()), metrics=asked.metric or None,
                          units=settings["units"], level=settings["level"])
@@ -173,17 +169,31 @@ def find_tier(policy):
     return as_tier({"name": policy.tier, **numbers.get(policy.tier, {})})
 
 
-def find_settings(asked, intervals, kind):
-    "Settings of the comparison, tried on made-up windows before real ones are scored."
-    settings = {"level": asked.level, **asdict(intervals)}
-    with options_only(): Settings(**settings)
-    if kind == "losses":
-        loss, names = [i % 5 / 10 for i in range(12)], asked.metric or ["perplexity"]
-        toy = pair_arrays(loss, loss[::-1], [1] * 12, document_ids=range(12))
-        plain = [name for name in names if as_metric(name, "compare").missing is None]
-        once = settings | {"replicates": None, "seed": None}
-        with options_only(): compare_pair(toy, metrics=plain or None, **once)
-    return settings
+def find_rules(job: g.Job, margin=None, metrics=None, *, kinds=("losses",), **more) -> Rules:
+    "What is asked, as one value; an impossible combination is refused before any work."
+    asked, policy, tier = job.asked, job.policy, find_tier(job.policy)
+    known = {f.name: getattr(tier, f.name) for f in fields(tier)}
+    rules = {
+        "metrics": tuple(metrics or ()),
+        "margin": margin, "by": asked.by or None, "level": asked.level,
+        **asdict(job.intervals), "gate": policy.gate, "profile": policy.profile,
+        "tier": tier.name if tier == as_tier(tier.name) else known,
+        "fail_inconclusive": policy.fail_inconclusive,
+        "tail": parse_tail_gate(job.changes.tail_gate), **more}
+    with options_only():
+        made = Rules(**rules)
+        check_kinds(made, kinds)
+        check_policy(made, {*kinds})
+    return made
+
+
+def arms_of(pairs, control=None) -> dict:  # part -> pair, of one candidate
+    "(name, part) -> arm of a study."
+    arms = {}
+    for part, both in pairs.items():
+        arms |= {(BASELINE, part): both.baseline, ("candidate", part): both.candidate}
+        if control is not None: arms[CONTROL, part] = control
+    return arms
 
 # %% ../../nbs/shell/18_jobs.ipynb #c008
 def save_scored(model, scoring, out, quiet) -> tuple[dict, str]:
@@ -219,11 +229,12 @@ def report_answers(file, baseline, labels, asked, fail_inconclusive):
     names = next(csv.reader([labels], skipinitialspace=True)) if labels else None
     read = lambda path: read_predictions(path, labels=names)
     arms = [read(path) for path in (baseline, file) if path is not None]
-    more = {"metrics": find_metrics(asked, arms), "level": asked.level}
-    if baseline is None: return evaluate(*arms, by=asked.by or None, **more)
-    made = compare_pair(pair(*arms), **more)
-    return build_report(made, margin=margins, by=asked.by or None,
-                        fail_inconclusive=fail_inconclusive)
+    more = {"metrics": find_metrics(asked, arms)}
+    names = (BASELINE, "candidate") if baseline is not None else (BASELINE,)
+    rules = Rules(margin=margins, by=asked.by or None, fail_inconclusive=fail_inconclusive,
+                  level=asked.level, metrics=tuple(more["metrics"] or ()))
+    return report_of(study({(name, ""): arm for name, arm in zip(names, arms, strict=True)},
+                           rules))
 
 # %% ../../nbs/shell/18_jobs.ipynb #c014
 def _each(values, n, option, *choices):
@@ -270,8 +281,15 @@ def report_runs(baseline, candidate, asked: g.AskedOfRuns, fail_inconclusive):
         o.usage("--metric must be a column", repr(lost), f"Columns: {known}")
     specs = [_with_margin(spec, margins.get(spec.metric), arms, asked.intersect)
              for spec in specs]
-    return build_runs_report(specs, **arms, multiplicity=asked.multiplicity,
-                             intersect=asked.intersect, fail_inconclusive=fail_inconclusive)
+    rules = Rules(
+        metrics=tuple(spec.metric for spec in specs), level=round(1 - asked.alpha, 12),
+        margin={spec.metric: spec.improvement_threshold for spec in specs},
+        better={spec.metric: "lower" for spec in specs if spec.sign < 0},
+        scale={spec.metric: "log" for spec in specs if spec.scale == LOG},
+        multiplicity=asked.multiplicity, intersect=asked.intersect,
+        fail_inconclusive=fail_inconclusive)
+    pair = {(BASELINE, ""): arms["baseline_runs"], ("candidate", ""): arms["candidate_runs"]}
+    return report_of(study_runs(pair, rules))
 
 
 def _with_margin(spec, margin, arms, intersect):

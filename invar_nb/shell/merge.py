@@ -6,14 +6,14 @@
 __all__ = ['shard_command', 'load_work', 'save_shard', 'merged_name', 'save_merged', 'save_with_ray']
 
 # %% ../../nbs/shell/27_merge.ipynb #c005
-import math, shlex, shutil
+import shlex, shutil
 from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 
 from ..comparison.units import counted
-from ..files.parts import as_shard, check_cut, merge_parts, part_names
-from ..files.targets import Target, is_url, join_target
+from ..files.shards import (Target, as_shard, check_cut, is_url, merge_parts,
+                                   part_names)
 from ..foundations.document import file_digest
 from ..models.load import import_torch
 from ..models.shards import place_journal, plan_shards, score_shard
@@ -82,7 +82,7 @@ def save_shard(
     name = score_shard(work, target, shard, journal=place_journal(target, shard), force=force,
                        command=shard_command(model, scoring, out),
                        progress=Progress(f"shard {shard}", quiet=quiet))
-    place = join_target(out, name)
+    place = target.path(name)
     found = {"part": place, "shard": list(shard), "windows": len(numbers), "exit_code": OK,
              "data_id": work.plan.data_id, "merge": f"invar-nb merge {shlex.quote(out)}"}
     what = f"{len(numbers)} of {counted(len(work.plan.windows), 'windows')}; part in {place}"
@@ -114,15 +114,13 @@ def save_merged(
     "Join the parts into one file; (what was found, the same in words)."
     target = _of_parts(folder)
     out.parent.mkdir(parents=True, exist_ok=True)
-    merged = merge_parts(target, out)
-    about, unit = merged.header, merged.header["weight_unit"]
-    found = {"losses": str(out), "sha256": file_digest(out), "model": about["model"],
-             "perplexity": math.exp(merged.log_loss), "windows": about["windows"],
-             unit: merged.tokens, "data_id": about["data_id"], "shards": merged.shards,
-             "exit_code": OK}
-    return found, (f"perplexity {found['perplexity']:.6g} over {merged.tokens} {unit} in "
-                   f"{counted(about['windows'], 'windows')} of {merged.shards} shards; "
-                   f"losses in {out}")
+    losses, shards = merge_parts(target, out)
+    unit, total = losses.weight_unit, int(losses.tokens.sum())
+    found = {"losses": str(out), "sha256": file_digest(out), "model": losses.model,
+             "perplexity": losses.perplexity, "windows": len(losses), unit: total,
+             "data_id": losses.data_id, "shards": shards, "exit_code": OK}
+    return found, (f"perplexity {found['perplexity']:.6g} over {total} {unit} in "
+                   f"{counted(len(losses), 'windows')} of {shards} shards; losses in {out}")
 
 # %% ../../nbs/shell/27_merge.ipynb #c018
 def save_with_ray(

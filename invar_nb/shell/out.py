@@ -7,7 +7,6 @@ __all__ = ['check_out', 'check_losses']
 
 # %% ../../nbs/shell/28_out.ipynb #c007
 import os
-import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -46,9 +45,9 @@ def _check_old(out, names, force):
         new = "a new file" if names is None else "a new or an empty folder"
         o.usage(f"--out must be {new}", repr(str(out)),
                 "Choose another one, or give --force to replace an older one")
-    ours = (r"report\.(json|md|html)|plan\.(json|html)|slices\.csv|\.incoming|"
-            r"([\w-]+\.)?((baseline|candidate|control)\.\w+|reliability\.svg)")
-    if odd := [name for name in names or () if not re.fullmatch(ours, name)]:
+    from invar_nb.report.report import files_of_older
+    ours = files_of_older(out) | {"plan.json", "plan.html", ".incoming"}
+    if odd := [name for name in names or () if name not in ours]:
         o.usage("--force replaces files of an older report only", repr(str(out / min(odd))),
                 "Move it away, or name another folder")
 

@@ -17,11 +17,11 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/shell/26_plan.ipynb #c007
-from ..comparison.compare import PRIMARY
-from ..comparison.metric import METRICS, as_metric
-from ..comparison.pair import Pair, pair
+from ..comparison.study import PRIMARY
+from ..metrics.metric import METRICS, as_metric
+from ..arms.pair import Pair, pair
 from ..comparison.units import FEWEST, choose_units, noun_of
-from ..comparison.window_losses import WindowLosses
+from ..arms.window_losses import WindowLosses
 from ..files.losses import losses_bytes, read_losses
 from ..files.sources import read_pairs
 from ..foundations.document import write_folder

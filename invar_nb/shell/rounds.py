@@ -13,20 +13,23 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/shell/19_rounds.ipynb #c003
-from ..comparison.looks import LooksDesign, compare_looks, order_units
-from ..comparison.pair import pair
+from ..comparison.looks import LooksDesign, order_units
+from ..comparison.looks import look_at
+from ..comparison.study import study
+from ..arms.pair import pair
 from ..comparison.units import counted
 from ..comparison.verdict import change_text
-from ..comparison.window_losses import WindowLosses
-from ..models.documents import read_documents
+from ..arms.window_losses import WindowLosses
+from ..models.text import read_documents
 from ..models.score import score_plan
-from ..models.text import TextPlan, check_same_tokenizer
-from ..report.build import build_report
+from ..models.text import check_same_tokenizer
+from ..models.windows import TextPlan
+from ..report.report import report_of
 from . import groups as g
 from . import options as o
 from .arms import (_amount, _check_tokenizer, _kept, _load, _planned, _release,
                                  _same_limit, _with_tokenizer, find_weights, with_weights)
-from .jobs import find_margins, find_tier
+from .jobs import arms_of, find_margins, find_rules
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/19_rounds.ipynb #c016
@@ -114,7 +117,7 @@ def _planned_order(turns: _Turns, stopping: g.Stopping, scoring: g.Scoring):
 
 def _look_text(found) -> str:
     "One line of progress."
-    looks, d = found.looks, found.primary
+    looks, d = found.looks, found.difference
     ends = " to ".join(change_text(end, d) for end in (d.interval.low, d.interval.high))
     return (f"look {len(looks.rows)} of {len(looks.at)}, "
             f"{looks.rows[-1].units} of {counted(looks.total, looks.units)}: "
@@ -131,9 +134,9 @@ def compare_rounds(
 ):
     "(report, journals): both models are scored in rounds until a look decides."
     _check_job(kinds, job)
-    policy, quiet = job.policy, job.output.quiet
+    quiet = job.output.quiet
     margins = find_margins(job.asked.margin, ["losses"], ["perplexity"])
-    tier = find_tier(policy)
+    rules = find_rules(job, margins)
     scoring = _same_limit(job.scoring, [*arguments.values()])
     scoring = _with_tokenizer(scoring, [*arguments.values()])
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -150,9 +153,8 @@ def compare_rounds(
             parts[name].append(turns.score(name, part, journal))
         seen = np.concatenate(rows)
         arms = {name: _joined(parts[name], plan, seen, record) for name in arguments}
-        found = compare_looks(pair(**with_weights(arms, weights)), level=job.asked.level,
-                              margin=(margins or {}).get("perplexity"))
+        both = pair(**with_weights(arms, weights))
+        found = look_at(both, level=job.asked.level, margin=(margins or {}).get("perplexity"))
         say(_look_text(found), quiet)
         if found.looks.decided: break
-    return build_report(found, tier=tier, gate=policy.gate, profile=policy.profile,
-                        fail_inconclusive=policy.fail_inconclusive), journals
+    return report_of(study(arms_of({"": both}), rules)), journals

@@ -11,19 +11,19 @@ from dataclasses import fields, is_dataclass
 from pathlib import Path
 
 # %% ../../nbs/shell/23_sweep.ipynb #c009
-from ..comparison.pair import Pair, pair
-from ..comparison.sweep import compare_many
+from ..arms.pair import Pair, pair
+from ..comparison.study import BASELINE, CONTROL, POOLED, study
 from ..files.sources import read_pairs
-from ..models.checkpoint import find_checkpoint
+from ..models.load import find_checkpoint
 from ..report.policy import check_enough
-from ..report.sections import part_keys
-from ..report.sweep_report import build_sweep
+from ..report.build import arm_files
+from ..report.report import report_of
 from . import groups as g
 from . import options as o
 from .arms import SCORED, arm_kind, load_arms
 from .changes import check_by
 from .imports import _metrics, _options_named, _reading, compare_any
-from .jobs import find_margins, find_settings, find_tier
+from .jobs import find_margins, find_rules, find_tier
 from .terminal import say
 
 # %% ../../nbs/shell/23_sweep.ipynb #c006
@@ -35,11 +35,13 @@ def name_candidates(
     if twice is not None:
         o.usage("each candidate must be given once", repr(twice), "Leave one out")
     short = [_short(argument) for argument in arguments]
-    names = [s if short.count(s) == 1 and s != "baseline" else a
+    taken = (BASELINE, "candidate", CONTROL, POOLED)
+    names = [s if short.count(s) == 1 and s not in taken else a
              for s, a in zip(short, arguments, strict=True)]
-    if "baseline" in names:
-        o.usage("a candidate must not be called baseline", "'baseline'",
-                "Write its path, ./baseline")
+    odd = next((name for name in names if name in taken), None)
+    if odd is not None:
+        o.usage(f"a candidate must not be called {' or '.join(taken)}", repr(odd),
+                f"Write its path, ./{odd}")
     return dict(zip(names, arguments, strict=True))
 
 
@@ -129,18 +131,18 @@ def _files(arguments: Mapping, job: g.Job, reading, sizes: Mapping) -> dict:
 
 # %% ../../nbs/shell/23_sweep.ipynb #c019
 def _models(arguments: Mapping, job: g.Job, sizes: Mapping, metrics, out: Path) -> tuple:
-    "(pairs, margins, settings, journals) where some arm is a model: options first."
+    "(pairs, margins, journals) where some arm is a model: options first."
     job.columns.check_unused()
     margins = find_margins(job.asked.margin, ["losses"], metrics)
-    settings = find_settings(job.asked, job.intervals, "losses")
-    keys = part_keys(name for name in arguments if name != "baseline")
-    journals = {name: out.parent / f".{out.name}.{keys.get(name, name)}.journal"
+    find_rules(job, margins, metrics)
+    keys = arm_files([(name, "") for name in arguments])
+    journals = {name: out.parent / f".{out.name}.{keys[name, '']}.journal"
                 for name in arguments}
     out.parent.mkdir(parents=True, exist_ok=True)
     arms = {name: _sized(arm, name, sizes, arguments[name]) for name, arm in
             _scored(arguments, job, find_tier(job.policy), journals).items()}
-    pairs = {name: pair(arms["baseline"], arms[name]) for name in keys}
-    return pairs, margins, settings, journals
+    pairs = {name: pair(arms["baseline"], arms[name]) for name in arms if name != "baseline"}
+    return pairs, margins, journals
 
 # %% ../../nbs/shell/23_sweep.ipynb #c020
 def compare_sweep(
@@ -153,29 +155,30 @@ def compare_sweep(
 ):
     "(report, journals) of several candidates with one baseline."
     g.refuse_given(job.changes, "belongs to one candidate", f"{len(candidates)}")
-    names, asked, policy = name_candidates(candidates), job.asked, job.policy
+    names, asked = name_candidates(candidates), job.asked
     arguments, journals = {"baseline": baseline, **names}, {}
     sizes = _given_sizes(sweeping.size, names)
     lost = next((name for name in sweeping.gate_on or () if name not in names), None)
     if lost is not None:
         o.usage("--gate-on must name a candidate", repr(lost), ", ".join(names))
     _check_one(job)
-    reading, tier = _reading(job.columns, asked.by), find_tier(policy)
+    reading = _reading(job.columns, asked.by)
     check_by([arm_kind(argument, reading) for argument in arguments.values()], job)
     metrics = asked.metric or (["bits_per_byte"] if job.scoring.per_byte else None)
     if any(arm_kind(argument, reading) in SCORED for argument in arguments.values()):
-        pairs, margins, settings, journals = _models(arguments, job, sizes, metrics, out)
+        pairs, margins, journals = _models(arguments, job, sizes, metrics, out)
+        kinds = ["losses"]
     else:
         pairs = _files(arguments, job, reading, sizes)
         one = next(iter(pairs.values()))
-        margins = find_margins(asked.margin, [one.kind], metrics)
-        settings = find_settings(asked, job.intervals, "files")
-        metrics = _metrics(asked, one, [one.kind])
-    report = build_sweep(
-        compare_many(pairs, metrics=metrics, **settings), margin=margins, by=asked.by or None,
-        tier=tier, gate=policy.gate, profile=policy.profile, gate_on=sweeping.gate_on or None,
-        fail_inconclusive=policy.fail_inconclusive, between=sweeping.between)
-    return report, journals
+        kinds = [one.kind]
+        margins = find_margins(asked.margin, kinds, metrics)
+        metrics = _metrics(asked, one, kinds)
+    rules = find_rules(job, margins, metrics, kinds=kinds, contrasts=sweeping.between,
+                       deciding=tuple(sweeping.gate_on or ()))
+    arms = {("baseline", ""): next(iter(pairs.values())).baseline}
+    arms |= {(name, ""): both.candidate for name, both in pairs.items()}
+    return report_of(study(arms, rules)), journals
 
 
 def compare_all(baseline: str, candidates: list[str], job: g.Job, sweeping: g.Sweeping, *,

@@ -25,7 +25,7 @@ from .options import UsageProblem, usage
 OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
 
-_SECRET = (r"(://|\b(?:openai|vllm|sglang|llamacpp):)[^\s/@]*@"  # user and password
+_SECRET = (r"(://|\b(?:openai|vllm|sglang):)[^\s/@]*@"  # user and password
            r"|(://[^\s?]*)\?\S*")                                # a query of an address
 
 

@@ -9,17 +9,17 @@ __all__ = ['as_weights', 'score_texts']
 from dataclasses import replace
 
 # %% ../../nbs/shell/21_texts.ipynb #c003
-from ..comparison.pair import pair
-from ..models.documents import read_documents
+from ..arms.pair import pair
+from ..models.text import read_documents
 from ..models.other_tokenizer import whole_documents
 from ..models.score import score_plan
 from ..report.policy import check_enough
-from ..report.sections import part_keys
+from ..report.build import arm_files
 from . import groups as g
 from . import options as o
 from .arms import (_amount, _kept, _planned, arm_kind, load_arms,
                                  with_weights)
-from .jobs import find_margins, find_settings, find_tier
+from .jobs import find_margins, find_rules, find_tier
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/21_texts.ipynb #c005
@@ -65,9 +65,9 @@ def score_texts(
     for option, given in (("--divergence", job.divergence), ("--control", job.noise.asked)):
         if given: o.usage(f"{option} is for one text", f"{len(files)}", "Compare text by text")
     find_margins(job.asked.margin, ["losses"], job.asked.metric)
-    find_settings(job.asked, job.intervals, "losses")
-    keys, quiet = part_keys(files), job.output.quiet
-    journals = {f"{arm}.{name}": out.parent / f".{out.name}.{keys[name]}.{arm}.journal"
+    find_rules(job, metrics=job.asked.metric)
+    keys, quiet = arm_files([(name, "") for name in files]), job.output.quiet
+    journals = {f"{arm}.{name}": out.parent / f".{out.name}.{keys[name, '']}.{arm}.journal"
                 for arm in arguments for name in files}
     enough = lambda counts: check_enough(counts, tier=tier, profile=job.policy.profile)
     first, *others = files

@@ -13,13 +13,13 @@ from pathlib import Path
 # %% ../../nbs/shell/17_together.ipynb #c004
 import psutil
 
-from ..comparison.metric import METRICS
+from ..metrics.metric import METRICS
 from ..foundations.numbers import UsageError, refuse
-from ..models.checkpoint import find_checkpoint, most_numbers
-from ..models.documents import read_documents
-from ..models.load import _device, import_torch
+from ..models.load import find_checkpoint, most_numbers
+from ..models.text import read_documents
+from ..models.load import as_device, import_torch
 from ..models.text import check_same_tokenizer
-from ..models.tiles import score_together
+from ..models.together import score_together
 from .arms import (_amount, _kept, _load, _planned, _release, _same_limit,
                                  _with_tokenizer, find_weights, with_weights)
 from .groups import Job, Loading, Scoring
@@ -71,7 +71,7 @@ def memory_needed(argument: str, o: Loading, on_cpu: bool = True) -> int:
 def memory_free(o: Loading) -> tuple[int, bool]:
     "(bytes free where the models will be, whether that is the machine's own memory)."
     torch, _ = import_torch("compare")
-    place = _device(torch, o.device)
+    place = as_device(o.device)
     if place.type == "cuda": return torch.cuda.mem_get_info(place)[0], False
     return psutil.virtual_memory().available, place.type == "cpu"
 

@@ -14,7 +14,7 @@ import numpy as np
 from ..foundations.numbers import refuse
 from .jackknife import Jackknife, jackknife_sums
 from .serial import block_size, serial_ratio
-from .weighted import unit_totals
+from .totals import unit_totals
 
 # %% ../../nbs/statistics/24_sketch.ipynb #c019
 _BIG, _BLOCK = 64, 8192

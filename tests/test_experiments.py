@@ -1,0 +1,646 @@
+"""Runs, their judgement and their runner from outside: what no page shows. The referees are scipy, statsmodels, the decision table typed again, and the plainest loops."""
+import dataclasses
+import itertools
+import json
+import math
+import os
+import pickle
+import random
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from invar_nb.experiments import runner
+from invar_nb.experiments.improvement import (HIGHER, LINEAR, LOG, LOWER, MetricSpec, compare_runs, fieller_interval, find_improvement, judge_many,
+                                              judge_runs)
+from invar_nb.experiments.runner import (ExperimentSpec, Hypothesis, MetricsReader, QueueRecord, ablate, guarded_run, judge_queue,
+                                         over_seeds, read_metrics, run_all, run_queue, write_runs)
+from invar_nb.experiments.runs import TERMINALS, ExperimentResult, find_failure, pair_runs, read_runs, runs_arm
+from invar_nb.foundations.journal import Journal
+from invar_nb.foundations.numbers import ContractError, PairingError, canonical_json
+
+stats = pytest.importorskip("scipy.stats")
+from_row = ExperimentResult.from_row
+PPL, ACC = MetricSpec("m", direction=LOWER, scale=LOG), MetricSpec("m")
+QUICK = settings(max_examples=60, deadline=None)
+BASE = [30.12, 32.41, 28.73, 33.90, 31.26]
+BETTER = [29.02, 31.60, 27.70, 33.02, 30.05]
+
+
+def runs(values, seeds=None):
+    return [ExperimentResult(terminal="ok", metrics={"seed": s, "m": v}) for s, v in zip(seeds or range(len(values)), values, strict=True)]
+
+
+def pair(b, c, **more): return pair_runs(baseline_runs=b, candidate_runs=c, **more)
+def one(spec, candidate, baseline, **more): return compare_runs(spec, baseline_runs=runs(baseline), candidate_runs=runs(candidate), **more)
+
+
+# --- what is refused --------------------------------------------------------------------------------
+GOOD = dict(terminal="ok", metrics={"seed": 1, "m": 2.0})
+NO_RECORD = [{"metrics": [1]}, {"metrics": {"": 1}}, {"metrics": {"m": True, "seed": 1}}, {"metrics": {"m": "x", "seed": 1}}, {"metrics": {"m": 1.0}},
+             {"other": {"m": 1}}, {"metrics": {"seed": 1, "detail": 2}}, {"detail": None}, {"hypothesis_id": -1}, {"terminal": " "}, {"terminal": "OK"}, {"terminal": True}]
+NO_SEED = [2.7, True, "3x", "2.7", "", math.nan, math.inf, None, [3], 2.0**60, "1_0", "³", 2**64]
+NO_ROW = [{"seed": 1, "m": 1.0}, {"seed": 1, "terminal": None}, {"seed": 1, "terminal": "ok", "m": 1, "metrics": {"m": 1}}, {"seed": 1, "terminal": "ok", "metrics": [1]}, 7]
+NO_SPEC = [dict(metric=""), dict(metric="a\nb"), dict(metric=3), dict(direction="up"), dict(scale="ln"), dict(improvement_threshold=-0.1),
+           dict(improvement_threshold=math.nan), dict(improvement_threshold=True), dict(significance_threshold=0), dict(significance_threshold=5)]
+NO_EXPERIMENT = [dict(command="python x.py"), dict(command=()), dict(metric_keys=()), dict(metric_keys=("seed",)), dict(seed=-1), dict(seed=1.5), dict(environment={"A": 1}),
+                 dict(config={"a": math.nan}), dict(wall_timeout_s=0), dict(wall_timeout_s=math.inf), dict(memory_cap_mb="1"), dict(grace_s=-1), dict(experiment_id="")]
+REFUSED = [
+    *((lambda bad=bad: ExperimentResult(**GOOD | bad), "contract") for bad in NO_RECORD), *((lambda seed=seed: from_row({"seed": seed, "terminal": "ok"}), "contract") for seed in NO_SEED),
+    *((lambda row=row: from_row(row), "contract") for row in NO_ROW), *((lambda bad=bad: MetricSpec(**{"metric": "m"} | bad), "contract") for bad in NO_SPEC),
+    *((lambda bad=bad: spec(**bad), "contract") for bad in NO_EXPERIMENT), *((lambda arm=arm: pair(runs([1.0]), arm), "contract") for arm in ("runs.jsonl", {"seed": 1}, 7, [3], None)),
+    *((lambda text=text: find_failure(from_row({"seed": 3, "terminal": "ok", "m": text}), "m"), "contract") for text in ("0,75", "28.1 s", "0x1p3", "1_0", "--1")),
+    (lambda: find_failure(from_row({"seed": 3, "terminal": "ok", "m": 1}), "seed"), "contract"), (lambda: runs_arm([from_row({"seed": 1, "terminal": "oom"})], "m"), "contract"),
+    (lambda: pair([], runs([1.0])), "pairing"), (lambda: pair([from_row({"terminal": "oom"})], runs([1.0])), "pairing"), (lambda: pair(runs([1.0]), runs([1.0], [1]), intersect=True), "pairing"),
+    (lambda: one(PPL, [1.0, 1.0], [1.0, -1.0]), "contract"), (lambda: one(PPL, [1.0, 1.0], [1.0, 0.0]), "contract"), (lambda: one(ACC, [1.0, 1.0], [1.0, -1.0]), "contract"),
+    (lambda: one(ACC, [1e200, 1.0], [1.0, 1.0]), "contract"), (lambda: one("m", [1.0], [1.0]), "contract"), (lambda: judge_many([one(PPL, BETTER, BASE)] * 2), "contract"),
+    (lambda: judge_runs(MetricSpec("mm"), baseline_runs=runs(BASE), candidate_runs=[*runs(BETTER[:4]), ExperimentResult(terminal="oom", metrics={"seed": 4})]), "contract"),
+    (lambda: run_all(["x"], results_file=os.devnull), "contract"), (lambda: run_all([spec(files=("nowhere.py",))], results_file=os.devnull), "contract"),
+    (lambda: run_all([spec()], results_file=os.devnull, again=("ok",)), "contract"), (lambda: ablate(spec(config={"rate": 1}), "rat", [1]), "contract"),
+    (lambda: list(run_queue([Hypothesis(id=1, text="x")] * 2, run=None, spec=PPL)), "contract"), *((lambda bad=bad: Hypothesis(**bad), "contract") for bad in (dict(id=-1, text="x"), dict(id=1, text=" "), dict(id=True, text="x")))]
+
+
+@pytest.mark.parametrize("call, code", REFUSED)
+def test_what_is_refused(call, code):
+    with pytest.raises(ContractError) as caught: call()
+    assert caught.value.code == code and "\n" not in str(caught.value)
+
+
+# --- records and pairs ------------------------------------------------------------------------------
+@pytest.mark.parametrize("seed", [3, 3.0, "3", " 3 ", "3.0", "+3", "3e0", np.int64(3), np.float32(3)])
+def test_seeds_that_are_three(seed):
+    run = from_row({"seed": seed, "terminal": "ok", "m": 1.0})
+    assert run.seed == 3 and type(run.seed) is int
+
+
+def test_cells_that_spell_numbers_are_metrics_and_the_rest_is_kept():
+    row = {"seed": "3", "terminal": "ok", "m": "28.1", "host": "a7", "note": "", "gone": None, "hypothesis_id": "12", "experiment_id": "a", "nested": [1], "flag": True}
+    run = from_row(row)
+    assert run.metrics == {"m": 28.1, "seed": 3, "gone": None} and run.other == {"host": "a7", "note": "", "nested": [1], "flag": True}
+    assert (run.hypothesis_id, run.experiment_id) == (12, "a") and from_row({"seed": 1, "terminal": "oom"}, terminal="ok").terminal == "oom"
+    assert [find_failure(from_row(row | {"m": m}), "m") for m in ("NaN", "1e999", None)] == ["reported m = nan", "reported m = inf", "wrote no number for m"]
+    with pytest.raises(TypeError): run.metrics["m"] = 1.0
+
+
+cells = st.one_of(st.none(), st.floats(), st.integers(-10**6, 10**6))
+
+
+@given(st.dictionaries(st.text("abmxyz é", min_size=1, max_size=6), cells, max_size=4), st.integers(1 - 2**64, 2**64 - 1), st.sampled_from(["ok", "oom", "other"]),
+       st.text(max_size=8).map(str.strip))
+@QUICK
+def test_a_run_survives_json_and_pickle(metrics, seed, terminal, detail):
+    run = ExperimentResult(terminal=terminal, metrics=metrics | {"seed": seed}, detail=detail)
+    saved = run.to_dict()
+    again = from_row(json.loads(canonical_json(saved)))
+    assert again.to_dict() == saved == pickle.loads(pickle.dumps(run)).to_dict() and again.seed == seed
+
+
+def test_pairing_lists_everything():
+    for b, c, says in ((runs([1.0] * 3, [4, 4, 0]), runs([1.0] * 3, [0, 1, 1]), "baseline repeats 4; candidate repeats 1"),
+                       (runs([1.0] * 3, [1, 7, 8]), runs([1.0] * 2, [0, 1]), "baseline lacks 0; candidate lacks 7, 8"), (runs([1.0], [500]), runs([1.0] * 100), "and 94 more")):
+        with pytest.raises(PairingError, match=says): pair(b, c)
+    both = pair(runs([1.0, 2.0, 3.0], [2, 0, 9]), runs([4.0, 5.0, 6.0], [0, 2, 1]), intersect=True)
+    assert both.seeds == (0, 2) and [r.metrics["m"] for r in both.candidate] == [4.0, 5.0] and both.left_out == (1, 9)
+    c = compare_runs(PPL, baseline_runs=runs(BASE), candidate_runs=runs(BETTER[:4], [9, 1, 2, 3]), intersect=True)
+    assert c.left_out == (0, 4, 9) and c.verdict.rationale.endswith("left out: 0, 4, 9.")
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "csv", "json"])
+def test_files(tmp_path, suffix):
+    path, rows = tmp_path / f"runs.{suffix}", [{"seed": 1, "terminal": "ok", "m": 2.5}, {"seed": 2, "terminal": "oom", "m": None}]
+    text = {"jsonl": "".join(json.dumps(r) + "\n" for r in rows), "json": json.dumps(rows), "csv": "seed,terminal,m\n1,ok,2.5\n2,oom,\n"}[suffix]
+    path.write_text(text)
+    assert [(r.seed, r.terminal, r.metrics["m"]) for r in read_runs(path)] == [(1, "ok", 2.5), (2, "oom", None)]
+    path.write_text(text.replace("2,oom", "2.5,oom").replace('"seed": 2', '"seed": 2.5'))
+    place = {"jsonl": "line 2", "csv": "line 3", "json": "row 2"}[suffix]
+    with pytest.raises(ContractError, match=f"{place}: seed must be a whole number"): read_runs(path)
+
+
+# --- the word and the numbers behind it -------------------------------------------------------------
+def table(failed, improvement, p, m, alpha):
+    "The source's five rows, typed again."
+    if failed: return "failed"
+    if abs(improvement) < m or p is None or p > alpha: return "noise"
+    return "improved" if improvement > 0 else "regressed"
+
+
+def test_the_twelve_fields_come_first():
+    twelve = ["hypothesis_id", "metric", "direction", "scale", "candidate_mean", "baseline_mean", "improvement", "p_value", "significance_threshold", "improvement_threshold",
+              "verdict", "rationale"]
+    v = one(PPL, BETTER, BASE).verdict
+    assert list(v.to_dict())[:12] == twelve and v.candidate_mean == pytest.approx(np.mean(BETTER), rel=1e-15) and v.candidate_geometric_mean == pytest.approx(stats.gmean(BETTER), rel=1e-14)
+
+
+@pytest.mark.parametrize("scale", [LOG, LINEAR])
+def test_improved_regressed_and_direction(scale):
+    spec = MetricSpec("m", LOWER, scale)
+    up = dataclasses.replace(spec, direction=HIGHER)
+    assert [one(s, c, b).verdict.verdict for s in (spec, up) for c, b in ((BETTER, BASE), (BASE, BETTER))] == ["improved", "regressed", "regressed", "improved"]
+    assert one(up, BETTER, BASE).improvement.value == -one(spec, BETTER, BASE).improvement.value
+
+
+@pytest.mark.parametrize("bad", ["timeout", "sigterm", math.nan, math.inf, None])
+@pytest.mark.parametrize("arm", ["candidate", "baseline"])
+def test_a_failed_run_of_either_arm_is_failed_and_never_noise(arm, bad):
+    arms = {"candidate_runs": runs(BETTER), "baseline_runs": runs(BASE)}
+    for metrics in ({"seed": 2}, {}) if isinstance(bad, str) else ({"seed": 2, "m": bad},):
+        arms[f"{arm}_runs"][2] = ExperimentResult(terminal=bad if isinstance(bad, str) else "ok", metrics=metrics, detail="after 7\n min")
+        v = judge_runs(PPL, **arms)
+        assert (v.verdict, v.candidate_mean, v.baseline_mean, v.improvement, v.p_value, v.claim) == ("failed", 0.0, 0.0, 0.0, None, None)
+        assert f"the {arm} run of seed {metrics.get('seed', 'unknown')} " in v.rationale and "p = 1)" in v.rationale and "\n" not in v.rationale
+
+
+def test_golden_numbers():
+    "32 to 28 is +0.1335 on the log scale; two p-values of the source's tests."
+    c = one(PPL, [28.0] * 6, [32.0] * 6)
+    assert c.improvement.value == pytest.approx(math.log(32 / 28), abs=1e-15) and f"{c.improvement.value:+.4f}" == "+0.1335"
+    for new, old, p in (([5, 6, 7, 8], [4, 6, 6, 7], 0.0576689), ([2.1, 2.3, 1.9, 2.5], [2.0] * 4, 0.219102)): assert one(ACC, new, old).p_value == pytest.approx(p, rel=1e-6)
+
+
+def test_few_seeds_and_small_changes():
+    v = one(PPL, [20.0], [30.0]).verdict
+    assert (v.verdict, v.claim, v.p_value, v.n_for_power, v.not_worse) == ("noise", "inconclusive", None, None, False)
+    two = one(PPL, [29.0, 31.5], [30.0, 32.0]).verdict
+    assert (two.verdict, two.claim) == ("noise", "inconclusive") and two.n_for_power > 2
+    v = one(PPL, [x * (0.995 + 0.0002 * (-1) ** i) for i, x in enumerate(BASE)], BASE).verdict
+    assert (v.verdict, v.claim, v.not_worse, v.beyond_margin) == ("noise", "equivalent", True, False) and v.p_value < 0.001
+    c = one(ACC, [0.9, -0.7, 1.4], [0.5, -0.8, 0.6])
+    assert c.improvement.interval is None and c.verdict.claim == "inconclusive" and "no interval" in c.verdict.rationale
+    assert one(PPL, [x * 1e-300 for x in BETTER], [x * 1e-300 for x in BASE]).verdict.verdict == "improved"
+
+
+@pytest.mark.parametrize("sign, word", [(1, "improved"), (-1, "regressed")])
+def test_equality_passes_both_thresholds(sign, word):
+    "Six equal differences of exactly a quarter: p is that of the signs, 2^-5; then with a spread, alone and in a family of two."
+    def judged(m, alpha): return one(MetricSpec("m", HIGHER, LINEAR, m, alpha), [4.0 + sign] * 6, [4.0] * 6).verdict
+    v = judged(0.25, 2**-5)
+    assert (v.improvement, v.p_value, v.verdict) == (sign * 0.25, 2**-5, word)
+    assert judged(math.nextafter(0.25, 1), 2**-5).verdict == judged(0.25, math.nextafter(2**-5, 0)).verdict == "noise"
+    values, flat = [4 + sign * x for x in (0.5, 1.5, 1.0, 0.75, 1.25)], [4.0] * 5
+    def at(alpha): return dataclasses.replace(ACC, improvement_threshold=0.25, significance_threshold=alpha)
+    def first(alpha): return judge_many([one(at(alpha), values, flat), one(at(alpha), [4.0, 4.5, 3.5, 4.0, 4.0], flat, hypothesis_id=1)])[0].verdict.verdict
+    p = one(ACC, values, flat).p_value
+    assert [one(at(a), values, flat).verdict.verdict for a in (p, math.nextafter(p, 0))] == [first(2 * p), first(math.nextafter(2 * p, 0))] == [word, "noise"]
+
+
+def test_an_interval_that_ends_on_the_threshold_is_not_equivalent():
+    wobble = [x * f for x, f in zip(BASE, (1.001, 0.999, 1.0, 1.002, 0.998), strict=True)]
+    c = one(PPL, BASE, wobble)
+    edge = max(-c.improvement.interval.low, c.improvement.interval.high)
+    for m, claim in ((0.02, "equivalent"), (edge, "inconclusive"), (math.nextafter(edge, 1), "equivalent"), (0, "inconclusive")):
+        assert one(dataclasses.replace(PPL, improvement_threshold=m), BASE, wobble).verdict.claim == claim
+
+
+def test_equal_differences_have_the_p_value_of_their_signs_and_are_never_equivalent():
+    for n, k in itertools.product(range(2, 9), (1.0, 1e-3, 1000 / 7, 1e9)):
+        ratios = [x * k for x in (BASE * 2)[:n]]
+        c = one(PPL, [x * 0.9 for x in ratios], ratios)
+        assert c.p_value == 2.0 ** (1 - n) and c.improvement.degenerate == "all_equal"
+        assert (c.verdict.verdict == "improved") == (n >= 6) and c.verdict.n_for_power == (6 if n < 6 else None)
+        for spec in (PPL, MetricSpec("m", LOWER)):
+            same = one(spec, ratios, ratios).verdict
+            assert (same.p_value, same.claim, same.improvement) == (1, "inconclusive", 0)
+    near = (1.0001, 1.00013, 1.00007, 1.00002)  # logarithms near 0, rounded at the scale of 1
+    assert find_improvement(PPL, baseline=near, candidate=tuple(x * 1.0001 for x in near)).degenerate
+
+
+pairs = st.lists(st.tuples(st.floats(0.5, 100), st.floats(0.5, 100)), min_size=2, max_size=9)
+specs = st.builds(MetricSpec, metric=st.just("m"), direction=st.sampled_from([LOWER, HIGHER]), scale=st.sampled_from([LINEAR, LOG]),
+                  improvement_threshold=st.sampled_from([0.0, 0.02, 0.3]), significance_threshold=st.sampled_from([0.05, 0.3]))
+
+
+@given(pairs, specs, st.randoms(use_true_random=False))
+@QUICK
+def test_order_of_rows_moves_no_bit(values, spec, rnd):
+    c, b = map(list, zip(*values, strict=True))
+    seeds = rnd.sample(range(-50, 50), len(c))
+    arms = [runs(c, seeds), runs(b, seeds)]
+    straight = compare_runs(spec, candidate_runs=arms[0], baseline_runs=arms[1])
+    for arm in arms: rnd.shuffle(arm)
+    mixed = compare_runs(spec, candidate_runs=arms[0], baseline_runs=arms[1])
+    assert mixed == straight and canonical_json(mixed.verdict.to_dict()) == canonical_json(straight.verdict.to_dict())
+
+
+@given(pairs, specs)
+@QUICK
+def test_the_word_is_what_table_and_scipy_say(values, spec):
+    c, b = (np.array(x) for x in zip(*values, strict=True))
+    found = one(spec, c.tolist(), b.tolist())
+    x, y = (np.log(c), np.log(b)) if spec.scale == LOG else (c, b)
+    i, v = found.improvement, found.verdict
+    assert i.value == pytest.approx((x - y).mean() / (1 if spec.scale == LOG else abs(b.mean())) * spec.sign, rel=1e-9, abs=1e-12)
+    assert v.verdict == (table(False, i.value, i.p_value, spec.improvement_threshold, spec.significance_threshold) if i.value else "noise")
+    if i.degenerate or np.ptp(x - y) <= 1e-9 * np.abs(x).max(): return
+    assert i.p_value == pytest.approx(stats.ttest_rel(x, y).pvalue, rel=1e-5, abs=1e-12)
+    if i.interval is not None and abs(i.p_value - spec.significance_threshold) > 1e-6: assert (i.interval.low <= 0 <= i.interval.high) == (i.p_value > spec.significance_threshold)
+    assert not (v.beyond_margin and v.verdict == "noise") and json.dumps(v.to_dict(), allow_nan=False)
+
+
+@given(pairs, st.floats(-20, 20))
+@QUICK
+def test_units_do_not_matter_on_the_log_scale(values, exponent):
+    c, b = zip(*values, strict=True)
+    here, there = (find_improvement(PPL, candidate=tuple(u * x for x in c), baseline=tuple(u * x for x in b)) for u in (1.0, math.exp(exponent)))
+    assert there.value == pytest.approx(here.value, abs=1e-12)
+    assume(not 1e-13 < np.ptp(np.log(c) - np.log(b)) < 1e-11)  # where "equal" is a matter of one rounding
+    assert there.degenerate == here.degenerate
+    if here.degenerate is None: assert there.p_value == pytest.approx(here.p_value, rel=1e-3, abs=1e-9)
+
+
+@given(st.lists(st.tuples(st.floats(-3, 3), st.floats(0.5, 3)), min_size=2, max_size=8), st.sampled_from([1, -1]))
+@QUICK
+def test_fieller_solves_its_own_test(values, sign):
+    c, b = (np.array(x) for x in zip(*values, strict=True))
+    b = sign * b
+    assume(np.std(c / b) > 1e-3 and np.std(b) > 1e-3)
+    ends = fieller_interval(b, c)
+    if ends is None:
+        assert stats.ttest_1samp(b, 0).pvalue > 0.0499
+        return
+    for end in ends: assert stats.ttest_1samp(c - (1 + sign * end) * b, 0).pvalue == pytest.approx(0.05, rel=1e-4)  # c - (1 - g) b for b < 0
+    assert ends[0] <= find_improvement(ACC, baseline=tuple(b), candidate=tuple(c)).value <= ends[1]
+
+
+@pytest.mark.parametrize("ours, theirs", [("holm", "holm"), ("benjamini_hochberg", "fdr_bh")])
+def test_families_against_statsmodels(ours, theirs):
+    multitest = pytest.importorskip("statsmodels.stats.multitest")
+    rng = np.random.default_rng(11)
+    for m in (1, 2, 7, 20):
+        alone = [one(PPL, np.exp(3 - rng.normal(0.03, 0.03, 5)).tolist(), [math.exp(3)] * 5, hypothesis_id=i) for i in range(m)]
+        failed = compare_runs(PPL, candidate_runs=[ExperimentResult(terminal="oom", metrics={})], baseline_runs=runs(BASE), hypothesis_id=m)
+        single = one(PPL, [28.0], [30.0], hypothesis_id=m + 1)
+        made = judge_many([failed, *alone, single], multiplicity=ours)
+        assert made[0] == failed and made[-1] == single and judge_many(made, multiplicity=ours) == made  # from the unadjusted p-values, each time
+        for before, after, p in zip(alone, made[1:-1], multitest.multipletests([c.p_value for c in alone], method=theirs)[1], strict=True):
+            assert after.p_value == before.p_value and after.verdict.adjusted_p_value == pytest.approx(p, rel=1e-12)
+            assert after.verdict.verdict == table(False, after.improvement.value, after.adjusted_p_value, 0.02, 0.05)
+            assert after.improvement.interval.level == pytest.approx(1 - 0.05 / m, abs=1e-12) and f"by {ours} over {m} tests" in after.verdict.rationale
+
+
+@pytest.mark.parametrize("newer, exact", [(BETTER, True), ([29.4, 31.7, 28.0, 33.1, 30.6], False)])
+def test_the_exact_p_value_stands_beside_an_outlying_difference(newer, exact):
+    c, d = one(PPL, newer, BASE), np.log(BASE) - np.log(newer)
+    by_hand = np.mean(abs(np.array(list(itertools.product((1, -1), repeat=5))) @ d) >= abs(d.sum()) - 1e-12)
+    assert c.improvement.outlying == exact == (f"exact sign-flip p = {by_hand:.3g}" in c.verdict.rationale) and c.improvement.sign_flip_p_value == by_hand
+
+
+# --- the queue of hypotheses ------------------------------------------------------------------------
+class World:
+    "A runner and a literature that remember what they were asked, and fail when told to."
+    def __init__(self, die_at=None): self.started, self.asked, self.die_at = [], [], die_at
+
+    def arm(self, seed, shift): return runs((30 * np.exp(shift + np.random.default_rng(seed).normal(0, 0.02, 5))).tolist())
+
+    def run(self, specs):
+        (name, i), = specs
+        if len(self.started) == self.die_at: raise RuntimeError("killed")
+        self.started.append((name, i))
+        return self.arm(100 * i + (name == "candidate"), -0.1 * (name == "candidate" and i == 5))
+
+    def settles(self, h):
+        self.asked.append(h.id)
+        return "known since 2019" if h.id in (20, 30) else None
+
+    def records(self, spec=PPL, m=7):
+        queue = [Hypothesis(id=10 * i, text=f"claim {i}", baseline_specs=[("baseline", i)], candidate_specs=[("candidate", i)]) for i in range(m)]
+        return run_queue(queue, run=self.run, spec=spec, settles=self.settles)
+
+
+def test_the_queue_goes_through_in_order_and_its_end_is_one_family():
+    world = World()
+    first = next(queue := world.records())
+    assert world.asked == [0] and world.started == [("baseline", 0), ("candidate", 0)] and first.word == "noise"
+    records = [first, *queue]
+    assert [r.hypothesis.id for r in records] == [0, 10, 20, 30, 40, 50, 60] and [r.word for r in records][2:4] == ["settled"] * 2 and records[2].verdict is None
+    assert records[5].word == "improved" and records[5].comparison == compare_runs(PPL, baseline_runs=world.arm(500, 0), candidate_runs=world.arm(501, -0.1), hypothesis_id=50)
+    for k in range(10):
+        with pytest.raises(RuntimeError): list(World(die_at=k).records())
+    assert list(World().records()) == records
+    failed = QueueRecord(hypothesis=Hypothesis(id=70, text="x"), comparison=compare_runs(
+        PPL, baseline_runs=world.arm(1, 0), hypothesis_id=70, candidate_runs=[ExperimentResult(terminal="oom", metrics={"seed": 0})]))
+    judged = judge_queue([*records, failed])
+    assert judged[2] == records[2] and judged[7].word == "failed" and {j.comparison.family for i, j in enumerate(judged) if i not in (2, 3, 7)} == {5}
+    assert judged[5].verdict.adjusted_p_value == pytest.approx(5 * min(r.verdict.p_value for r in records if r.verdict)) and judged[5].word == "improved"
+    by_id = World().records(lambda h: PPL if h.id else MetricSpec("m", LOWER), 2)
+    assert [r.verdict.scale for r in by_id] == ["linear", "log"]
+
+
+# --- how runs end -----------------------------------------------------------------------------------
+posix = pytest.mark.skipif(os.name != "posix", reason="the runner needs POSIX processes")
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+PRINTS = "print('{\"loss\": 1.5}')"
+
+
+def spec(code=PRINTS, **more):
+    return ExperimentSpec(**{"experiment_id": "x", "command": (sys.executable, "-c", textwrap.dedent(code)), "seed": 3, "metric_keys": ("loss",), "wall_timeout_s": 20.0, **more})
+
+
+def run(one, tmp_path, **more):
+    (result,) = run_all([one], results_file=tmp_path / "results", **more)
+    return result
+
+
+def alive(pid):
+    try: return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError: return False
+
+
+def until(holds, seconds=10.0):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end and not holds(): time.sleep(0.02)
+    return bool(holds())
+
+
+HOG = "x = []\nwhile True: x.append(bytearray(2**20))"
+DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+ENDS = {  # code, limits, terminal, exit code, signal, detail
+    "ok": (PRINTS, {}, "ok", 0, None, ""),
+    "last line counts": ("print('{\"loss\": 7}'); print('{\"loss\": 1.5}'); print('bye', end='')", {}, "ok", 0, None, ""),
+    "metrics, then exit 3": (PRINTS + "; raise SystemExit(3)", {}, "crash", 3, None, "exit code 3"),
+    "silent": ("pass", {}, "crash", 0, None, "no line of output is a JSON object with loss"),
+    "NaN at last": (PRINTS + "; print('{\"loss\": NaN}')", {}, "crash", 0, None, "loss is nan"),
+    "another seed": ("print('{\"loss\": 1.5, \"seed\": 4}')", {}, "crash", 0, None, "seed 4.0 where 3 was asked for"),
+    "segfault": ("import os, signal; os.kill(os.getpid(), signal.SIGSEGV)", {}, "crash", None, "SIGSEGV", "did not send"),
+    "no such command": ("", {"command": ("no-such-program", "x")}, "crash", None, None, "No such file or directory: no-such-program"),
+    "not executable": ("", {"command": ("/",)}, "crash", None, None, "Permission denied"),
+    "no such folder": (PRINTS, {"folder": "/nowhere/at/all"}, "crash", None, None, "No such file or directory: /nowhere"),
+    "too slow": (PRINTS + "; import time; time.sleep(60)", {"wall_timeout_s": 0.4}, "timeout", None, "SIGTERM", "longer than 0.4 s"),
+    "too slow, leaves politely": ("""
+        import signal, sys, time
+        signal.signal(signal.SIGTERM, lambda *_: (print('{"loss": 1}'), sys.exit(0)))
+        time.sleep(60)""", {"wall_timeout_s": 1.5}, "timeout", 0, None, "longer than 1.5 s"),
+    "too slow, deaf": (DEAF, {"wall_timeout_s": 1.2, "grace_s": 0.2}, "timeout", None, "SIGKILL", "longer"),
+    "too slow, stopped": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", {"wall_timeout_s": 1.0, "grace_s": 0}, "timeout", None, "SIGKILL", "longer"),
+    "pipes closed, too slow": ("import os, time; os.close(1); os.close(2); time.sleep(60)", {"wall_timeout_s": 0.6}, "timeout", None, "SIGTERM", "longer"),
+    "kills its own group": ("import os, signal; os.killpg(0, signal.SIGKILL)", {}, "crash", None, "SIGKILL", "did not send"),
+    "too large, with metrics": (f"print('{{\"loss\": 1.5}}', flush=True)\n{HOG}", {"memory_cap_mb": 100}, "oom", None, "SIGKILL", "cap 100 MB, and was killed")}
+
+
+@posix
+@pytest.mark.parametrize("name", ENDS)
+def test_every_end_has_its_state_and_its_reason(tmp_path, name):
+    code, more, terminal, exit_code, number, says = ENDS[name]
+    result = run(spec(code, **more), tmp_path)
+    ending = result.other["run"]
+    assert (result.terminal, ending["exit_code"], ending["signal"]) == (terminal, exit_code, number) and says in result.detail, result.detail
+    assert dict(result.metrics) == ({"loss": 1.5, "seed": 3} if terminal == "ok" else {"seed": 3})
+    assert run(spec(code, **more), tmp_path).to_dict() == result.to_dict()  # from the journal
+
+
+@posix
+def test_config_seed_and_environment_arrive_and_nothing_else(tmp_path, monkeypatch):
+    monkeypatch.setenv("SECRET_TOKEN", "hush")
+    config = {"rate": 1e-3, "name": "naïve \u2028 \U0001f600", "big": "x" * 300_000, "deep": {"a": [1, None]}}
+    code = """
+        import json, os, sys
+        given = json.load(sys.stdin)
+        print(json.dumps({"loss": sum(map(ord, json.dumps(given["config"], sort_keys=True))), "seed": given["seed"]}))
+        print(json.dumps([dict(os.environ), os.getcwd(), os.listdir('.')]), file=sys.stderr)"""
+    result = run(spec(code, config=config, seed=41, environment={"MINE": "naïve = 1", "LANG": "C"}), tmp_path)
+    assert result.metrics["loss"] == sum(map(ord, json.dumps(config, sort_keys=True))) and result.seed == 41
+    seen, where, files = json.loads(result.other["run"]["stderr_tail"])
+    assert set(seen) - {"LC_CTYPE"} == {"PATH", "HOME", "TMPDIR", "LANG", "MINE"}  # LC_CTYPE: Python's own
+    assert (seen["MINE"], seen["HOME"], files) == ("naïve = 1", where, []) and not os.path.exists(where)
+
+
+NAP = str(10**6 + os.getpid())  # seconds; no other process of this machine sleeps as long
+SPAWN = f"""
+    import os, subprocess, sys, time
+    subprocess.Popen(["sleep", "{NAP}"])
+    if os.fork() == 0:  # its parent ends at once, its pipes are closed
+        if os.fork() == 0:
+            for fd in (0, 1, 2): os.close(fd)
+            os.execvpe("sleep", ["sleep", "{NAP}"], {{"PATH": os.environ["PATH"]}})
+        os._exit(0)
+    os.wait()
+"""
+
+
+def sleepers():
+    found = []
+    for name in filter(str.isdigit, os.listdir("/proc")):
+        try: mine = Path(f"/proc/{name}/cmdline").read_bytes() == f"sleep\0{NAP}\0".encode()
+        except OSError: continue
+        if mine and alive(name): found.append(int(name))
+    return found
+
+
+@linux
+@pytest.mark.parametrize("then, terminal", [(PRINTS, "ok"), ("time.sleep(60)", "timeout"), (HOG, "oom"), (f'subprocess.run(["sleep", "{NAP}"], start_new_session=True)', "timeout")],
+                         ids=["ok", "timeout", "oom", "own session"])
+def test_children_end_with_the_run(tmp_path, then, terminal):
+    "Those of the group, whoever their parent is; and one in a session of its own, while its parent lives."
+    assert not sleepers()
+    result = run(spec(textwrap.dedent(SPAWN) + then, wall_timeout_s=2.0 if terminal == "timeout" else 20.0, memory_cap_mb=150), tmp_path)
+    assert result.terminal == terminal and until(lambda: not sleepers(), 2)
+
+
+@linux
+def test_no_process_thread_or_descriptor_is_kept(tmp_path, monkeypatch):
+    (tmp_path / "scratch").mkdir()
+    monkeypatch.setattr(runner.tempfile, "tempdir", str(tmp_path / "scratch"))
+    run(spec(seed=999), tmp_path)
+    def held(): return threading.active_count(), len(os.listdir("/proc/self/fd")), os.listdir(tmp_path / "scratch")
+    before = held()
+    results = run_all(over_seeds(spec(SPAWN + "    " + PRINTS), range(3)) + over_seeds(spec("1/0"), range(3)), results_file=tmp_path / "results", workers=3)
+    assert Counter(r.terminal for r in results) == {"ok": 3, "crash": 3} and held() == before
+
+
+@linux
+def test_memory_is_that_of_the_whole_tree_and_reserved_addresses_are_none():
+    def ended(code, cap): return guarded_run(spec(code, memory_cap_mb=cap))
+    own = "x = b'x' * (60 * 2**20); import time; time.sleep(60)"
+    e = ended(f"import subprocess, sys, time; [subprocess.Popen([sys.executable, '-c', {own!r}]) for _ in range(4)]; time.sleep(60)", 200)
+    assert e.killed and 200 < e.peak_memory_mb < 350
+    ballast = b"x" * (200 * 2**20)  # our own size is not the run's
+    e = ended("import mmap as m; x = m.mmap(-1, 2**36, flags=m.MAP_PRIVATE | m.MAP_ANONYMOUS, prot=m.PROT_READ); import time; time.sleep(.3)", 100)
+    assert e.exit_code == 0 and e.peak_memory_mb < 60 and len(ballast)
+
+
+# --- output -----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("line, says", [
+    ('{"loss": null}', "not a number"), ('{"loss": true}', "not a number"), ('{"loss": "1.5"}', "not a number"), ('{"loss": -Infinity}', "-inf"), ('{"loss": 1e999}', "inf"),
+    ('{"loss": ' + "9" * 400 + "}", "inf"), ('{"loss": 1, "seed": "3"}', "seed '3'"), ('["loss"]', None), ('{"lost": 1}', None), ('{"loss": 1', None), ("{" * 99, None)])
+def test_lines_that_are_no_result(line, says):
+    metrics, doubt = read_metrics(line.encode(), ("loss",), 3)
+    assert metrics is None and (doubt is None if says is None else says in doubt)
+
+
+@posix
+def test_a_flood_of_output_is_not_kept(tmp_path):
+    reader = MetricsReader(("loss",), 3)
+    for data in (b"x" * (runner.LONGEST_LINE + 1), b'{"loss": 9}\n{"loss": 1.5}\n'): reader.feed(data)
+    assert (reader.metrics, reader.n_lines) == ({"loss": 1.5}, 1)  # the first stands at the end of a line too long to read
+    code = """
+        import os
+        for _ in range(40): os.write(1, b"x" * 2**20); os.write(2, b"e" * 2**20)
+        os.write(1, b'{"loss": 9}\\n{"loss": 1.5}')"""
+    began = time.monotonic()
+    result = run(spec(code), tmp_path)
+    assert result.ok and result.other["run"]["metric_lines"] == 1 and time.monotonic() - began < 15 and len(result.other["run"]["stderr_tail"]) <= runner.KEPT_STDERR
+
+
+# --- the queue of runs ------------------------------------------------------------------------------
+WORK = """
+import json, random, sys, time
+given = json.load(sys.stdin)
+with open(given["config"]["log"], "a") as log: log.write(f"start {given['seed']}\\n")
+time.sleep(given["config"]["sleep"] * random.Random(given["seed"]).random())
+if given["seed"] % 5 == 4: raise SystemExit(7)
+print(json.dumps({"loss": given["seed"] / 8, "seed": given["seed"]}))
+"""
+
+
+def work(tmp_path, seeds, sleep=0, **more): return over_seeds(spec(WORK, config={"log": str(tmp_path / "log"), "sleep": sleep}, **more), seeds)
+def outcome(results): return [(r.seed, r.terminal, r.metrics.get("loss")) for r in results]
+
+
+@posix
+def test_results_come_in_the_order_of_the_specs_and_nothing_runs_twice(tmp_path):
+    specs, twins, seen = work(tmp_path, [3, 9, 1, 0], 0.2), work(tmp_path, [1, 0], 0.2, experiment_id="y", hypothesis_id=7), []
+    first = run_all([*specs, *twins], results_file=tmp_path / "r", workers=3, progress=lambda *a: seen.append(a[1:]))
+    assert outcome(first[:4]) == [(3, "ok", 0.375), (9, "crash", None), (1, "ok", 0.125), (0, "ok", 0.0)]
+    assert [(r.experiment_id, r.hypothesis_id) for r in first[4:]] == [("y/seed=1", 7), ("y/seed=0", 7)] and seen == [(i, 4) for i in range(1, 5)]
+    assert Counter((tmp_path / "log").read_text().splitlines()) == {f"start {s}": 1 for s in (3, 9, 1, 0)}
+    again = run_all([*specs, *twins], results_file=tmp_path / "r", progress=seen.append)
+    assert [r.to_dict() for r in again] == [r.to_dict() for r in first] and len(seen) == 4
+    write_runs(first[:4], tmp_path / "arm.jsonl")
+    assert outcome(read_runs(tmp_path / "arm.jsonl")) == outcome(first[:4])
+
+
+@posix
+def test_workers_run_at_the_same_time(tmp_path):
+    "Each waits until the other has started."
+    code = f"""
+        import json, os, sys, time
+        seed = json.load(sys.stdin)["seed"]
+        open(f"{tmp_path}/started-{{seed}}", "w").close()
+        while not os.path.exists(f"{tmp_path}/started-{{1 - seed}}"): time.sleep(0.01)
+        {PRINTS}"""
+    assert all(r.ok for r in run_all(over_seeds(spec(code), range(2)), results_file=tmp_path / "r", workers=2))
+
+
+@posix
+def test_failed_runs_get_another_attempt_only_when_asked(tmp_path):
+    flag = tmp_path / "repaired"
+    code = f"import os\nif not os.path.exists({str(flag)!r}): raise SystemExit(2)\n{PRINTS}"
+    assert run(spec(code), tmp_path).terminal == "crash"
+    flag.touch()
+    assert run(spec(code), tmp_path).terminal == run(spec(code), tmp_path, again=("timeout",)).terminal == "crash"
+    assert run(spec(code), tmp_path, again=("crash",)).ok and run(spec(code), tmp_path, again=TERMINALS[1:]).ok
+
+
+def test_the_key_is_everything_that_decides_and_nothing_else(tmp_path):
+    script, data = tmp_path / "train.py", tmp_path / "data.txt"
+    script.write_text(PRINTS)
+    data.write_text("x")
+    base = spec(config={"a": 1}, environment={"A": "1"}, files=(script,))
+    others = {"command": ("true",), "config": {"a": 2}, "seed": 4, "metric_keys": ("loss", "acc"), "environment": {"A": "2"}, "files": (data,), "folder": tmp_path,
+              "wall_timeout_s": 21.0, "memory_cap_mb": 513.0, "grace_s": 2.5}
+    keys = {name: dataclasses.replace(base, **{name: value}).key for name, value in others.items()} | {"base": base.key}
+    script.write_text(PRINTS + "\n")
+    keys["content"] = base.key
+    assert len(set(keys.values())) == len(keys) == 12
+    script.write_text(PRINTS)
+    assert dataclasses.replace(base, experiment_id="y", hypothesis_id=9).key == keys["base"]
+
+
+@posix
+def test_what_stops_the_queue_ends_every_run_and_keeps_what_finished(tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text(f"open({str(script)!r}, 'a').write('#\\n')\n{PRINTS}")
+    specs = over_seeds(spec(command=(sys.executable, str(script)), files=(script,)), range(3))
+    with pytest.raises(ContractError, match="must not change while the queue runs; got 'x/seed=1'"): run_all(specs, results_file=tmp_path / "r", workers=1)
+    with Journal(tmp_path / "r", runner._KEY) as kept: assert len(kept) == 1
+
+    class Stop(Exception): pass
+
+    def progress(result, done, total): raise Stop
+    nap = spec(f"import subprocess; subprocess.run(['sleep', '{NAP}'])", wall_timeout_s=1e6)
+    with pytest.raises(Stop): run_all([spec(), *over_seeds(nap, range(4))], results_file=tmp_path / "s", workers=3, progress=progress)
+    with Journal(tmp_path / "s", runner._KEY) as kept: assert [r["terminal"] for _, r in kept.items()] == ["ok"]
+    assert sys.platform != "linux" or not sleepers()
+    (tmp_path / "text").write_text("seed,loss\n" * 100)
+    with pytest.raises(ContractError): run_all([spec()], results_file=tmp_path / "text")
+    assert (tmp_path / "text").read_text().startswith("seed,loss")
+
+
+# --- a parent that dies -----------------------------------------------------------------------------
+PARENT = """
+import sys, tempfile
+tempfile.tempdir = sys.argv[4]
+from invar_nb.experiments.runner import ExperimentSpec, over_seeds, run_all
+work = ExperimentSpec(experiment_id="x", command=(sys.executable, "-c", sys.argv[1]), seed=0, metric_keys=("loss",),
+                      config={"log": sys.argv[3], "sleep": float(sys.argv[5])}, grace_s=0.5)
+run_all(over_seeds(work, range(12)), results_file=sys.argv[2], workers=3)
+print("done", flush=True)
+"""
+
+
+def parent(tmp_path, sleep):
+    (tmp_path / "scratch").mkdir(exist_ok=True)
+    return subprocess.Popen([sys.executable, "-c", PARENT, WORK, *(str(tmp_path / n) for n in ("r", "log", "scratch")), str(sleep)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+
+
+def living(tmp_path):
+    "Runs of this test, by the folder that they work in."
+    found = []
+    for p in Path("/proc").glob("[0-9]*"):
+        try: mine = os.readlink(p / "cwd").startswith(str(tmp_path / "scratch"))
+        except OSError: continue
+        if mine and alive(p.name): found.append(p.name)
+    return found
+
+
+@linux
+def test_killed_at_random_times_the_queue_resumes_without_loss(tmp_path):
+    rnd, recorded, kills, log = random.Random(7), {}, 0, tmp_path / "log"
+    log.touch()
+    while True:
+        p, starts = parent(tmp_path, 0.2), len(log.read_text().splitlines())
+        if kills < 4:
+            until(lambda: len(log.read_text().splitlines()) > starts + 2)
+            time.sleep(0.3 * rnd.random())
+            p.kill()
+        if "done" in p.communicate()[0]: break
+        kills += 1
+        assert until(lambda: not living(tmp_path)), "runs outlive their parent"
+        with Journal(tmp_path / "r", runner._KEY) as kept: now = dict(kept.items())
+        assert recorded.items() <= now.items()
+        recorded = now
+    with Journal(tmp_path / "r", runner._KEY) as kept: final = [from_row(r) for _, r in kept.items()]
+    assert sorted(outcome(final)) == [(s, "crash", None) if s % 5 == 4 else (s, "ok", s / 8) for s in range(12)]
+    assert len(log.read_text().splitlines()) <= 12 + 3 * kills and kills == 4
+
+
+@posix
+def test_a_result_is_on_the_disk_before_it_is_reported(tmp_path):
+    code = """
+import os, signal, sys
+from invar_nb.experiments.runner import ExperimentSpec, over_seeds, run_all
+spec = ExperimentSpec(experiment_id="x", command=("true",), seed=0, metric_keys=("loss",))
+run_all(over_seeds(spec, range(3)), results_file=sys.argv[1], workers=1,
+        progress=lambda *_: os.kill(os.getpid(), signal.SIGKILL))"""
+    p = subprocess.run([sys.executable, "-c", code, str(tmp_path / "r")], capture_output=True)
+    assert p.returncode == -signal.SIGKILL, p.stderr
+    with Journal(tmp_path / "r", runner._KEY) as kept: assert len(kept) == 1
+
+
+@linux
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+def test_the_runs_of_a_dead_parent_end_and_their_folders_go(tmp_path, number):
+    p = parent(tmp_path, 60)
+    assert until(lambda: len(living(tmp_path)) == 3)
+    p.send_signal(number)
+    p.communicate(timeout=20)
+    assert until(lambda: not living(tmp_path) and not os.listdir(tmp_path / "scratch"))

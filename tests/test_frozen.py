@@ -1,0 +1,78 @@
+"""What users saw before the redesign, and see after it: rows of studies equal at 1e-12, ends of bootstraps within 1e-3 of the interval's width;
+what importers read, and plans, equal at 1e-12; refusals by exit code and error code."""
+import csv
+import json
+import math
+
+import pytest
+from frozen_cases import BY_PYTHON, FROZEN, IMPORTS, PLANS, STUDIES, answer, arms_of, frozen_study, plan_of
+from frozen_inputs import DATA, write_inputs
+
+FROZEN_NOW = json.loads(FROZEN.read_text())
+# A rule that the redesign changes on purpose: study -> the values of its rows that it moves, and why.
+CHANGED = {"losses: 4 candidates, one decides": ("low", "high", "adjusted p", "level", "each")}  # what decides is a family by its own shape: here one row, alone
+FLOAT32 = dict.fromkeys(("llama.cpp: divergence", "llama.cpp: binary"), 2e-6)  # probabilities are sums in float32: 16 eps of it, relative
+REFUSALS = [row.values() for row in csv.DictReader((DATA / "refusals.csv").read_text().splitlines())]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("inputs")
+    write_inputs(folder)
+    return folder
+
+
+@pytest.fixture
+def there(folder, monkeypatch): monkeypatch.chdir(folder)
+
+
+def differences(was, now, path="", far=0.0, relative=1e-12):
+    "Where two documents differ: numbers by more than `relative` of themselves, and than `far` besides."
+    if isinstance(was, dict) and isinstance(now, dict):
+        wide = (far or 1e-3) * (was["ci"][1] - was["ci"][0]) if path.endswith("/bootstrap") and was["ci"] else far
+        return [line for key in sorted({*was, *now}) for line in differences(was.get(key), now.get(key), f"{path}/{key}", wide, relative)]
+    if isinstance(was, list) and isinstance(now, (list, tuple)) and len(was) == len(now):
+        return [line for i, (a, b) in enumerate(zip(was, now, strict=True)) for line in differences(a, b, f"{path}/{i}", far, relative)]
+    numbers = all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in (was, now))
+    same = math.isclose(was, now, rel_tol=relative, abs_tol=1e-12 + far) if numbers else was == now
+    return [] if same else [f"{path}: {was!r} became {now!r}"]
+
+
+def row_differences(name, was, now):
+    "The rows by the names of their values; a bootstrap's ends may move by 1e-3 of the width, and its p with them."
+    lines = [f"{key}: {'new' if key in now else 'lost'}" for key in sorted({*was} ^ {*now})]
+    names = FROZEN_NOW["row"]
+    for key in {*was} & {*now}:
+        values = [dict(zip(names[:len(row)], row, strict=True)) for row in (was[key], now[key])]
+        width = values[0]["high"] - values[0]["low"] if name.startswith("bootstrap") else 0.0
+        far = {"low": 1e-3 * width, "high": 1e-3 * width, "p": .005 * bool(width), "adjusted p": .005 * bool(width)}
+        lines += [line for n in names if n not in CHANGED.get(name, ()) for line in differences(values[0].get(n), values[1].get(n), f"{key}: {n}", far.get(n, 0.0), FLOAT32.get(name, 1e-12))]
+    return lines
+
+
+@pytest.mark.parametrize("name", [*STUDIES, *BY_PYTHON])
+def test_rows_are_what_they_were(name, there, tmp_path):
+    was, now = FROZEN_NOW["studies"][name], json.loads(json.dumps(frozen_study(name, tmp_path / "r")))
+    if name == "runs: failed": was["rows"] = {}  # a comparison that failed has no row of zeros any more
+    lines = row_differences(name, was.pop("rows"), now.pop("rows"))
+    if "each" in CHANGED.get(name, ()): was["sweep"]["each"] = now["sweep"]["each"]
+    source = was.pop("source", None), now.pop("source", None)
+    if source[0] is not None:
+        wide = 1e-3 * (source[0]["primary_metric"]["ci"][1] - source[0]["primary_metric"]["ci"][0]) if name.startswith("bootstrap") else 0.0
+        lines += differences(*source, "source", wide)
+    assert not (lines := lines + differences(was, now)), "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", IMPORTS)
+def test_files_are_read_as_they_were(name, there):
+    assert not (lines := differences(FROZEN_NOW["imports"][name], arms_of(name), relative=FLOAT32.get(name, 1e-12))), "\n".join(lines)
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_plans_are_what_they_were(name, there):
+    assert not (lines := differences(FROZEN_NOW["plans"][name], plan_of(name))), "\n".join(lines)
+
+
+@pytest.mark.parametrize("line, exit, code", REFUSALS)
+def test_refusals_have_the_codes_they_had(line, exit, code, there, tmp_path):
+    assert answer(line, tmp_path / "r")[::2] == (int(exit), code or None) and not (tmp_path / "r").exists()

@@ -1,0 +1,87 @@
+"""The ledger of the options as they were before the redesign: each with a line that uses it, what becomes of it, why, and who is hurt.
+
+`python tests/test_options.py` prints it for the change log. An option that changes its name keeps its row; its example follows."""
+import csv
+import importlib.util
+import shlex
+
+import pytest
+import typer
+from frozen_cases import answer
+from frozen_inputs import DATA, write_inputs
+
+from invar_nb.shell.cli import app
+
+LEDGER = list(csv.DictReader((DATA / "options.csv").read_text().splitlines())) if (DATA / "options.csv").is_file() else []
+LINES = {row["example"]: int(row["exit"]) for row in LEDGER}
+HAS_TORCH = importlib.util.find_spec("torch") is not None
+WRITES = {"compare": "r", "evaluate": "r", "predictions": "r", "runs": "r", "plan": "p", "demo": "d", "score": "l.jsonl", "answer": "a.jsonl", "merge": "m.jsonl"}
+
+
+def options_of_the_app():
+    "(command, option) of all that can be typed."
+    commands = typer.main.get_command(app).commands
+    return [(name, max(param.opts, key=len)) for name, command in commands.items() for param in command.params if param.param_type_name == "option"]
+
+
+def run_line(line, folder):
+    "The exit code of a line; what it writes goes into the folder."
+    folder.mkdir()
+    command, *words = shlex.split(line)
+    place = folder / ("parts" if "--shard" in words else WRITES.get(command, ""))
+    return answer(shlex.join([command, *words, *(["--out", str(place)] if command in WRITES else [])]))[0]
+
+
+def prepare(folder, models):
+    "A report to verify, and with models the parts of a scoring to merge."
+    write_inputs(folder)
+    answer(f"compare docs/base.jsonl docs/q4.jsonl --out {folder}/made")
+    if models: answer(f"score models/base --text text/a.jsonl --max-length 48 --shard 1/1 --out {folder}/parts")
+
+
+def as_markdown():
+    "What becomes of the options, those of one fate in one row; what stays as it is in one line a command."
+    lines, fates = [], {}
+    for command in dict.fromkeys(row["command"] for row in LEDGER):
+        rows = [row for row in LEDGER if row["command"] == command]
+        kept = " ".join(f"`{row['option']}`" for row in rows if row["becomes"] == "same")
+        lines += [f"- {command}, {len(rows)} options" + (f", as before: {kept}" if kept else ", all of them elsewhere")]
+        for row in rows:
+            fate = row["becomes"].replace(row["option"], "the same"), row["why"], row["hurt"]
+            if row["becomes"] != "same": fates.setdefault(fate, {}).setdefault(f"`{row['option']}`", []).append(command)
+    lines += ["", "| option | of | becomes | why | who is hurt |", "|---|---|---|---|---|"]
+    for (becomes, why, hurt), options in fates.items():
+        commands = dict.fromkeys(name for names in options.values() for name in names)
+        lines += [f"| {' '.join(options)} | {', '.join(commands)} | {becomes} | {why} | {hurt} |"]
+    return "\n".join(lines)
+
+
+def marked(line):
+    "What needs a model needs PyTorch, and takes long where two models are scored."
+    needs = "models/" in line or line.startswith(("demo", "merge"))
+    marks = [pytest.mark.skipif(not HAS_TORCH, reason="needs torch")] * needs
+    return pytest.param(line, marks=marks + [pytest.mark.slow] * line.startswith(("compare models", "plan models", "demo")))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("options")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        prepare(folder, HAS_TORCH)
+    return folder
+
+
+def test_every_option_is_in_the_ledger_and_no_other():
+    assert [(row["command"], row["option"]) for row in LEDGER] == options_of_the_app()
+    assert all(row["option"] in shlex.split(row["example"]) or row["option"] == "--out" for row in LEDGER)
+    assert all(row[name] for row in LEDGER for name in ("becomes", "why", "hurt"))
+
+
+@pytest.mark.parametrize("line", [marked(line) for line in LINES])
+def test_a_line_for_each_option_runs(line, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(folder)
+    assert run_line(line, tmp_path / "out") == LINES[line]
+
+
+if __name__ == "__main__": print(as_markdown())

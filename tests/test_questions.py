@@ -1,0 +1,138 @@
+"Questions with candidates: likelihoods against a float64 referee, seams, ties, unwritable candidates, the journal, leaks."
+import json
+
+import numpy as np
+import pytest
+
+from small_models import (byte_tokenizer, gpt2, llama, merged_tokenizer, numpy_gpt2, numpy_llama, save, torch, unigram_tokenizer, word_tokenizer)
+
+from invar_nb.comparison.compare import compare
+from invar_nb.arms.pair import pair
+from invar_nb.files.predictions import read_predictions, write_predictions
+from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.models.questions import answer_examples, read_examples, score_candidates
+from invar_nb.models.load import load_model
+
+ROWS = [dict(id="sea", prompt="It is", candidates=[" a", " a cat", " the sea"], label=" a cat", language="en"),
+        dict(id="one", prompt="Zür", candidates=["ich"], label=0, language="de"),
+        dict(id="many", prompt="n: ", candidates=[str(i) for i in range(50)], label="49", language="en"),
+        dict(id="none", prompt="", candidates=["the", "cat"], label="cat", language="en")]
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    root = tmp_path_factory.mktemp("answer")
+    return {name: load_model(save(make(257, **more), root / name)) for name, make, more in (("gpt2", gpt2, {}), ("llama", llama, dict(tied=True)))}
+
+
+@pytest.fixture
+def examples(tmp_path):
+    def written(rows=ROWS):
+        (path := tmp_path / "e.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+        return read_examples(path)
+    return written
+
+
+def spelled(loaded, text): return loaded.tokenizer(text)["input_ids"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_likelihoods_equal_a_float64_loop(models, examples, name):
+    loaded, forward = models[name], {"gpt2": numpy_gpt2, "llama": numpy_llama}[name]
+    found = score_candidates(loaded, examples(), batch_tokens=100)
+    for row, got, counts in zip(ROWS, found.log_likelihood, found.tokens, strict=True):
+        begun = len(spelled(loaded, row["prompt"]))
+        for text, ll, n in zip(row["candidates"][:6], got[:6], counts[:6], strict=True):
+            ids, total = spelled(loaded, row["prompt"] + text), 0.0
+            for j in range(begun, len(ids)):
+                z = forward(loaded.model, ids[:j])
+                total += z[ids[j]] - z.max() - np.log(np.exp(z - z.max()).sum())
+            assert ll == pytest.approx(total, abs=1e-5 * max(1, len(ids) - begun)) and n == len(ids) - begun
+    assert found.log_likelihood[0][0] > found.log_likelihood[0][1], "a longer text that begins with the candidate cannot be more probable"
+    assert len(found.log_likelihood[2]) == 50 and found.provenance["examples_digest"].startswith("sha256:")
+
+
+def test_normalizations_and_what_becomes_of_them(models, examples, tmp_path):
+    asked, loaded = examples(), models["llama"]
+    raw = score_candidates(loaded, asked)
+    for normalize, length in (("none", lambda text, n: 1), ("tokens", lambda text, n: n), ("bytes", lambda text, n: len(text.encode()))):
+        arm = answer_examples(loaded, asked, normalize=normalize)
+        for i, name in enumerate(asked.ids):
+            k = arm.ids.index(name)
+            x = np.array([ll / length(text, n) for ll, text, n in zip(raw.log_likelihood[i], asked.candidates[i], raw.tokens[i], strict=True)])
+            p = np.exp(x) / np.exp(x).sum()
+            assert arm.prediction[k] == str(x.argmax()) and arm.confidence[k] == pytest.approx(p.max(), rel=1e-9)
+            assert arm.probabilities[k][:len(p)] == pytest.approx(p, rel=1e-9) and (arm.probabilities[k][len(p):] == 0).all()
+        assert arm.choices and arm.provenance["normalize"] == normalize and arm.slices["language"] and arm.label[arm.ids.index("many")] == "49"
+    write_predictions(arm, tmp_path / "answers.jsonl")
+    again = read_predictions(tmp_path / "answers.jsonl")
+    assert again.probabilities.tobytes() == arm.probabilities.tobytes() and again.choices and pair(again, arm)
+
+
+def test_shared_candidates_are_classes_and_two_models_are_compared(models, examples):
+    rows = [dict(id=i, prompt=f"Is {i} even?", candidates=[" yes", " no"], label=i % 2) for i in range(24)]
+    arms = [answer_examples(models[name], examples(rows)) for name in ("gpt2", "llama")]
+    assert arms[0].labels == (" yes", " no") and not arms[0].choices
+    found = compare(pair(*arms))
+    assert {"accuracy", "brier", "macro_f1"} <= {*found} and found.report().document()["classes"]["labels"] == [" yes", " no"]
+
+
+def test_a_tie_goes_to_the_first_and_is_counted(models, examples):
+    model = gpt2(257)
+    for p in model.parameters(): p.data.zero_()
+    flat = answer_examples(model_of(models["gpt2"], model), examples([dict(id=1, prompt="x", candidates=["ab", "cd", "ef"], label="cd")]))
+    assert flat.prediction == ("ab",) and flat.ties == 1 and flat.confidence[0] == pytest.approx(1 / 3)
+
+
+def model_of(loaded, model, tokenizer=None):
+    import dataclasses
+    from invar_nb.models.load import checksum
+    return dataclasses.replace(loaded, model=model, tokenizer=tokenizer or loaded.tokenizer, checksum=checksum(model))
+
+
+def test_where_tokens_merge_across_the_seam_all_candidates_share_one_beginning(models, examples):
+    words = merged_tokenizer()
+    prompt, texts = "the c", ["at", "oat"]
+    assert words("the cat")["input_ids"][:len(words(prompt)["input_ids"])] != words(prompt)["input_ids"], "this tokenizer must merge here"
+    loaded = model_of(models["llama"], llama(300), words)
+    found = score_candidates(loaded, examples([dict(id=1, prompt=prompt, candidates=texts, label="at")]))
+    whole = [words(prompt + text)["input_ids"] for text in texts]
+    same = next(j for j in range(9) if whole[0][j] != whole[1][j] or whole[0][j] != words(prompt)["input_ids"][j])
+    assert found.tokens[0].tolist() == [len(ids) - same for ids in whole]
+    for ids, ll in zip(whole, found.log_likelihood[0], strict=True):
+        with torch.no_grad(): logp = loaded.model(torch.tensor([ids])).logits[0].double().log_softmax(-1)
+        assert ll == pytest.approx(sum(float(logp[j - 1, ids[j]]) for j in range(same, len(ids))), abs=1e-5 * len(ids))
+
+
+@pytest.mark.parametrize("tokenizer, lost", [(word_tokenizer, ["xyz"]), (unigram_tokenizer, ["dog"]), (byte_tokenizer, [])])
+def test_a_candidate_that_cannot_be_written_is_kept_and_named(models, examples, tokenizer, lost):
+    words = tokenizer()
+    texts = {"word": ["cat", "xyz"], "unigram": ["cat", "dog"], "byte": ["cat", "東"]}[tokenizer.__name__.split("_")[0]]
+    arm = answer_examples(model_of(models["llama"], llama(257), words), examples([dict(id="q", prompt="the ", candidates=texts, label=0)]))
+    assert arm.provenance["model_oov"] == ({"q": lost} if lost else {}) and (arm.probabilities > 0).all()
+
+
+def test_stopped_and_run_again_no_batch_is_scored_twice(models, examples, tmp_path, monkeypatch):
+    from invar_nb.models import batches
+    loaded, asked = models["gpt2"], examples()
+    whole = score_candidates(loaded, asked, batch_tokens=20)
+
+    def stop(done, total): raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt): score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j", progress=stop)
+    scored, own = [], batches.score_batch
+    monkeypatch.setattr(batches, "score_batch", lambda *a: scored.append(sum(map(len, a[2]))) or own(*a))
+    again = score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j")
+    assert [x.tobytes() for x in again.log_likelihood] == [x.tobytes() for x in whole.log_likelihood]
+    assert 0 < sum(scored) < sum(map(len, whole.tokens)) + 20
+    with pytest.raises(ContractError): score_candidates(loaded, asked, separator=" ", batch_tokens=20, journal=tmp_path / "j")
+
+
+def test_what_is_refused(models, examples):
+    bare = model_of(models["gpt2"], models["gpt2"].model, byte_tokenizer(bos=False))
+    ask = lambda **row: examples([dict(id=1, candidates=["a", "b"], label=0) | row])
+    for call, error, says in (
+            (lambda: score_candidates(models["gpt2"], ask(prompt="x" * 60)), ContractError, "40 tokens; got 62 at line 1"),
+            (lambda: score_candidates(bare, ask(prompt="")), ContractError, "token to start from.*line 1"),
+            (lambda: score_candidates(bare, ask(prompt="x"), bos="never"), UsageError, "bos must be one of"),
+            (lambda: answer_examples(bare, ask(prompt="x"), normalize="words"), UsageError, "normalize must be one of")):
+        with pytest.raises(error, match=says): call()

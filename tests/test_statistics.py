@@ -1,0 +1,254 @@
+"""The bootstrap, the paired tests and the proportions, beyond what their pages check: properties, goldens, extreme floats, and one table of refusals."""
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from invar_nb.foundations.numbers import ContractError, canonical_json
+from invar_nb.statistics.bootstrap import BootstrapPlan, bootstrap_analysis, bootstrap_interval, bootstrap_replicates
+from invar_nb.statistics.multiplicity import adjust, benjamini_hochberg, holm
+from invar_nb.statistics.paired_test import paired_t_test, sign_flip_test, t_quantile, t_two_sided_p
+from invar_nb.statistics.proportions import discordant_pairs, fisher_exact, mcnemar, newcombe_interval, pass_at_k, pass_at_k_interval, wilson_interval
+from invar_nb.statistics.serial import fit_totals
+from invar_nb.statistics.totals import UnitTotals, in_blocks, sum_totals
+
+NAN = math.nan
+ONE, TWO = (UnitTotals.of({"tokens": np.ones(8), "delta": np.arange(8.0)}, start=start, block=2) for start in (0, 8))
+REFUSALS = [  # (call, code)
+    (lambda: BootstrapPlan(method="expanded"), "contract"), (lambda: BootstrapPlan(resample="documents"), "contract"), (lambda: BootstrapPlan(level=95), "contract"),
+    (lambda: BootstrapPlan(seed=1), "contract"), (lambda: BootstrapPlan(replicates=100), "contract"), (lambda: BootstrapPlan(replicates=39, seed=0), "contract"),
+    (lambda: BootstrapPlan(replicates=100, seed=-1), "contract"), (lambda: bootstrap_interval([], []), "pairing"), (lambda: bootstrap_interval([1.0, NAN], [1, 1]), "contract"),
+    (lambda: bootstrap_interval([1.0, 2.0], [1, 0]), "contract"), (lambda: bootstrap_interval([1.0], [1, 2]), "contract"),
+    (lambda: paired_t_test([], []), "pairing"), (lambda: paired_t_test([1, 2], [1]), "pairing"), (lambda: paired_t_test([1, math.inf], [1, 2]), "contract"),
+    (lambda: paired_t_test([True, 2.0], [1, 2]), "contract"), (lambda: paired_t_test("12", [1, 2]), "contract"), (lambda: paired_t_test([1, 2], [1, 1], level=95), "contract"),
+    (lambda: paired_t_test([1.7e308, 1.6e308], [-1.7e308, -1.7e308]), "contract"), (lambda: paired_t_test([1e308, 0], [0, 0]), "contract"),
+    (lambda: sign_flip_test([]), "pairing"), (lambda: sign_flip_test([0.1, NAN]), "contract"), (lambda: sign_flip_test([0.1], replicates=99), "contract"), (lambda: sign_flip_test([0.1], seed=1), "contract"),
+    (lambda: sign_flip_test([0.1], replicates=0, seed=1), "contract"), (lambda: sign_flip_test([0.1], scale=-1), "contract"),
+    (lambda: wilson_interval(61, 60), "counts"), (lambda: wilson_interval(1, 0), "contract"), (lambda: wilson_interval(1, 2**53 + 1), "too_many"), (lambda: wilson_interval(0.5, 1), "contract"),
+    (lambda: wilson_interval(1, 2, level=1), "contract"), (lambda: newcombe_interval(1, 2, 3, 2), "counts"), (lambda: fisher_exact(1, 10**7, 1, 1), "too_many"),
+    (lambda: pass_at_k([5], 1, 1), "shape"), (lambda: pass_at_k(5, 6, 1), "counts"), (lambda: pass_at_k(5, 1, 6), "counts"), (lambda: pass_at_k(5, -1, 1), "contract"),
+    (lambda: pass_at_k_interval(5, [], 1), "empty"), (lambda: pass_at_k_interval([5, 5], [1, 6], 1), "counts"), (lambda: pass_at_k_interval(5, [0.5], 1), "counts"), (lambda: pass_at_k_interval([5, 3], [1, 1], 4), "counts"),
+    (lambda: discordant_pairs([1, 0], [1]), "pairing"), (lambda: discordant_pairs([], []), "empty"), (lambda: discordant_pairs([0.5], [1]), "not_boolean"), (lambda: discordant_pairs([1, 0], [1, NAN]), "contract"),
+    (lambda: holm([0.1, None]), "contract"), (lambda: holm([0.1, NAN]), "contract"), (lambda: benjamini_hochberg([0.1, 1.5]), "contract"), (lambda: holm([-0.1]), "contract"), (lambda: holm([True]), "contract"),
+    (lambda: holm([[0.1]]), "contract"), (lambda: holm(["0.1"]), "contract"), (lambda: adjust([0.1], "bonferroni"), "contract"), (lambda: UnitTotals.of({"t": []}), "contract"),
+    (lambda: ONE + ONE, "twice"), (lambda: ONE + replace(TWO, plan="other"), "pairing"), (lambda: ONE + in_blocks(TWO, 4), "pairing"), (lambda: in_blocks(ONE, 3), "contract"),
+    (lambda: fit_totals(TWO), "gap"), (lambda: sum_totals([]), "contract"),
+    (lambda: mcnemar([1], 2), "shape"), (lambda: mcnemar(1, 2, trials=2), "counts"), (lambda: mcnemar(10**12, 1), "too_many"), (lambda: mcnemar(1, 2, trials=2**53 + 1), "too_many"), (lambda: mcnemar(-1, 2), "contract")]
+
+
+@pytest.mark.parametrize("case", range(len(REFUSALS)))
+def test_refusals(case):
+    call, code = REFUSALS[case]
+    with pytest.raises(ContractError) as refused: call()
+    assert refused.value.code == code and refused.value.cure and "\n" not in str(refused.value)
+
+
+# --- bootstrap ------------------------------------------------------------------------------------------------------------------------
+def windows(law, counts, n, seed):
+    rng = np.random.default_rng(seed)
+    delta = {"normal": rng.normal(0.02, 0.05, n), "t3": 0.05 * rng.standard_t(3, n), "gamma": rng.gamma(1.0, 0.05, n), "tenths": np.round(rng.normal(0, 0.2, n), 1),
+             "outlier": np.r_[3.0, rng.normal(0, 0.05, n - 1)], "broken": np.r_[3.5, rng.normal(0, 1e-5, n - 1)]}[law]
+    tokens = {"equal": np.full(n, 128), "uneven": np.ceil(rng.lognormal(4, 1, n)).astype(int), "one heavy": np.r_[np.full(n - 1, 128), 128_000]}[counts]
+    return delta, tokens
+
+
+@pytest.mark.parametrize("rule", ["windows", "tokens"])
+@pytest.mark.parametrize("counts", ["equal", "uneven", "one heavy"])
+@pytest.mark.parametrize("law", ["normal", "t3", "gamma", "tenths", "outlier", "broken"])
+@pytest.mark.parametrize("n", [4, 11, 80])
+def test_ends_against_a_plain_loop(n, law, counts, rule):
+    "The share of 40 000 draws of another generator below each percentile end, within five standard errors and a thousandth of the spread."
+    delta, tokens = windows(law, counts, n, n)
+    if np.ptp(delta) == 0: delta[0] += 1
+    got = bootstrap_interval(delta, tokens, method="percentile", resample=rule)
+    drawn = bootstrap_replicates(delta, tokens, replicates=40_000, seed=99, resample=rule)
+    slip = 4e-3 * drawn.std()
+    for end, level in ((got.low, 0.025), (got.high, 0.975)):
+        noise = 5 * math.sqrt(0.025 * 0.975 / 40_000)
+        assert np.mean(drawn < end - slip) <= level + noise and np.mean(drawn <= end + slip) >= level - noise
+    low, high = delta.min(), delta.max()
+    assert low - 1e-9 * (high - low) <= got.low <= got.high <= high + 1e-9 * (high - low)
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e-300, 1e200])
+def test_a_tiny_or_huge_unit_changes_nothing(unit):
+    delta, tokens = windows("gamma", "uneven", 60, 4)
+    base, scaled = bootstrap_interval(delta, tokens), bootstrap_interval(unit * delta, tokens)
+    np.testing.assert_allclose([scaled.low / unit, scaled.high / unit], [base.low, base.high], rtol=1e-6)
+
+
+@pytest.mark.parametrize("rule", ["windows", "tokens"])
+def test_the_answer_forgets_order_and_zero(rule):
+    delta, tokens = windows("t3", "uneven", 180, 1)
+    base, order = bootstrap_interval(delta, tokens, resample=rule), np.random.default_rng(0).permutation(180)
+    assert bootstrap_interval(delta[order], tokens[order], resample=rule) == base
+    moved = bootstrap_interval(delta + 2.0, tokens, resample=rule)
+    np.testing.assert_allclose([moved.low - 2, moved.high - 2], [base.low, base.high], atol=1e-6 * base.width, rtol=0)
+
+
+def test_p_values_are_dual_and_bounded():
+    plan = BootstrapPlan()
+    assert bootstrap_analysis([0.3], [5], plan)[1] is None
+    assert [bootstrap_analysis([0.3] * n, [5] * n, plan)[1] for n in (2, 3, 9)] == [0.5, 0.25, 2.0**-8]
+    assert bootstrap_analysis([0.0] * 9, [5] * 9, plan)[1] == 1.0
+    for deltas in ([0.25, 0.5, 0.75], [0.01, 0.02, 0.03, 0.04]): assert bootstrap_analysis(deltas, [100] * len(deltas), plan)[1] == 2.0 ** (1 - len(deltas))
+    delta, tokens = windows("gamma", "uneven", 120, 2)
+    for method, shift in product(("bca", "percentile"), (0.03, 0.045)):
+        p = bootstrap_analysis(delta - shift, tokens, BootstrapPlan(method=method))[1]
+        dual = bootstrap_interval(delta - shift, tokens, method=method, level=1 - p)
+        assert min(abs(dual.low), abs(dual.high)) < 1e-4 * dual.width
+    drawn = bootstrap_analysis(delta + 5, tokens, BootstrapPlan(method="percentile", replicates=200, seed=1))[1]
+    assert drawn == 2 / 201  # R draws show no smaller share
+
+
+def test_seeded_draws_are_reproducible():
+    delta, tokens = windows("normal", "uneven", 60, 3)
+    once, again = (bootstrap_interval(delta, tokens, replicates=1200, seed=5, resample="tokens") for _ in range(2))
+    assert once == again != bootstrap_interval(delta, tokens, replicates=1200, seed=6, resample="tokens")
+    # written down by an earlier version, from the same seed
+    np.testing.assert_allclose(bootstrap_replicates(np.array([0.0, 0.03, 0.12]), np.array([1, 2, 3]), replicates=4, seed=2).sum(), GOLDEN_DRAWS, rtol=1e-12)
+
+
+GOLDEN_DRAWS = 0.2635
+
+
+# --- paired tests -----------------------------------------------------------------------------------------------------------------------
+def exact_t(d):
+    d = [Fraction(x) for x in d]
+    mean = sum(d) / len(d)
+    squares = sum((x - mean) ** 2 for x in d)
+    return math.copysign(math.sqrt(float(mean**2 * len(d) * (len(d) - 1) / squares)), mean)
+
+
+arms = st.integers(2, 12).flatmap(lambda n: st.tuples(*[st.lists(st.floats(-1e6, 1e6).map(lambda x: round(x, 3)), min_size=n, max_size=n)] * 2))
+
+
+@given(arms, st.randoms(use_true_random=False), st.integers(-900, 900))
+@settings(max_examples=150, deadline=None)
+def test_t_test_invariances(arms, random, power):
+    a, b = arms
+    r, order = paired_t_test(a, b), list(range(len(a)))
+    random.shuffle(order)
+    assert paired_t_test([a[i] for i in order], [b[i] for i in order]) == r  # bit for bit
+    back, scaled = paired_t_test(b, a), paired_t_test(np.ldexp(a, power), np.ldexp(b, power))
+    assert (back.p_value, back.std, back.mean, back.degenerate, back.interval.low) == (r.p_value, r.std, -r.mean, r.degenerate, -r.interval.high)
+    assert (scaled.p_value, scaled.statistic, scaled.effect_size, scaled.degenerate, scaled.mean) == (r.p_value, r.statistic, r.effect_size, r.degenerate, math.ldexp(r.mean, power))
+    assert json.loads(canonical_json(r.to_dict())) == r.to_dict() and r.interval.low <= r.mean <= r.interval.high
+    d = [x - y for x, y in zip(a, b, strict=True)]
+    if r.degenerate is None:
+        np.testing.assert_allclose(r.statistic, exact_t(d), rtol=1e-12)
+        assert r.p_value == t_two_sided_p(r.statistic, r.df) and (r.corrected_effect_size is None) == (r.n == 2)
+    else: assert r.degenerate == "all_equal" and max(d) - min(d) <= 1e-14 * max(map(abs, a + b + [0.0]))
+
+
+def test_t_test_where_floats_end():
+    for a, b in (([9e307, 1e308, 1.1e308], [-8e307, 0, 1e307]), ([2e-320, 3e-320, 5e-320], [0, 0, 1e-320]), ([5e-324, 0, 0], [0, 0, 0]), ([2**53, 2**53 - 1], [0, 0])):
+        r, d = paired_t_test(a, b, level=0.3), [Fraction(x) - Fraction(y) for x, y in zip(a, b, strict=True)]
+        np.testing.assert_allclose(r.mean, float(sum(d) / len(d)), rtol=1e-13, atol=2.0**-1074)
+        if r.degenerate is None: np.testing.assert_allclose(r.statistic, exact_t(d), rtol=1e-13)
+    assert paired_t_test([1e308, 1e-320, 1.0], [1e308, 0, 0.5]).degenerate == "all_equal"  # beside 1e308 all these are roundings
+    one = paired_t_test([3], [1])
+    assert (one.statistic, one.p_value, one.degenerate, one.significant, one.source_p_value, one.interval.low) == (None, None, "single_pair", False, None, 2.0)
+    for size in (1e-3, 1e-9, 1e-12): assert paired_t_test([1 + size, 1 + 2 * size, 1 + 3 * size], [1, 1, 1]).degenerate is None
+    nothing = paired_t_test([0.1 + 0.2] * 3, [0.3] * 3)  # a mean that is rounding, too
+    assert (nothing.degenerate, nothing.p_value, nothing.source_p_value, nothing.mean != 0) == ("all_equal", 1.0, 0.0, True)
+    np.testing.assert_allclose([t_two_sided_p(2.2281388519649385, 10) - 0.05, t_quantile(0.975, 4)], [1.8087e-12, 2.7764451051977987], rtol=1e-3)
+
+
+def test_readings():
+    five = paired_t_test([30.78, 29.60, 30.41, 31.55, 30.13], [31.20, 29.85, 30.90, 32.10, 30.40])
+    assert "significant at 0.05" in five.reading and "cannot be below 0.0625" in five.reading
+    assert "not significant at 0.05" in paired_t_test([5, 6, 7, 8], [4, 6, 6, 7]).reading
+    assert "1 pair; one pair shows no spread" in paired_t_test([3], [1]).reading
+
+
+@given(st.lists(st.integers(-20, 20), min_size=1, max_size=9), st.integers(-900, 900))
+@settings(max_examples=100, deadline=None)
+def test_every_sign_pattern(d, power):
+    sums = [abs(sum(e * x for e, x in zip(signs, d, strict=True))) for signs in product((1, -1), repeat=len(d))]
+    p, r = sum(s >= abs(sum(d)) for s in sums) / len(sums), sign_flip_test(np.ldexp(np.array(d, float), power))
+    assert r.p_value == p and r.patterns == 2 ** len(d) and r.smallest <= p and r.mean == math.ldexp(math.fsum(d) / len(d), power)
+    assert sign_flip_test(d[::-1]).p_value == sign_flip_test([x / 10 for x in d]).p_value == sign_flip_test([(7 + x / 10) - 7 for x in d], scale=10).p_value == p
+
+
+def test_sign_flips_of_forty_and_more():
+    assert sign_flip_test(np.ones(40)).reaching == 2 and sign_flip_test(np.ones(60)).p_value == 1 / 10_000  # drawn: never 0
+    coins = np.where(np.arange(40) < 29, 1.0, -1.0)  # a sum of signs is a binomial count
+    assert sign_flip_test(coins).p_value == 2 * sum(math.comb(40, k) for k in range(12)) / 2**40
+    many = np.random.default_rng(5).normal(0.1, 1, 300)
+    drawn = sign_flip_test(many)
+    assert (drawn.engine, drawn.seed, drawn.patterns) == ("monte_carlo", 0, 9999) and drawn == sign_flip_test(many[::-1])
+    assert sign_flip_test([0.0, 0.0]).p_value == 1.0 and sign_flip_test([1e308] * 6).p_value == sign_flip_test([5e-324] * 6).p_value == 2.0**-5
+    assert sign_flip_test([0.1] * 6, scale=1e300).p_value == sign_flip_test([5e-324] * 6, scale=1.7e308).p_value == 1.0  # rounding beside such inputs
+
+
+# --- proportions ------------------------------------------------------------------------------------------------------------------------
+@given(st.integers(1, 10**9), st.floats(0, 1), st.lists(st.floats(1e-6, 1 - 1e-6), min_size=2, max_size=2))
+@settings(max_examples=150, deadline=None)
+def test_wilson_mirrors_and_nests(n, share, levels):
+    x, (less, more) = round(share * n), sorted(levels)
+    inner, outer, mirror = wilson_interval(x, n, level=less), wilson_interval(x, n, level=more), wilson_interval(n - x, n, level=less)
+    assert 0 <= outer.low <= inner.low <= x / n <= inner.high <= outer.high <= 1
+    np.testing.assert_allclose([mirror.low, mirror.high], [1 - inner.high, 1 - inner.low], rtol=0, atol=4e-16)
+    assert wilson_interval(0, n, level=less).low == 0.0 and wilson_interval(n, n, level=less).high == 1.0
+
+
+@given(st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**6))
+@settings(max_examples=150, deadline=None)
+def test_mcnemar_forgets_which_arm_is_which(a, b, more):
+    if a + b > 10**12: a, b = a // 2, b // 2
+    test, back = mcnemar(a, b, trials=a + b + more + 1), mcnemar(b, a, trials=a + b + more + 1)
+    assert (test.p_value, test.mid_p, test.interval.low) == (back.p_value, back.mid_p, -back.interval.high)
+    assert 0 <= test.p_value <= 1 and test.mid_p <= test.p_value and test.interval.contains(test.difference)
+    assert json.loads(canonical_json(test.to_dict())) == test.to_dict()
+    if a == b: assert test.p_value == test.mid_p == 1.0
+
+
+def test_a_near_tie_is_no_tie():
+    assert fisher_exact(51, 151, 61, 194) == pytest.approx(0.6453005683853178, rel=1e-12)  # a tolerance of 1e-7 gives 0.7282
+    assert fisher_exact(0, 5, 0, 9) == 1.0 and fisher_exact(0, 500, 500, 500) < 1e-298
+    assert "agree on every example" in mcnemar(0, 0).reading and "B is worse" in mcnemar(9, 0, trials=20).reading
+
+
+# --- totals -----------------------------------------------------------------------------------------------------------------------------
+@given(st.integers(1, 60), st.lists(st.integers(0, 60), max_size=5), st.integers(0, 2), st.randoms(use_true_random=False))
+@settings(max_examples=100, deadline=None)
+def test_totals_forget_cuts_and_order(n, cuts, power, random):
+    rng, edges = np.random.default_rng(n), sorted({0, n, *(cut for cut in cuts if cut < n)})
+    t, x, units = rng.integers(1, 9, n) * 1.0, rng.normal(size=n), np.cumsum(rng.random(n) < 0.4)
+    for how in ({"block": 2**power}, {"units": units}):
+        part = lambda a, b: UnitTotals.of({"tokens": t[a:b], "delta": x[a:b]}, start=a, largest=x[a:b], **{k: v[a:b] if k == "units" else v for k, v in how.items()})  # noqa: B023
+        parts = [part(a, b) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        random.shuffle(parts)
+        one, total = part(0, n), sum_totals(parts)
+        assert total.positions.tolist() == one.positions.tolist() and total.columns["tokens"].tolist() == one.columns["tokens"].tolist()
+        assert total.largest.tolist() == one.largest.tolist() and total.windows.tolist() == one.windows.tolist() and total.spans.tolist() == [[0, n]]
+        np.testing.assert_allclose(total.columns["delta"], one.columns["delta"], rtol=0, atol=64 * 2.0**-52 * np.abs(x).sum())
+
+
+STREAM = """
+import resource, numpy as np
+from invar_nb.statistics.serial import MOST_BLOCKS, block_size, fit_totals
+from invar_nb.statistics.totals import UnitTotals, sum_totals
+n, step, rng = {n}, 10**6, np.random.default_rng(0)
+def parts():
+    for start in range(0, n, step):
+        t = np.full(step, 512.0)
+        yield UnitTotals.of({{"tokens": t, "delta": t * rng.normal(.01, .05, step), "tokens^2": t * t}}, start=start, block=block_size(n))
+fit = fit_totals(sum_totals(parts()))
+print(fit.n_units, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)
+"""
+
+
+@pytest.mark.slow
+def test_a_hundred_million_windows_pass_through_a_gibibyte():
+    out = subprocess.run([sys.executable, "-c", STREAM.format(n=10**8)], capture_output=True, text=True, check=True).stdout.split()
+    assert int(out[0]) == 10**8 and int(out[1]) < 1024

@@ -1,0 +1,451 @@
+"""Arms under rules: pairs, metrics, differences, claims, families, floors, pools and looks, as far as no page tries them one by one."""
+import math
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from statsmodels.stats.multitest import multipletests
+
+import invar_nb.metrics.metric as metric_page
+from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Runs, Scores, UsageError, WindowLosses, compare, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
+from invar_nb.comparison import looks
+from invar_nb.comparison.difference import Settings, measure
+from invar_nb.comparison.looks import look_at, order_units
+from invar_nb.comparison.units import choose_units
+from invar_nb.comparison.verdict import as_margin, change_text
+from invar_nb.foundations.document import content_digest
+from invar_nb.foundations.numbers import ContractError
+from invar_nb.metrics.metric import Registry
+from invar_nb.report.build import document_of
+from invar_nb.statistics.jackknife import jackknife_ratio
+from invar_nb.statistics.sequential import edge_z, of_this_text
+from studies import STUDIES, answers, arms_of, copies, everything, looked, losses, marks, scored_again, three_texts, with_divergence
+
+MARK = Metric(name="mark", better="higher", kind="scores", margin=.05, totals=lambda arm: (arm.values, np.ones(len(arm))))
+PPL = ["perplexity"]
+
+
+def scores(values, **more): return Scores(ids=[f"x{i:03d}" for i in range(len(values))], values=values, score="f1", **more)
+def windows(n=60, seed=0, shift=.01, sd=.02, documents=None, tokens=None):
+    "A pair of losses without bytes."
+    rng = np.random.default_rng(seed)
+    loss = rng.gamma(40, .07, n)
+    return pair_arrays(loss, loss + rng.normal(shift, sd, n), np.full(n, 128) if tokens is None else tokens, document_ids=documents)
+
+
+def ends(row): return row.value.interval.low, row.value.interval.high
+
+
+# --- studies of every kind ------------------------------------------------------------------------------------------------------------
+SHAPES = {  # claim, exit code, rows by role
+    "losses": ("regressed", 1, {"lead": 1}), "bootstrap": ("regressed", 1, {"lead": 1}), "tail": ("regressed", 1, {"lead": 1, "rest": 2}), "control": ("equivalent", 0, {"lead": 1, "rest": 5, "control": 1}),
+    "looks": ("equivalent", 0, {"lead": 1}), "answers": ("regressed", 1, {"lead": 1, "rest": 5}), "scores": ("equivalent", 0, {"lead": 1}), "shares": ("improved", 0, {"lead": 1, "rest": 2}),
+    "translations": ("regressed", 1, {"lead": 1}), "candidates": ("equivalent", 0, {"lead": 2, "contrast": 1}), "tasks": ("regressed", 1, {"lead": 2}), "text and questions": ("regressed", 1, {"lead": 2, "rest": 4}),
+    "pooled": ("inconclusive", 1, {"lead": 3, "pooled": 1}), "everything": ("regressed", 1, {"lead": 9, "rest": 18, "control": 6, "contrast": 9}),
+    "one arm's losses": (None, 0, {"level": 1}), "one arm's answers": (None, 0, {"level": 15}), "one arm's scores": (None, 0, {"level": 3})}
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_the_order_of_arms_changes_nothing_and_its_shape_is_the_one_of_its_kind(kind):
+    one = STUDIES[kind]()
+    two = study(dict(reversed(one.arms.items())), one.rules)
+    assert content_digest(document_of(one)) == content_digest(document_of(two))
+    assert (one.claim, document_of(one)["exit"]["code"], Counter(row.role for row in one)) == SHAPES[kind]
+
+
+@pytest.mark.parametrize("both", [windows(documents=np.repeat(np.arange(20), 3)), answers(n=60), losses(n=60)], ids=["documents", "answers", "losses"])
+def test_rows_may_come_in_any_order(both):
+    order = np.random.default_rng(5).permutation(both.n)
+    one, two = ({row.key: row for row in compare(some)} for some in (both, both.take(order)))
+    assert one.keys() == two.keys()
+    for a, b in ((one[key], two[key]) for key in one):
+        assert a.claim == b.claim
+        np.testing.assert_allclose([*ends(a), a.value.p_value or 0], [*ends(b), b.value.p_value or 0], rtol=1e-9, atol=1e-12)
+
+
+# --- families -------------------------------------------------------------------------------------------------------------------------
+def holm_of(rows): return multipletests([row.value.p_value for row in rows], method="holm")[1]
+
+
+def test_what_decides_is_judged_by_its_own_shape_and_all_the_rest_is_one_family():
+    parts = {"text": losses(.03, n=60), "quiz": answers(30, n=60), "marks": marks()}
+    joint = study(arms_of(parts), Rules(deciding="text"))
+    lead, alone = joint.leading[0], compare(parts["text"])
+    assert joint.leading == [lead] and (lead.claim, ends(lead), lead.adjusted_p) == (alone.claim, ends(alone.row), None) and joint.headline == alone.headline
+    rest = [row for row in joint if row is not lead and row.adjusted_p is not None]
+    np.testing.assert_allclose([row.adjusted_p for row in rest], holm_of(rest), rtol=1e-12)
+    assert {"language en", "language es"} <= {row.key.slice for row in rest} and "marks" in {row.key.part for row in rest}
+
+
+def test_tasks_are_a_family_of_their_own():
+    tasks = study(arms_of({"a": marks(shift=-.5, seed=1), "b": marks(shift=0, seed=2), "c": marks(shift=.01, seed=3), "d": marks(shift=.4, seed=4)}))
+    np.testing.assert_allclose([row.adjusted_p for row in tasks.leading], holm_of(tasks.leading), rtol=1e-12)
+    assert {row.key.part: row.claim for row in tasks.leading} | {"b": 0, "c": 0} == {"a": "regressed", "b": 0, "c": 0, "d": "improved"} and tasks.claim == "regressed"
+
+
+@pytest.mark.parametrize("effect, margin, claim", [(-.1, .05, "regressed"), (-.02, .2, "equivalent")])
+def test_slices_are_one_family(effect, margin, claim):
+    rng, language = np.random.default_rng(11), np.array(["en", "es", "fr", "de"])[np.arange(200) % 4]
+    old = rng.normal(.5, .1, 200)
+    new = old + rng.normal(0, .05, 200) + np.where(language == "fr", effect, 0)
+    rows = compare(pair(*(scores(x, slices={"language": language}) for x in (old, new))), metrics=[MARK], margin=margin).select(role="rest")
+    np.testing.assert_allclose([row.adjusted_p for row in rows], holm_of(rows), rtol=1e-12)
+    assert {row.key.slice: row.claim for row in rows}["language fr"] == claim and all(row.claim != "regressed" for row in rows if row.key.slice != "language fr")
+
+
+def test_families_alarm_rarely():
+    "No effect anywhere: some regressed or improved among six slices in at most .05 of families (seeds fixed)."
+    alarms, trials = 0, 150
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        old = rng.normal(0, 1, 120)
+        both = pair(*(Scores(ids=range(120), values=v, slices={"group": tuple(np.arange(120) % 6)}) for v in (old, old + rng.normal(0, 1, 120))))
+        alarms += any(row.claim in ("regressed", "improved") for row in compare(both, metrics=[replace(MARK, margin=0.0)]).select(role="rest"))
+    assert alarms / trials < .05 + 3 * (.05 * .95 / trials) ** .5
+
+
+def test_candidates_hold_together_and_equal_ones_are_one():
+    made = study(copies(), Rules(metrics=PPL))
+    alone = {level: compare(pair(copies()["baseline", ""], copies()["q4", ""]), metrics=PPL, level=level).interval for level in (.95, 1 - .05 / 4)}
+    q4, = made.select(candidate="q4", role="lead")
+    assert alone[.95].width < q4.value.interval.width < alone[1 - .05 / 4].width and made.claim == "regressed" and study(copies(), Rules(metrics=PPL, deciding="q8")).claim == "equivalent"
+    base = copies()["baseline", ""]
+    for arm, claims in ((copies()["q4", ""], {"regressed"}), (base, {"equivalent"})):
+        same = study({("baseline", ""): base} | {(f"copy {i}", ""): arm for i in range(5)}, Rules(metrics=PPL))
+        ranking, = document_of(same)["rankings"]
+        assert ranking["groups"] == [ranking["order"]] and {row.claim for row in same.leading} == claims
+    assert document_of(made)["rankings"][0]["groups"] == [["same", "q8"], ["q4"], ["q2"]]
+
+
+def test_each_candidate_of_a_part_is_at_one_level_and_adjusted_over_the_parts():
+    "3 candidates on 3 parts: intervals at the level of a third of the error; p-values no smaller than within their part."
+    arms = everything()
+    whole = study(arms, Rules(metrics=["perplexity", "accuracy"], by=()))
+    for part in ("law", "news", "quiz"):
+        own = study({key: arm for key, arm in arms.items() if key[1] == part}, Rules(by=(), metrics=["accuracy" if part == "quiz" else "perplexity"], level=1 - .05 / 3))
+        for a, b in zip(whole.select(part=part, role="lead"), own.select(role="lead"), strict=True):
+            assert ends(a) == ends(b) and a.adjusted_p >= b.adjusted_p
+    none = [row for row in whole.leading if row.adjusted_p is None]
+    assert not none
+
+
+# --- pooled, control --------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("rule, weights", [("equal", [1, 1, 1]), ("tokens", [64 * 30, 64 * 30, 64 * 10]), ({"code": 2, "law": 1, "news": 0}, [2, 1, 0])])
+def test_pooled_changes_are_weighted_means(rule, weights):
+    parts = three_texts() | {"news": losses(.1, n=10)}
+    done = study(arms_of(parts), Rules(pooling=rule, metrics=PPL))
+    delta = np.array([compare(parts[name], metrics=PPL).delta for name in sorted(parts)])
+    assert done.delta == pytest.approx(np.average(delta, weights=weights), rel=1e-12) and [row.role for row in done.leading] == ["pooled"] and done.headline.startswith(done.claim.capitalize())
+
+
+@pytest.mark.parametrize("by", [-1e-7, 1e-7])
+def test_an_edit_below_the_floor_is_never_a_change(by):
+    base = losses(n=60).baseline
+    arms = {("baseline", ""): base, ("candidate", ""): base.changed(log_loss=base.log_loss + by + np.random.default_rng(4).normal(0, 1e-9, 60))}
+    assert study(arms, Rules(margin=0, metrics=PPL)).claim == ("regressed" if by > 0 else "improved")
+    done = study(arms | {("control", ""): scored_again(base)}, Rules(margin=0, metrics=PPL))
+    low, high = ends(done.select(role="control")[0])
+    assert done.row.floor == max(-low, high) > abs(by) and done.claim == "inconclusive" and "below the numerical noise of" in done.headline and done.report().exit_code == 0
+
+
+def test_a_control_has_the_metrics_that_one_arm_has():
+    assert {row.key.metric for row in study(arms_of({"": with_divergence()}, control=True)) if row.floor is not None} == {"perplexity"}
+
+
+# --- claims -----------------------------------------------------------------------------------------------------------------------------
+def test_words_of_a_row():
+    worse, same, better = (compare(losses(shift, .02, 120), metrics=PPL) for shift in (.05, .001, -.05))
+    assert [s.claim for s in (worse, same, better)] == ["regressed", "equivalent", "improved"] and worse.improvement < 0 < better.improvement
+    near, far = compare(losses(.022, .05, 120), metrics=PPL), compare(losses(.06, .02, 120), metrics=PPL)
+    assert near.claim == "regressed" and "beyond" not in near.headline and "reaches into the margin" in near.rationale
+    assert "beyond the margin of 2 %" in far.headline and "lies beyond the margin" in far.rationale
+    few, one = (compare(losses(.5, .01, n), metrics=PPL) for n in (9, 1))
+    assert few.claim == one.claim == "inconclusive" and "a claim needs 10" in few.headline and one.p_value is None and "one unit" in one.headline
+    d = compare(losses(.002, .004, 400), metrics=PPL).row.value
+    assert len(change_text(d.delta, d).split(".")[1]) in (4, 5) and same.headline.startswith("Equivalent within 2 %: perplexity ")
+
+
+def test_one_dominating_unit_claims_nothing():
+    loss, shift = np.full(40, 2.0), np.where(np.arange(40) == 3, 5.0, 0.0)
+    done = compare(pair_arrays(loss, loss + shift, np.full(40, 100)), metrics=PPL, units="windows")
+    assert done.row.value.nu < 4 and done.claim == "inconclusive" and "dominate" in done.headline
+
+
+def test_equal_losses_are_identical_and_equal_answers_are_no_proof_of_equivalence():
+    loss, noise = np.random.default_rng(0).gamma(40, .07, 50), 1 + np.random.default_rng(1).choice([-1, 0, 1], 50) * 2.2e-16
+    same = compare(pair_arrays(loss, loss * noise, np.full(50, 7)))
+    assert same.delta == 0 == same.interval.width and same.fallback.code == "all_equal" and same.headline.startswith("Identical") and same.claim == "equivalent"
+    few = compare(pair_arrays([3., 2., 4.], [3., 2., 4.], [9, 9, 9]))
+    assert few.claim == "equivalent" and "same on every item" in few.rationale
+    label, prediction = (["yes" if i % k else "no" for i in range(84)] for k in (3, 4))
+    arm = Predictions(ids=[f"x{i:02d}" for i in range(84)], labels=("no", "yes"), label=label, prediction=prediction)
+    done = compare(pair(arm, arm), metrics=["accuracy", "macro_f1"])          # Tango: z^2 / (n + z^2), wider than the margin of 2 points
+    assert done.interval.high == pytest.approx(1.959964**2 / (84 + 1.959964**2), rel=1e-4) and {row.claim for row in done} == {"inconclusive"} and "no example changed" in compare(pair(arm, arm), metrics=["macro_f1"]).headline
+
+
+# --- metrics of anybody -------------------------------------------------------------------------------------------------------------------
+ONES = np.ones(3)
+def _fails(arm): raise KeyError("logits")
+
+
+@pytest.mark.parametrize("parts, words", [
+    (dict(totals=lambda arm: (arm.values[:2], ONES)), "numerators must have shape (3,)"), (dict(totals=lambda arm: (arm.values, [1, np.nan, 1])), "weights must be finite; got nan at index 1"),
+    (dict(totals=lambda arm: (arm.values, -ONES)), "weights must not be negative"), (dict(totals=lambda arm: (arm.values, 0 * ONES)), "some item must have a weight"),
+    (dict(totals=lambda arm: None), "totals must return two things; got NoneType"), (dict(totals=_fails), "totals must run; got KeyError: 'logits'"), (dict(totals=lambda arm: (1j * ONES, ONES)), "numerators must be numbers"),
+    (dict(leave_one_out=lambda arm, codes, n: (1.0, ONES * np.nan)), "values without each unit must be finite"), (dict(leave_one_out=lambda arm, codes, n: (np.inf, ONES)), "the value of leave_one_out must be finite"),
+    (dict(leave_one_out=_fails), "leave_one_out must run"), (dict(prepare=lambda *arms: None), "prepare must return a Metric"), (dict(prepare=_fails), "prepare must run; got TypeError"),
+    (dict(totals=MARK.totals, exact=lambda a, b, level: (1, 2)), "exact must return an Interval"), (dict(totals=MARK.totals, missing=_fails), "missing must run")])
+def test_functions_from_anybody_are_checked(parts, words):
+    "The original error stays attached."
+    with pytest.raises(ContractError) as caught: compare(pair(scores([1.0, 2, 3]), scores([2.0, 2, 3])), metrics=[Metric(name="odd", kind="scores", **parts)])
+    assert str(caught.value).startswith(f"metric 'odd': {words}") and isinstance(caught.value.__context__, (KeyError, TypeError)) == ("must run" in words or "numbers" in words)
+
+
+def test_one_name_is_one_metric():
+    "The same metric may be registered again; another one needs another name or replace=True; built-in names stay."
+    square, cube = (Metric(name="twice", kind="scores", totals=lambda arm, power=power: (arm.values**power, np.ones(len(arm)))) for power in (2, 3))
+    with METRICS.registered(square):
+        assert register_metric(square) is METRICS["twice"]
+        with pytest.raises(UsageError, match="must not be that of another metric; got 'twice'.*replace=True"): register_metric(cube)
+        assert register_metric(cube, replace=True) is METRICS["twice"]
+        with pytest.raises(ZeroDivisionError), METRICS.registered(MARK): 1 / 0
+        assert METRICS["twice"] is cube
+    assert "twice" not in METRICS and "mark" not in METRICS
+    for again in (False, True):
+        with pytest.raises(UsageError, match="got 'accuracy'"): register_metric(Metric(name="accuracy", kind="answers", totals=MARK.totals), replace=again)
+
+
+@pytest.mark.parametrize("loaded", [Metric(name="theirs", kind="runs", totals=MARK.totals), Metric(name="ours", kind="scores", totals=abs), 5])
+def test_metrics_of_installed_packages_are_those_that_they_announce(monkeypatch, loaded):
+    monkeypatch.setattr(metric_page, "_entry_points", lambda: {"theirs": type("Point", (), {"load": lambda self: loaded})()})
+    if getattr(loaded, "name", None) == "theirs": assert Registry()["theirs"] is loaded and [m.name for m in Registry().of_kind("runs")] == ["theirs"]
+    else:
+        with pytest.raises(ContractError, match="entry point 'theirs' of invar_nb.metrics: it must be a Metric of that name"): Registry()["theirs"]
+
+
+def test_an_undefined_metric_is_listed_or_refused():
+    never = Metric(name="never", kind="losses", totals=lambda arm: (np.zeros(len(arm)), np.zeros(len(arm))))
+    with pytest.raises(ContractError, match="some item must have a weight"): compare(windows(), metrics=[never])
+    with METRICS.registered(never): done = compare(windows())
+    assert "never" in done.measured["candidate", ""].missing and [row.key.metric for row in done] == PPL
+
+
+def test_choices_are_compared_but_never_as_classes():
+    p = np.array([[.7, .2, .1], [.2, .8, 0], [.1, .1, .8], [.6, .4, 0]])
+    arms = [Predictions(ids=list("abcd"), label=list("0120"), labels=("0", "1", "2"), probabilities=q, labels_from=how) for q, how in ((p, "choices"), (p[:, [1, 0, 2]], "choices"), (p, "given"))]
+    done = compare(pair(arms[0], arms[1]))
+    assert not done.select(metric="macro_f1") and "classes" in done.measured["candidate", ""].missing["macro_f1"] and done["accuracy"].value.candidate == .25 and compare(pair(arms[2], arms[2]))["macro_f1"]
+    assert all(arm["confusion"] is None for arm in document_of(done)["arms"].values())
+
+
+def test_scores_of_0_and_1_are_judged_as_accuracy_is():
+    a, b = (getattr(marks(binary=True), name) for name in ("baseline", "candidate"))
+    said = lambda arm: Predictions(ids=arm.ids, label=["yes"] * 60, labels=("no", "yes"), prediction=np.where(arm.values == 1, "yes", "no").tolist())
+    one, two = compare(pair(a, b), metrics=["score"]).row, compare(pair(said(a), said(b)), metrics=["accuracy"]).row
+    assert (ends(one), one.value.p_value, one.claim) == (ends(two), two.value.p_value, two.claim)
+    clustered = compare(marks(binary=True, clusters=np.repeat(range(20), 3).tolist()))
+    assert clustered.method == "jackknife" and clustered.row.value.unit == "share" and clustered.n_units == 20
+
+
+# --- differences ------------------------------------------------------------------------------------------------------------------------
+def test_ratio_of_two_windows():
+    done = compare(pair_arrays(np.log([40.0, 220.0]), np.log([38.0, 260.0]), [512, 256]))
+    assert done.ratio == pytest.approx(1.02172172, abs=5e-9) and (done.ratio_interval.low, done.ratio_interval.high) == (math.exp(done.interval.low), math.exp(done.interval.high))
+
+
+@pytest.mark.parametrize("documents", [None, np.repeat(np.arange(20), 3)])
+def test_exchanging_the_arms_turns_the_sign(documents):
+    data = windows(documents=documents)
+    there, back = compare(data), compare(Pair(baseline=data.candidate, candidate=data.baseline))
+    assert back.delta == pytest.approx(-there.delta, rel=1e-12) and back.p_value == pytest.approx(there.p_value, rel=1e-9) and ends(back.row) == pytest.approx([-x for x in ends(there.row)[::-1]], rel=1e-9)
+
+
+def test_effective_sample_size_is_a_ratio_of_variances():
+    rng, documents, loss = np.random.default_rng(2), np.repeat(np.arange(40), 10), np.full(400, 2.0)
+    data = pair_arrays(loss, loss + rng.normal(0, .01, 40)[documents], np.full(400, 100), document_ids=documents)
+    done, alone = compare(data), measure(METRICS["perplexity"], data, choose_units(data, asked="windows"), Settings())
+    assert done.n == 400 == alone.n_eff and done.n_units == 40 and 35 < done.n_eff < 45 and done.interval.width > 2.5 * alone.interval.width  # the windows of a document agree
+
+
+def test_a_bootstrap_by_name():
+    data, drawn = windows(documents=np.repeat(np.arange(20), 3)), dict(method="bca", replicates=1200, seed=7)
+    one, two = (compare(data, **drawn) for _ in range(2))
+    assert one.interval == two.interval and one.units == "windows" and ":1200@7" in document_of(one)["signature"] and compare(data, method="percentile", units="documents").n_units == 20
+    assert "too short" in compare(data, **drawn, resample="tokens").row.value.note and one.row.value.note is None
+
+
+def test_seeds_are_a_plain_paired_t_test():
+    a, b = [31.9, 32.3, 32.1, 31.6, 32.4], [28.4, 27.9, 28.8, 28.1, 28.6]
+    done = compare(pair(Runs(ids=range(5), values=a), Runs(ids=range(5), values=b)), metrics=[Metric(name="seconds", kind="runs", totals=MARK.totals)])
+    theirs = stats.ttest_rel(b, a)
+    assert (done.units, done.method) == ("seeds", "t") and done.p_value == pytest.approx(theirs.pvalue, rel=1e-10) and ends(done.row) == pytest.approx(tuple(theirs.confidence_interval()), rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 40), st.integers(0, 2**31), st.sampled_from([1e-9, 1e-3, 1.0, 30.0]), st.booleans())
+def test_any_pair_gives_an_answer(n, seed, size, grouped):
+    rng = np.random.default_rng(seed)
+    loss = rng.gamma(2, 1, n)
+    data = pair_arrays(loss, np.maximum(loss + size * rng.standard_t(2, n), 0), rng.integers(1, 300, n), document_ids=rng.integers(0, 5, n) if grouped else None)
+    for units in ("auto", "windows", "serial"):
+        done = compare(data, units=units)
+        assert done.interval.low <= done.delta <= done.interval.high and (done.p_value is None if done.n_units == 1 else 0 <= done.p_value <= 1)
+
+
+@pytest.mark.parametrize("units", ["documents", "serial", "windows"])
+def test_compare_gives_the_interval_whose_coverage_is_measured(units):
+    "The coverage tables call the statistics; `compare` must give their ends, by its own road from losses to units."
+    documents, tokens = np.repeat(np.arange(20), 3), np.random.default_rng(0).integers(20, 300, 60)
+    data = windows(documents=documents, tokens=tokens)
+    theirs = jackknife_interval(data.candidate.log_loss - data.baseline.log_loss, tokens, units=units, document_ids=documents if units == "documents" else None)
+    assert ends(compare(data, units=units).row) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+
+
+@pytest.mark.parametrize("documents, name", [(None, "serial"), (np.arange(60), "documents"), (np.repeat(np.arange(12), 5), "documents"), (np.repeat(np.arange(6), 10), "serial"), (np.r_[np.zeros(49, int), np.arange(11) + 1], "serial")])
+def test_units_of_losses(documents, name): assert choose_units(windows(documents=documents)).name == name
+
+
+def test_what_one_arm_lacks_is_no_contradiction():
+    one, two = (WindowLosses.from_arrays([f"w{i}" for i in range(5)], [10] * 5, [x] * 5, document_ids=ids) for x, ids in ((2.0, list("aabbb")), (2.1, None)))
+    assert pair(one, two).clusters == pair(two, one).clusters == tuple("aabbb")
+    a, b = Scores(ids=["b", "a"], values=[1, 2], clusters=["y", "x"]), Scores(ids=["a", "b"], values=[5, 6], prompt_digests=["p", "q"])
+    assert pair(a, b).clusters == ("x", "y") and a.values.tolist() == [2, 1]
+
+
+# --- looks ------------------------------------------------------------------------------------------------------------------------------
+def test_a_look_at_this_text_is_narrower_by_what_was_seen_and_forgets_the_order_of_rows():
+    seen = looked(.02, n=80)
+    for row in look_at(seen).looks.rows:
+        part = seen.take(order_units(seen.baseline).rows(row.units))
+        fit = jackknife_ratio(part.candidate.log_loss - part.baseline.log_loss, np.full(row.units, 64.0), means=True)
+        assert row.high - row.low == pytest.approx(fit.interval(row.level).width * math.sqrt(1 - row.units / 80), rel=1e-9)
+        assert row.level == pytest.approx(2 * stats.norm.cdf(row.bound) - 1 if row.bound else .95, abs=1e-4)
+    for a, b in zip(look_at(seen).looks.rows, look_at(seen.take(np.random.default_rng(1).permutation(seen.n))).looks.rows, strict=True):
+        np.testing.assert_allclose([a.delta, a.low, a.high, *a.z], [b.delta, b.low, b.high, *b.z], rtol=1e-9)
+    first = np.bincount([int(np.flatnonzero(looks._places(tuple("abcdef"), seed) == 0)[0]) for seed in range(1200)], minlength=6)
+    assert stats.chisquare(first).pvalue > 1e-3  # each window comes first equally often
+
+
+@pytest.mark.parametrize("edit", [{"seed": 8}, {"units": 81}, {"looks": 3}, {"target": "texts-like-this"}, {"spending": "linear"}])
+def test_another_design_gives_another_sequence_or_is_refused(edit):
+    seen = looked(.02, n=80)
+    arms = [arm.changed(provenance={"looks": {**arm.provenance["looks"], **edit}}) for arm in (seen.baseline, seen.candidate)]
+    try: assert compare(Pair(baseline=arms[0], candidate=arms[1])).looks.rows != compare(seen).looks.rows
+    except ContractError as error: assert error.code == "not_a_look"
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------------------------
+def window_arm(n=5, **changes):
+    columns = dict(window_ids=[f"w{i}" for i in range(n)], tokens=[10] * n, log_loss=[2.0] * n, document_ids=list("aabbb")[:n], data_id="d:1") | changes
+    return WindowLosses.from_arrays(columns.pop("window_ids"), columns.pop("tokens"), columns.pop("log_loss"), **columns)
+
+
+def two_scores(**other):
+    common = dict(ids=["a", "b"], values=[1, 0], score="f1", prompt_digests=["p", "q"], data_id="squad@2", slices={"language": ("en", "es")})
+    return pair(Scores(**common), Scores(**common | other))
+
+
+BASE, SLICED = ("baseline", ""), lambda **rules: compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), **rules)
+REFUSALS = [
+    # pairs
+    *[(lambda other=other: pair(window_arm(), window_arm(**other)), "pairing") for other in (dict(n=4), dict(data_id="d:2"), dict(document_ids=list("aabba")), dict(weight_unit="bytes"), dict(window_ids=["w1", "w0", "w2", "w3", "w4"]))],
+    *[(lambda other=other: two_scores(**other), "pairing") for other in ({"better": "lower"}, {"prompt_digests": ["p", "r"]}, {"score": "exact"}, {"data_id": "squad@3"}, {"slices": {"language": ("en", "en")}})],
+    (lambda: pair(scores([1.0]), window_arm()), "pairing"), (lambda: pair([1, 2], [1, 2]), "pairing"), (lambda: pair_arrays([1, 2], [1, 2], [1]), "pairing"), (lambda: pair_arrays([1, float("nan")], [1, 2], [1, 1]), "contract"),
+    *[(lambda bad=bad: pair_arrays(*bad), "contract") for bad in ((1.0, 1.0, 5), (None, None, None), ([1.0], [1.0], 5))],
+    *[(lambda ids=ids: pair_arrays([1.0, 2], [1.0, 2], [5, 5], document_ids=ids), "contract") for ids in (5, "ab")],
+    *[(lambda wrong=wrong: Scores(ids=["a", "b"], values=[1, 2], **wrong), "contract") for wrong in ({"better": "faster"}, {"clusters": ["x", None]}, {"provenance": 3}, {"prompt_digests": ["x"]})],
+    (lambda: Predictions(ids=["a"], label=["x"], labels=["x", "y"], prediction=["y"], slices=5), "contract"),
+    # rules
+    *[(lambda rules=rules: Rules(**rules), "usage") for rules in (dict(level=95), dict(method="bootstrap"), dict(replicates=100), dict(seed=1), dict(resample="tokens"), dict(method="bca", units="serial"), dict(margin={"perplexity": 20}),
+                                                                 dict(method="bca", replicates=1e12, seed=1), dict(method="bca", replicates=0, seed=1))],
+    *[(lambda margin=margin: as_margin(margin, METRICS["perplexity"]), "usage") for margin in (-.1, math.nan, True, "2%", 20, 1.0)],
+    *[(lambda rules=rules: compare(windows(), **rules), "usage") for rules in (dict(units="documents"), dict(units="clusters"), dict(metrics=["perplexty"]), dict(metrics=["accuracy"]), dict(metrics=[MARK]), dict(metrics=["perplexity"] * 2),
+                                                                              dict(margin={"accuracy": .1}), dict(margin={"mrk": .1}), dict(by="nope"), dict(by=["language"]), dict(tail={"q95": .1}, pooling="equal"), dict(deciding="x"))],
+    (lambda: SLICED(by="b"), "usage"), (lambda: SLICED(by=5), "usage"), (lambda: compare(None), "usage"), (lambda: compare([windows()]), "usage"), (lambda: compare(windows(), metrics=5), "usage"),
+    *[(lambda parts=parts: Metric(name="x", **parts), "usage") for parts in (dict(), dict(totals=abs, leave_one_out=abs), dict(totals=5), dict(totals=abs, margin=-1))],
+    *[(lambda parts=parts: Metric(name="x", totals=abs, **parts), "contract") for parts in (dict(better="bigger"), dict(scale="log2"), dict(kind="score"))],
+    (lambda: compare(pair_arrays([800.] * 12, [801.] * 12, [9] * 12)), "contract"),
+    # studies
+    (lambda: study({}), "usage"), (lambda: study({("x", ""): losses().baseline}), "usage"), (lambda: study(arms_of({"pooled": losses()})), "usage"), (lambda: study(arms_of({"": losses()}), Rules(pooling="equal")), "usage"),
+    (lambda: study(arms_of(three_texts()), Rules(pooling={"law": 1})), "usage"), (lambda: study(arms_of(three_texts()), Rules(pooling="all")), "usage"), (lambda: study(arms_of(three_texts() | {"one": losses(n=1)}), Rules(pooling="equal")), "single_pair"),
+    (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(margin=.1)), "usage"), (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(units="serial")), "usage"), (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(pooling="equal")), "usage"),
+    (lambda: study(copies() | {BASE: copies()[BASE].changed(provenance={"weights_digest": "a"}), ("control", ""): copies()[BASE].changed(provenance={"weights_digest": "b"})}), "not_the_baseline"),
+    (lambda: study(copies() | {("control", ""): window_arm()}), "pairing"), (lambda: study(copies() | {("other", ""): window_arm()}), "pairing"),
+    (lambda: study(arms_of({"": looked()}) | {("two", ""): looked().candidate}), "usage"), (lambda: compare(looked().take(np.arange(30))), "not_a_look"),
+    (lambda: compare(Pair(baseline=looked().baseline, candidate=looked(seed=1, looks=3).candidate)), "looks_differ"),
+    # one arm
+    *[(lambda arm=arm, rules=rules: study({BASE: arm}, Rules(**rules)), "usage") for arm, rules in ((losses().baseline, {"by": "nope"}), (answers().baseline, {"by": "nope"}), (losses().baseline, {"metrics": ["perplexity"] * 2}), (losses().baseline, {"metrics": "accuracy"}))],
+]
+
+
+@pytest.mark.parametrize("call, code", REFUSALS, ids=map(str, range(len(REFUSALS))))
+def test_refusals(call, code):
+    with pytest.raises(ContractError) as caught: call()
+    assert caught.value.code == code and caught.value.cure and "\n" not in str(caught.value), str(caught.value)
+
+
+# --- how often a word is wrong ------------------------------------------------------------------------------------------------------------
+LAWS = {  # mean 0, variance 1, and whether they are symmetric
+    "normal": (lambda rng, n: rng.normal(size=n), True), "laplace": (lambda rng, n: rng.laplace(size=n) / math.sqrt(2), True), "t3": (lambda rng, n: rng.standard_t(3, n) / math.sqrt(3), True),
+    "mixture": (lambda rng, n: rng.normal(size=n) * np.where(rng.random(n) < .9, 1, 5) / math.sqrt(3.4), True), "gamma": (lambda rng, n: rng.gamma(1, 1, n) - 1, False),
+    "lognormal": (lambda rng, n: (np.exp(.8 * rng.normal(size=n)) - math.exp(.32)) / math.sqrt((math.exp(.64) - 1) * math.exp(.64)), False)}
+
+
+def simulated(law, trials, *, centre, sd, n, seed, sign=1, units="auto", margin=.02):
+    "Studies of pairs of n windows whose differences have this mean, standard deviation and law."
+    rng, draw = np.random.default_rng(seed), LAWS[law][0]
+    for _ in range(trials):
+        loss = np.full(n, 90.0) + rng.random(n)
+        yield compare(pair_arrays(loss, loss + centre + sign * sd * draw(rng, n), np.full(n, 100)), metrics=PPL, units=units, margin=margin)
+
+
+SLOW = [pytest.param(law, n, units, 2000, marks=pytest.mark.slow) for law in LAWS for n in (60, 180, 600) for units in ("windows", "serial")]
+
+
+@pytest.mark.parametrize("law, n, units, trials", [("normal", 60, "windows", 400), ("gamma", 60, "windows", 400), *SLOW])
+def test_words_are_wrong_as_rarely_as_promised(law, n, units, trials):
+    "Each word at its edge; skewed laws in both directions."
+    limit, both = (.04, .06) if LAWS[law][1] else (.08, .085)
+    noise = lambda p: 3 * math.sqrt(p * (1 - p) / trials)
+    for sign in (1,) if LAWS[law][1] else (1, -1):
+        how = dict(sd=.012 * math.sqrt(n) / 1.96 / 1.2, n=n, sign=sign, units=units)  # the interval fits into the margin
+        edge = [("equivalent" if s.claim == "equivalent" else "beyond" if s.interval.low > .02 else "") for s in simulated(law, trials, centre=.02, seed=5, **how)]
+        zero = [s.claim in ("improved", "regressed") for s in simulated(law, trials, centre=0.0, seed=6, margin=0.0, **how)]
+        assert max(edge.count("equivalent"), edge.count("beyond")) / trials <= limit + noise(limit) and np.mean(zero) <= both + noise(both), (law, sign, n)
+
+
+POWER = [pytest.param(law, c, .02, 2000, marks=pytest.mark.slow) for law in ("normal", "laplace", "t3", "gamma") for c in (.03, .05, 0.0, .01)]
+
+
+@pytest.mark.parametrize("law, centre, margin, trials", [("normal", .03, .02, 600), ("normal", .05, .02, 600), ("normal", .02, .02, 600), *POWER])
+def test_n_for_power_gives_the_power(law, centre, margin, trials):
+    "The claim comes in .75 to .85 of simulations; for symmetric laws where n is not small, as page planning promises."
+    n, claim = n_for_power(.1, centre, margin), "regressed" if centre >= margin else "equivalent"
+    rate = np.mean([s.claim == claim for s in simulated(law, trials, centre=centre, sd=.1, n=n, seed=1, units="windows", margin=margin)])
+    print(f"power, {law}, D {centre}, margin {margin}: n {n}, {claim} in {rate:.3f}")
+    if law == "normal" or LAWS[law][1] and n >= 60: assert abs(rate - .8) < .05 + 3 * math.sqrt(.8 * .2 / trials) * (trials < 1000), (n, rate)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("target", ["text", "texts-like-this"])
+@pytest.mark.parametrize("law", ["normal", "gamma", "t3"])
+@pytest.mark.parametrize("spread", [0.0, .5, .7])
+def test_false_stops_keep_their_promise(law, spread, target, streams=5000, n=600):
+    "Share of streams at a true change of exactly the margin that any look decides."
+    rng, wrong = np.random.default_rng(11), 0
+    for _ in range(streams):
+        tokens, d = np.ceil(100 * np.exp(spread * rng.normal(size=n))), LAWS[law][0](rng, n)
+        if target == "text": d = d - tokens @ d / tokens.sum()
+        at = looks._at(tokens.cumsum() ** 2 / (tokens * tokens).cumsum(), n, 5)
+        for k, bound in zip(at, looks._bounds(at, n, "windows" if target == "text" else "documents", .95, "pocock"), strict=True):
+            if bound is None: break
+            fit = jackknife_ratio(d[:k], tokens[:k], means=True)
+            if abs(edge_z(of_this_text(fit, k / n) if target == "text" else fit, 0.0)) > bound:
+                wrong += 1
+                break
+    print(f"{law} {spread} {target}: {wrong / streams:.4f}")
+    assert wrong / streams <= .065
