@@ -261,7 +261,8 @@ def study_of(d):
     if d["looks"]: kept["looks"] = [[look["units"], look["tokens"], look["delta"], *look["ci"], look["bound"], *look["z"], look["decided"]] for look in d["looks"]["rows"]]
     for ranking in d["rankings"]:
         kept["sweep"] = {"level": d["rules"].get("level", .95), "gate_on": [name for name in ranking["order"] if name in d["rules"].get("deciding", ranking["order"])],
-                         **{name: ranking[name] for name in ("each", "order", "groups", "size_unit", "sizes")}}
+                         "each": leads[0]["value"]["level"],
+                         **{name: ranking[name] for name in ("order", "groups", "size_unit", "sizes")}}
     for row in pooled: kept["pooled"] = {name: row["about"][name] for name in ("weights", "spread", "prediction")}
     return kept
 

@@ -172,7 +172,7 @@ def ranking_section(study: Study, part: str) -> dict | None:
         if unit is None and any(known.values()):
             unit, sizes = title, {k: v and float(v) for k, v in known.items()}
     return {"part": part, "order": order, "groups": [list(g) for g in groups],
-            "each": leads[0].level, "size_unit": unit, "sizes": sizes}
+            "size_unit": unit, "sizes": sizes}
 
 # %% ../../nbs/report/95_build.ipynb #c019
 def looks_section(looks: Looks, row: Row) -> dict:

@@ -93,7 +93,6 @@ class Ranking(Section):
     part: str
     order: list[str]
     groups: list[list[str]]
-    each: float                   # level of one interval with which all hold together
     size_unit: Literal["bits per weight", "bytes"] | None
     sizes: dict[str, float | None]
 

@@ -103,7 +103,8 @@ def ranking_table(d: Mapping, ranking: Mapping) -> dict:
               groups[row["key"]["candidate"]]] for row in rows]
     if unit: cells.insert(0, ["baseline", _size(unit, sizes["baseline"]),
                               show(rows[0]["value"]["baseline"]), *["-"] * 5])
-    level = f"all at {100 * ranking['each']:.4g} % each"
+    levels = sorted({f"{100 * row['value']['level']:.4g} %" for row in rows})
+    level = f"CI ({' or '.join(levels)})"
     head = ["candidate", *([unit.replace("bytes", "size")] if unit else []),
             rows[0]["value"]["title"], "change", level, "adjusted p", "claim", "group"]
     contrasts = [[row["key"]["candidate"], row["key"]["against"], row["words"]["change"],
@@ -111,11 +112,19 @@ def ranking_table(d: Mapping, ranking: Mapping) -> dict:
                       row["adjusted_p"] is not None and
                       row["adjusted_p"] <= round(1 - d["rules"].get("level", 0.95), 12))]
                  for row in own if row["role"] == "contrast"]
-    note = ("These intervals hold together; the p-values step down. Candidates with a letter "
-            "in common are not distinguished.")
+    note = (f"{_held_together(d)}. Candidates with a letter in common are not "
+            "distinguished.")
     return {"label": f": {ranking['part']}" * bool(ranking["part"]), "head": head,
             "rows": cells, "note": note, "contrasts": contrasts,
             "picture": _size_picture(rows, unit, sizes)}
+
+
+def _held_together(d):
+    "Which intervals of a ranking hold at once."
+    parts = {row["key"]["part"] for row in d["rows"] if row["role"] == "lead"}
+    if d["rules"].get("deciding"): return "The intervals of those that decide hold together"
+    where = " within each part" if len(parts) > 1 else ""
+    return f"These intervals hold together{where}; the p-values step down"
 
 
 def _size_picture(rows, unit, sizes):
@@ -387,9 +396,8 @@ def summary(document: Mapping) -> str:
     names = {*d["rules"].get("deciding", ())}
     decide = [pair for pair in d["pairs"] if not names
               or names & {pair["candidate"], pair["part"]}]
-    if len(decide) == 1:
-        units = decide[0]["units"]
-        lines.append(f"  interval over {units_text(units)} {units['because']}")
+    over = {f"{units_text(pair['units'])} {pair['units']['because']}" for pair in decide}
+    if len(over) == 1: lines.append(f"  interval over {over.pop()}")
     lines += [f"  {line}" for line in (d["looks"] or {"sentences": ()})["sentences"]]
     for pair in d["pairs"]:
         if pair["tail"]: lines.append(f"  tail: {pair['tail']['because']}")
