@@ -6,7 +6,7 @@ __version__ = "0.1.0"
 _modules = {
     "foundations.numbers": ("ContractError", "PairingError", "UsageError"),
     "foundations.interval": ("Interval", "Fallback"),
-    "statistics.totals": ("weighted_mean", "effective_sample_size"),
+    "statistics.totals": ("weighted_mean", "effective_sample_size", "UnitTotals"),
     "statistics.serial": ("jackknife_interval",),
     "statistics.bootstrap": ("bootstrap_interval",),
     "statistics.paired_test": ("TTest", "paired_t_test", "sign_flip_test"),
@@ -24,9 +24,7 @@ _modules = {
     "comparison.rows": ("Row",),
     "comparison.study": ("Rules", "Study", "compare", "evaluate", "study"),
     "comparison.verdict": ("Verdict",),
-    "comparison.judge": ("judge", "judge_family"),
-    "comparison.large": ("compare_large",),
-    "comparison.sketch": ("Sketch",),
+    "comparison.large": ("sum_pair", "totals_difference"),
     "metrics.reliability": ("expected_calibration_error", "reliability_bins"),
     "metrics.calibration": ("calibration_error",),
     "metrics.smooth_calibration": ("smooth_calibration_error",),
@@ -34,7 +32,7 @@ _modules = {
     "metrics.confusion": ("confusion_matrix", "precision_recall_f1"),
     "metrics.bleu": ("bleu", "corpus_bleu"),
     "files.loss_writer": ("loss_writer", "write_losses"),
-    "files.losses": ("LossFile", "open_losses", "read_losses"),
+    "files.losses": ("LossFile", "losses_of", "open_losses", "read_losses"),
     "files.predictions": ("read_predictions", "write_predictions", "predictions_from_columns"),
     "files.lm_eval": ("read_lm_eval",),
     "files.inspect_logs": ("read_inspect_log",),
@@ -53,21 +51,17 @@ _modules = {
     "experiments.improvement": ("MetricSpec", "HIGHER", "LOWER", "LINEAR", "LOG", "Evaluator",
                                 "compare_runs", "judge_runs", "judge_many"),
     "experiments.runner": ("Hypothesis", "run_queue"),
-    "report.old_page": ("comparison_figure",),
     "report.report": ("Report", "report_of"),
-    "report.old_build": ("build_report",),
     "report.verify": ("verify",),
 }
 _module_of = {name: module for module, names in _modules.items() for name in names}
 __all__ = sorted(_module_of)
-
 
 def __getattr__(name):
     if name in _module_of:
         from importlib import import_module
         return getattr(import_module("." + _module_of[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
 
 def __dir__():
     return sorted([*globals(), *__all__])

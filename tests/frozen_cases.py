@@ -14,12 +14,13 @@ from pathlib import Path
 
 from invar_nb.comparison import looks
 from invar_nb.comparison.study import Rules, study
+from invar_nb.files import losses
 from invar_nb.files.losses import read_losses
 from invar_nb.files.predictions import read_predictions
 from invar_nb.files.sources import Reading, read_arms
 from invar_nb.arms.pair import pair
 from invar_nb.report.report import report_of
-from invar_nb.shell import jobs, terminal
+from invar_nb.shell import terminal
 from invar_nb.shell.cli import main
 
 from frozen_inputs import write_inputs
@@ -284,9 +285,9 @@ def frozen_of(d):
 def frozen_study(name, out):
     "What a study gives now; `streamed` reads its files in batches, which else only files of more than 4e6 windows are."
     if name in BY_PYTHON: return frozen_of(json.loads(json.dumps(BY_PYTHON[name]().document())))
-    limit, jobs.LARGE = jobs.LARGE, 10 if "streamed" in name else jobs.LARGE
+    limit, losses.LARGE = losses.LARGE, 10 if "streamed" in name else losses.LARGE
     code = answer(STUDIES[name], out)[0]
-    jobs.LARGE = limit
+    losses.LARGE = limit
     report = json.loads((out / "report.json").read_text())
     assert code == report["exit"]["code"]
     return frozen_of(report)

@@ -10,10 +10,9 @@ from hypothesis import strategies as st
 
 from invar_nb.arms.pair import pair
 from invar_nb.arms.scores import Translations
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare, evaluate
 from invar_nb.foundations.numbers import ContractError, PairingError
 from invar_nb.metrics.bleu import SMOOTHINGS, TOKENIZERS, bleu, bleu_metric, corpus_bleu
-from invar_nb.report.old_build import evaluate
 from invar_nb.statistics.jackknife import jackknife_statistic
 
 BLEU = pytest.importorskip("sacrebleu.metrics").BLEU
@@ -111,8 +110,8 @@ def test_the_metric_is_sacrebleus_score(tokenize, case):
     found = compare(pair(*[translations(x, gold, tokenize=tokenize, case=case) for x in (a, b)]))
     expected = [BLEU(tokenize=tokenize, lowercase=case == "lc").corpus_score(x, [gold]).score for x in (a, b)]
     assert [100 * found.baseline, 100 * found.candidate] == pytest.approx(expected, rel=1e-12)
-    assert f"|nrefs:1|case:{case}|eff:no|tok:{tokenize}|smooth:exp|" in found.signature and found.units.name == "items"
-    assert f"tok:{tokenize}" in evaluate(translations(a, gold, tokenize=tokenize)).document()["signature"]
+    assert f"|nrefs:1|case:{case}|eff:no|tok:{tokenize}|smooth:exp|" in found.report().document()["signature"] and found.units == "items"
+    assert f"tok:{tokenize}" in evaluate(translations(a, gold, tokenize=tokenize)).report().document()["signature"]
 
 
 def covered(n, repeats, seed):

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from real_tools import python_with
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.inspect_logs import is_inspect_log, read_inspect_log
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError

@@ -11,13 +11,12 @@ import numpy as np
 import pytest
 
 import invar_nb.files.llama_cpp as page
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare, evaluate
 from invar_nb.arms.pair import pair
 from invar_nb.files.llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm, read_logit_pair, read_perplexity_log,
                                       read_perplexity_pair)
 from invar_nb.foundations.numbers import ContractError, PairingError
-from invar_nb.report.old_build import build_report, evaluate
-from invar_nb.report.old_verify import verify
+from invar_nb.report.verify import verify
 
 
 def quantised(logits):
@@ -86,7 +85,7 @@ def test_files_equal_loops_over_their_rows(tmp_path, monkeypatch, n_ctx, n_vocab
     np.testing.assert_array_equal(both.candidate.columns["top1_changed"], want[3])
     assert both.baseline.columns == {} and sum(v for k, v in both.candidate.columns.items() if k.startswith("dp<")).tolist() == [scored] * n_chunk
     if scored == 1: np.testing.assert_allclose(both.candidate.columns["probability_change"], np.exp(-want[1]) - np.exp(-want[0]), atol=1e-9)
-    assert both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}" and both.clusters is None and compare(both).units.name == "serial"
+    assert both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}" and both.clusters is None and compare(both).units == "serial"
 
 
 def test_rows_at_the_cut_off_and_without_spread_are_counted_apart():
@@ -160,19 +159,19 @@ def test_memory_is_bounded(tmp_path, monkeypatch):
 def test_a_pair_is_reported_with_divergences_that_verify(files, tmp_path):
     folder, _, _ = files
     both = read_logit_pair(folder / "a.kld", folder / "b.kld")
-    report = build_report(compare(both))
+    report = compare(both).report()
     d = report.document()
-    rows = {row["metric"]: row for row in d["comparison"]}
+    rows = {row["key"]["metric"]: row["value"] for row in d["rows"]}
     assert list(rows) == ["perplexity", "kl_divergence", "top1_changed", *[f"probability_change{end}" for end in ("", "_p1", "_p99")]] and rows["kl_divergence"]["baseline"] is None and not rows["kl_divergence"]["judged"]
-    assert d["exit"]["rule"] in ("no_regression_shown", "primary_regressed") and d["evidence"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
+    assert d["exit"]["rule"] in ("no_regression_shown", "primary_regressed") and d["arms"]["candidate"]["provenance"]["source"]["format"] == "llama.cpp logits"
     saved = report.save(tmp_path / "r")
     assert verify(saved).report.headline == report.headline and "KL divergence" in (saved / "report.md").read_text() and "None" not in (saved / "report.md").read_text()
-    assert "KL divergence" in compare(both)._repr_html_() and compare(both).to_frame().loc["kl_divergence", "candidate"] > 0
-    first = build_report(compare(both, primary="kl_divergence"))
-    assert first.exit_code == 0 and first.document()["verdict"]["claim"] == "inconclusive" and "is 0.0" in first.document()["verdict"]["rationale"]
-    assert [row["metric"] for row in evaluate(both.candidate).document()["evaluation"]["candidate"]] == ["perplexity"]
+    assert "KL divergence" in compare(both)._repr_html_() and compare(both).to_frame().set_index("metric").loc["kl_divergence", "value"] > 0
+    first = compare(both, primary="kl_divergence").report()
+    assert first.exit_code == 0 and first.document()["claim"] == "inconclusive" and "is 0.0" in first.document()["rationale"]
+    assert [row.key.metric for row in evaluate(both.candidate) if row.value.estimate is not None] == ["perplexity"]
     edited = json.loads((saved / "report.json").read_text())
-    edited["comparison"][1]["candidate"] *= 1.001
+    edited["rows"][1]["value"]["candidate"] *= 1.001
     (saved / "report.json").write_text(json.dumps(edited))
     with pytest.raises(ContractError): verify(saved)
 
@@ -183,7 +182,7 @@ def test_divergences_of_another_baseline_are_not_shown(files):
     (folder / "c.kld").write_bytes(stored(other, tokens, 8, 7))
     candidate = read_logit_pair(folder / "a.kld", folder / "b.kld").candidate
     found = compare(pair(read_logit_arm(folder / "c.kld"), candidate))
-    assert list(found) == ["perplexity"] and "must be from this baseline" in found.missing["kl_divergence"]
+    assert [row.key.metric for row in found] == ["perplexity"] and "must be from this baseline" in found.missing["kl_divergence"]
     with pytest.raises(ContractError, match="must be from this baseline"): compare(pair(read_logit_arm(folder / "c.kld"), candidate), metrics=["kl_divergence"])
     assert "kl_divergence" in compare(pair(read_logit_arm(folder / "a.kld"), candidate))
     assert compare(pair(candidate, candidate)).missing.keys() == {*candidate.columns} - {name for name in candidate.columns if name.startswith("dp<")} | {"probability_change_p1", "probability_change_p99"}

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from real_tools import python_with
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.lm_eval import is_lm_eval, read_lm_eval
 from invar_nb.files.sources import find_source

@@ -7,13 +7,12 @@ import sys
 import numpy as np
 import pytest
 
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.arms.scores import Scores
 from invar_nb.files.plain_table import read_plain
 from invar_nb.foundations.numbers import ContractError, PairingError
-from invar_nb.report.old_build import build_report
-from invar_nb.report.old_verify import verify
+from invar_nb.report.verify import verify
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
@@ -114,11 +113,11 @@ def test_tables_are_compared_reported_and_verified(tmp_path):
     rng = np.random.default_rng(2)
     rows = [[{"id": f"q{i}", "seconds": float(1 + x), "topic": f"t{i // 3}"} for i, x in enumerate(rng.gamma(2, 1, 60))] for _ in range(2)]
     arms = [read_plain(write(tmp_path / f"x{i}.csv", part), score="seconds", cluster="topic") for i, part in enumerate(rows)]
-    report = build_report(compare(pair(*arms)))
+    report = compare(pair(*arms)).report()
     d = report.document()
-    assert isinstance(arms[0], Scores) and d["verdict"]["direction"] == "lower_is_better" and d["units"]["n"] == 20
+    assert isinstance(arms[0], Scores) and d["rows"][0]["value"]["better"] == "lower" and d["pairs"][0]["units"]["n"] == 20
     assert verify(report.save(tmp_path / "r")).report.headline == report.headline
-    assert d["evidence"]["baseline"]["provenance"]["source"]["columns"] == {"score": "seconds", "cluster": "topic", "id": "id"}
+    assert d["arms"]["baseline"]["provenance"]["source"]["columns"] == {"score": "seconds", "cluster": "topic", "id": "id"}
 
 
 N = 15_000  # rows of more than one batch

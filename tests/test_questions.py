@@ -6,7 +6,7 @@ import pytest
 
 from small_models import (byte_tokenizer, gpt2, llama, merged_tokenizer, numpy_gpt2, numpy_llama, save, torch, unigram_tokenizer, word_tokenizer)
 
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.predictions import read_predictions, write_predictions
 from invar_nb.foundations.numbers import ContractError, UsageError

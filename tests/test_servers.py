@@ -16,7 +16,7 @@ import pytest
 from small_models import EPS32, torch
 
 import invar_nb
-from invar_nb.comparison.compare import compare
+from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.foundations.numbers import ContractError, UsageError
 from invar_nb.models import servers
@@ -24,7 +24,6 @@ from invar_nb.models.load import load_model
 from invar_nb.models.score import score_plan
 from invar_nb.models.servers import KEY_VARIABLE, Requests, as_address, ask_server, identify, score_served
 from invar_nb.models.windows import plan_text
-from invar_nb.report.old_build import build_report
 from invar_nb.shell.cli import main
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
@@ -293,7 +292,7 @@ def test_a_report_warns_of_another_engine_with_the_measured_floor(truths, plan, 
     with Server("vllm", truths["base"], noisy) as server: served = ask(server, plan)
     with Server("vllm", truths["tuned"]) as server: other = ask(server, plan)
     with Server("sglang", truths["base"]) as server: third = ask(server, plan)
-    warnings = lambda a, b: " ".join(line for line in build_report(compare(pair(a, b)), tier="aggressive").document()["warnings"] if "repeated" in line)
+    warnings = lambda a, b: " ".join(line for line in compare(pair(a, b), tier="aggressive").report().document()["warnings"] if "repeated" in line)
     assert served.provenance["noise_floor"] == pytest.approx(0.39 / 38, abs=1e-6)
     mixed = warnings(direct, served)
     assert "(transformers and vllm 0.11.0)" in mixed and "moved by 0.01 nats per token" in mixed and "control" in mixed

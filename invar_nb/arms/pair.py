@@ -12,7 +12,7 @@ from operator import eq
 
 import numpy as np
 
-from .window_losses import WindowLosses
+from .window_losses import StreamedLosses, WindowLosses
 from .names import as_labels, listed, natural_order
 from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
 
@@ -95,6 +95,10 @@ def pair(
         got = " and ".join(type(arm).__name__ for arm in (baseline, candidate))
         _unpaired("the arms must be of one kind", got,
                   "Pair losses with losses, answers with answers")
+    streamed = [isinstance(arm, StreamedLosses) for arm in (baseline, candidate)]
+    if all(streamed): return Pair(baseline=baseline, candidate=candidate)  # matched as read
+    baseline, candidate = (arm.file.read() if stays else arm for arm, stays in
+                           zip((baseline, candidate), streamed, strict=True))
     if not len(baseline) and not len(candidate):
         _unpaired("there must be at least one item", "none", "Measure both models")
     cuts = [arm.provenance.get("windowing") for arm in (baseline, candidate)]

@@ -23,7 +23,7 @@ from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_logit_pair, read_perplexity_log,
                                       read_perplexity_pair)
 from .lm_eval import is_lm_eval, read_lm_eval
-from .losses import read_losses
+from .losses import losses_of
 from .plain_table import read_plain
 from .predictions import read_predictions
 from ..foundations.document import as_file
@@ -226,7 +226,7 @@ SOURCES = {source.name: source for source in (
     Source("every-eval", "Every Eval Ever samples", lambda path, names, reading:
            {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names,
            read_every_eval, ("better",)),
-    Source("losses", "losses of invar-nb", _in_table("losses"), _alone(read_losses)),
+    Source("losses", "losses of invar-nb", _in_table("losses"), _alone(losses_of)),
     Source("answers", "answers (id, label, prediction)", _in_table("answers"),
            _alone(read_predictions)),
     Source("runs", "runs (seed)", _in_table("runs"), _runs),

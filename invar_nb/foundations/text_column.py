@@ -165,13 +165,14 @@ class TextColumn(Buffer):
     "Texts end to end in one buffer, each made a `str` when it is asked for."
 
     @cached_property
-    def _keys(self) -> np.ndarray:
+    def keys(self) -> np.ndarray:  # uint64, shape (n,)
+        "@eq-text-column-key of each text: equal texts have equal keys."
         return _keys(self.utf8, self.starts[:-1] - self.starts[0], self.lengths)
 
     @cached_property
     def _numbers(self) -> tuple[np.ndarray, np.ndarray]:
         "Number of each text, and the place where each number is first seen."
-        codes, first = _numbered(self._keys)
+        codes, first = _numbered(self.keys)
         begins, lengths = self.starts[:-1] - self.starts[0], self.lengths
         short = lengths.max(initial=0) < 8
         if short or _same(self.utf8, begins, lengths, first[codes]): return codes, first
@@ -191,7 +192,7 @@ class TextColumn(Buffer):
     @cached_property
     def first_repeat(self) -> tuple[int, int] | None:
         "Places of the first text that stands there a second time."
-        keys = np.sort(self._keys)
+        keys = np.sort(self.keys)
         if not (keys[1:] == keys[:-1]).any(): return None
         codes, first = self._numbers
         if len(first) == len(self): return None

@@ -19,6 +19,7 @@ from ..comparison.rows import Row
 from ..comparison.study import BASELINE, CONTROL, Rules, Study, find_groups
 from ..comparison.tail import as_tail_rule, judge_tail
 from ..comparison.verdict import change_text, margin_text
+from ..files.losses import LARGE
 from ..foundations.numbers import UsageError, canonical_json, refuse
 from .dataset import check_origin, confusion_of, find_facts, language_table
 from .document import SCHEMA
@@ -97,18 +98,19 @@ def pair_section(study: Study, key: tuple[str, str]) -> dict:
     return {"candidate": key[0], "part": key[1], "missing": dict(measured.missing),
             "units": _units(measured, row, study.looks), "gate": gate, "tail": tail,
             "facts": find_facts(both.baseline, both.candidate),
-            "passages": passage_section(both, rules.level)}
+            "passages": None if measured.totals else passage_section(both, rules.level)}
 
 # %% ../../nbs/report/95_build.ipynb #c013
 def part_section(part: str, arms: Mapping) -> dict:  # name -> arm
     "The test set of a part."
     arm = arms[BASELINE]
     losses = arm.kind == "losses"
-    clusters = None if arm.clusters is None else unit_codes(arm.clusters)[1]
+    if losses: documents = arm.documents
+    else: documents = None if arm.clusters is None else unit_codes(arm.clusters)[1]
     labels = getattr(arm, "labels", None)
     return {"part": part, "kind": arm.kind, "data_id": arm.data_id, "n": len(arm),
-            "unit": arm.weight_unit if losses else None, "documents": clusters,
-            "weight": float(arm.tokens.sum()) if losses else None,
+            "unit": arm.weight_unit if losses else None, "documents": documents,
+            "weight": arm.weight if losses else None,
             "labels": list(labels) if labels else None,
             "languages": language_table(arms) if losses else None}
 
@@ -200,7 +202,10 @@ def find_warnings(study: Study) -> list[str]:
     for key, measured in compared.items():
         row, = (row for row in study.rows if row.key[:2] == key and row.role == "lead")
         lines = arm_warnings(measured, row.value, rules.level)
-        if measured.pair.kind == "losses" and study.looks is None:
+        if measured.totals: lines.append(
+            f"Files of more than {LARGE:,} windows are read in batches: windows that changed "
+            "most, slices and the source systems' fields are left out.")
+        elif measured.pair.kind == "losses" and study.looks is None:
             where = ": ".join(filter(None, ("report", study.label(key))))
             lines = check_windows(measured.pair, as_tier(rules.tier), rules.profile,
                                   where) + lines

@@ -11,9 +11,10 @@ from dataclasses import fields
 from pathlib import Path
 
 from ..arms.scores import Scores, Translations
+from ..arms.window_losses import StreamedLosses
 from ..experiments.runs import ExperimentResult
 from ..experiments.seeds import RunsArm
-from ..files.losses import losses_bytes, read_losses
+from ..files.losses import losses_bytes, losses_of
 from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.document import as_file, file_digest
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
@@ -51,7 +52,7 @@ def _read_runs(path):
 
 
 FORMS = {  # kind of evidence: ending, arm -> bytes, path -> arm
-    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"), read_losses),
+    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"), losses_of),
     "runs": (".jsonl", _runs_bytes, _read_runs),
     "answers": (".jsonl", predictions_bytes, read_predictions),
     "scores": (".json", _fields_bytes, _fields_reader(Scores)),
@@ -60,10 +61,14 @@ FORMS = {  # kind of evidence: ending, arm -> bytes, path -> arm
 # %% ../../nbs/report/97_evidence.ipynb #c008
 def evidence_files(
     arms: Mapping,   # name of the file, without ending -> arm
-) -> dict[str, tuple[str, bytes, str]]:  # the same -> (file, content, sha256)
-    "The file of each arm."
+) -> dict[str, tuple[str, bytes | Path, str]]:  # the same -> (file, content, sha256)
+    "The file of each arm; losses that stay in their file are copied."
     made = {}
     for stem, arm in arms.items():
+        if isinstance(arm, StreamedLosses):
+            path = Path(arm.file.name)
+            made[stem] = stem + path.suffix, path, file_digest(path)
+            continue
         ending, to_bytes, _ = FORMS[arm.kind]
         data = to_bytes(arm)
         made[stem] = stem + ending, data, digest(data)

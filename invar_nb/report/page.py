@@ -14,6 +14,7 @@ import re
 
 import numpy as np
 
+from ..arms.window_losses import StreamedLosses
 from ..comparison.units import counted, noun_of
 from .dataset import find_splits
 from .figures import (environment, interval_figure, reliability_figure,
@@ -268,7 +269,7 @@ def arm_pictures(d: Mapping, arms: Mapping) -> dict:  # (name, part) -> arm
     windows, bins = {}, {}
     for pair in d["pairs"]:
         a, b = arms["baseline", pair["part"]], arms[pair["candidate"], pair["part"]]
-        if a.kind != "losses": continue
+        if a.kind != "losses" or isinstance(a, StreamedLosses): continue
         preview, delta = find_splits(a)[0], b.log_loss - a.log_loss
         cut = int(np.argmin(preview)) if preview[0] and not preview.all() else None
         windows[_where(pair)] = windows_figure(

@@ -93,7 +93,9 @@ class Report:
     def to_frame(self):
         "The rows as a pandas DataFrame."
         import pandas
-        return pandas.DataFrame([{**row["key"], **row["value"], "margin": row["margin"],
+        value = lambda row: {{"candidate": "value"}.get(name, name): v
+                             for name, v in row["value"].items()}
+        return pandas.DataFrame([{**value(row), **row["key"], "margin": row["margin"],
                                   "adjusted_p": row["adjusted_p"], "claim": row["claim"]}
                                  for row in self.document()["rows"]])
 

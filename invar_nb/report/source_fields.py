@@ -48,6 +48,7 @@ def source_fields(study: Study) -> dict:
     losses = [key for key in keys if study.measured[key].pair.kind == "losses"]
     if len({name for name, _ in keys}) != 1 or len(losses) != 1:
         return {"primary_metric": None, "dataset": None}
+    if study.measured[losses[0]].totals: return {"primary_metric": None, "dataset": None}
     pair = study.measured[losses[0]].pair
     row, = study.select(candidate=losses[0][0], part=losses[0][1], role="lead")
     d = row.value

@@ -83,7 +83,7 @@ UNLIKE = (TypeError, KeyError, AttributeError, IndexError, ValueError, OverflowE
 
 
 def _again(folder, d, without):
-    "The document computed again from rules and evidence."
+    "(the document computed again from rules and evidence, the arms of its study)"
     files = {(arm["name"], arm["part"]): (arm["file"], arm["sha256"])
              for arm in d["arms"].values()}
     try:
@@ -96,7 +96,7 @@ def _again(folder, d, without):
         known, runs = metric_names(d) - {*without}, d["parts"][0]["kind"] == "runs"
         again = study_runs(arms, Rules(**rules)) if runs else study(
             arms, Rules(**rules), known=known)
-        return document_of(again, files, d["version"])
+        return document_of(again, files, d["version"]), again.arms
     except UNLIKE as error:  # what no version writes is evidence refused, not misuse
         misuse = isinstance(error, UsageError)
         if isinstance(error, ContractError) and not misuse: raise
@@ -148,7 +148,7 @@ def verify(
         refuse("verify", "every metric must be installed here", ", ".join(unknown),
                f"Install the package that defines it, or say --without {unknown[0]}",
                code="metric_not_installed")
-    again = _again(path.parent, d, without)
+    again, arms = _again(path.parent, d, without)
     found = first_difference(comparable(d, without), comparable(again, without),
                              last=("headline", "rationale", "warnings", "words", "signature"))
     if found is not None:
@@ -157,7 +157,7 @@ def verify(
                f"{found[1]!r}, computed {found[2]!r}",
                f"Verify it with invar_nb {d['version']}, which wrote it" if other else
                "The report or its evidence was changed", code="differs")
-    report = Report(text=report.text, arms=read_evidence(path.parent, d["arms"]))
+    report = Report(text=report.text, arms=arms)
     files, missing = _check_pages(path.parent, report)
     lines = [f"metrics that were left out ({', '.join(without)}), the claims and adjusted "
              "p-values of their family, and the exit code"] if without else []

@@ -11,6 +11,8 @@ from dataclasses import replace
 from pathlib import Path
 
 # %% ../../nbs/shell/16_changes.ipynb #c007
+from ..arms.pair import pair as match
+from ..arms.window_losses import StreamedLosses
 from ..comparison.tail import as_tail_rule, check_shown
 from ..models.text import read_documents
 from ..models.load import load_tokenizer
@@ -78,6 +80,8 @@ def with_passages(
     "The pair with the text of the listed passages in the candidate's evidence."
     if not job.changes.show_text: return pair
     if pair.kind != "losses": usage("--show-text needs losses", pair.kind, "Leave it out")
+    if isinstance(pair.baseline, StreamedLosses):
+        pair = match(pair.baseline.file.read(), pair.candidate.file.read())
     listed = listed_passages(pair)
     known = pair.candidate.provenance
     o = _follow(pair.candidate, job.scoring)

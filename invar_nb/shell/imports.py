@@ -30,7 +30,7 @@ from .arms import (SCORED, _kept, _load, _release, arm_kind, find_weights,
                                   load_arms, with_weights)
 from ..report.report import report_of
 from .jobs import (arms_of, check_noise, compare_arms, find_margins,
-                                 find_metrics, find_rules, find_tier, is_large, report_large)
+                                 find_metrics, find_rules, find_tier)
 from ..report.policy import check_enough
 from .rounds import compare_rounds
 from .terminal import OK, Progress, say
@@ -70,7 +70,6 @@ def compare_any(
         return found
     job.scoring.check_unused([f for f in fields(g.Scoring) if job.changes.show_text
                               and f.name in ("text", "tokenizer")])
-    if is_large(arguments, kinds): return report_large(arguments, job), {}
     with _options_named(): pairs = read_pairs(*arguments.values(), reading)
     pairs = {name: with_passages(found, {}, job) for name, found in pairs.items()}
     return _report(pairs, None, job), {}

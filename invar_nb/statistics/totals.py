@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['as_pairs', 'weighted_mean', 'effective_sample_size', 'ratio_standard_error', 'spread_is_rounding', 'units_eff',
-           'unit_codes', 'unit_totals', 'round_off', 'UnitTotals', 'sum_totals', 'in_blocks', 'check_whole']
+           'unit_codes', 'unit_totals', 'round_off', 'UnitTotals', 'RunningTotals', 'sum_totals', 'in_blocks',
+           'check_whole']
 
 # %% ../../nbs/statistics/00_totals.ipynb #c002
 import io, math, os, zipfile
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/statistics/00_totals.ipynb #c024
+import invar_nb
 from ..foundations.document import as_file, write_bytes
 from ..foundations.numbers import (PairingError, as_counts, as_vector, canonical_json,
                                           refuse, strict_json)
@@ -200,6 +202,10 @@ class UnitTotals:
         return replace(self, spans=_joined_spans(join("spans")), **_by_place(
             join("positions"), join("windows"), join("largest"), columns))
 
+    def difference(self, metric="perplexity", level: float = 0.95):
+        "The `Difference` that these totals of `sum_pair` make."
+        return invar_nb.totals_difference(self, metric, level)
+
     @property
     def names(self) -> list[str]:
         "Names of the columns."
@@ -239,17 +245,30 @@ def _joined_spans(spans: np.ndarray) -> np.ndarray:
     return np.column_stack([spans[opens, 0], spans[np.r_[opens[1:], True], 1]])
 
 # %% ../../nbs/statistics/00_totals.ipynb #c070
+class RunningTotals:
+    "Parts that are added as they come, in any order, each unit copied about log(parts) times."
+
+    def __init__(self): self._stack: list[UnitTotals] = []
+
+    def add(self, part: UnitTotals) -> None:
+        "Count one more part in."
+        while self._stack and self._stack[-1].positions.size <= part.positions.size:
+            part = self._stack.pop() + part
+        self._stack.append(part)
+
+    def total(self) -> UnitTotals:
+        "All parts so far; refused where there is none."
+        if not self._stack:
+            refuse("sum_totals", "there must be a part", "none", "Read one first")
+        while len(self._stack) > 1: self._stack.append(self._stack.pop() + self._stack.pop())
+        return self._stack[0]
+
+
 def sum_totals(parts: Iterable[UnitTotals]) -> UnitTotals:
-    "All parts added up, in any order, each unit copied about log(parts) times."
-    stack = []
-    for part in parts:
-        while stack and stack[-1].positions.size <= part.positions.size:
-            part = stack.pop() + part
-        stack.append(part)
-    if not stack: refuse("sum_totals", "there must be a part", "none", "Read one first")
-    total = stack.pop()
-    while stack: total = stack.pop() + total
-    return total
+    "All parts added up, in any order."
+    running = RunningTotals()
+    for part in parts: running.add(part)
+    return running.total()
 
 
 def in_blocks(
