@@ -213,3 +213,14 @@ def test_an_older_run_in_the_folder_is_said(shell, tmp_path):
     for file in list(folder.glob("*invar_rolling*")) + list(folder.glob("results*")): shutil.copy(file, folder / file.name.replace("2026-11-22", "2026-11-21"))
     code, out, _ = shell("compare", LM[0], folder, "--task", "invar_rolling")
     assert "The candidate's folder holds 2 runs; the newest is used." in out and "baseline's folder" not in out
+
+
+def test_several_candidates_on_several_tasks_of_another_tool(shell, tmp_path):
+    for name in ("tuned", "again"): shutil.copytree(LM[1], tmp_path / name)
+    tasks = [x for name in ("invar_rolling", "invar_choices") for x in ("--task", name)]
+    code, out, _ = shell("compare", LM[0], tmp_path / "tuned", tmp_path / "again", *tasks, "--json")
+    d = json.loads(out)
+    leads = {(row["key"]["candidate"], row["key"]["part"]): row for row in rows(d, role="lead")}
+    assert {*leads} == {(name, task) for name in ("tuned", "again") for task in ("invar_rolling", "invar_choices")} and code == d["exit"]["code"]
+    assert leads["tuned", "invar_rolling"]["value"]["delta"] == leads["again", "invar_rolling"]["value"]["delta"] and [r["part"] for r in d["rankings"]] == ["invar_choices", "invar_rolling"]
+    assert verify(tmp_path / "r")

@@ -69,7 +69,7 @@ def test_losses_are_those_of_our_own_scorer():
         assert own[-1].tokens.tolist() == read[-1].tokens.tolist()
         np.testing.assert_allclose(own[-1].log_loss, read[-1].log_loss, rtol=2e-6)
     theirs, ours = compare(pair(*read)), compare(pair(*own))
-    assert theirs.units.name == ours.units.name == "documents" and theirs.ratio == pytest.approx(ours.ratio, rel=1e-6)
+    assert theirs.units == ours.units == "documents" and theirs.ratio == pytest.approx(ours.ratio, rel=1e-6)
 
 
 # --- the archive ----------------------------------------------------------------------------------------------------------------------

@@ -86,7 +86,7 @@ def test_the_comparison_is_that_of_our_own_scorer():
         assert own[-1].tokens.tolist() == read[-1].tokens.tolist()
         np.testing.assert_allclose(own[-1].log_loss, read[-1].log_loss, rtol=2e-6)
     theirs, ours = compare(pair(*read)), compare(pair(*own))
-    assert theirs.units.name == ours.units.name == "documents" and theirs.n == ours.n == 20
+    assert theirs.units == ours.units == "documents" and theirs.n == ours.n == 20
     for name in ("low", "high"): assert getattr(theirs.interval, name) == pytest.approx(getattr(ours.interval, name), rel=1e-4)
     assert theirs.ratio == pytest.approx(ours.ratio, rel=1e-6)
 

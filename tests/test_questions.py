@@ -74,7 +74,7 @@ def test_shared_candidates_are_classes_and_two_models_are_compared(models, examp
     arms = [answer_examples(models[name], examples(rows)) for name in ("gpt2", "llama")]
     assert arms[0].labels == (" yes", " no") and not arms[0].choices
     found = compare(pair(*arms))
-    assert {"accuracy", "brier", "macro_f1"} <= {*found} and found.report().document()["classes"]["labels"] == [" yes", " no"]
+    assert {"accuracy", "brier", "macro_f1"} <= {row.key.metric for row in found} and found.report().document()["parts"][0]["labels"] == [" yes", " no"]
 
 
 def test_a_tie_goes_to_the_first_and_is_counted(models, examples):

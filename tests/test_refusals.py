@@ -36,7 +36,8 @@ from invar_nb.arms.predictions import Predictions
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.files.losses import losses_bytes
 from invar_nb.files.predictions import predictions_bytes
-from invar_nb.files.sources import Reading, read_pairs
+from invar_nb.arms.pair import pair
+from invar_nb.files.sources import Reading, read_together
 from invar_nb.shell.cli import main
 
 DATA = Path(__file__).parent / "data"
@@ -347,7 +348,8 @@ def test_the_files_are_good_before_they_are_edited(tmp_path, kind):
     first, second = (write(tmp_path, kind, name, lambda found: None) for name in "ab")
     given = dict(zip((option.removeprefix("--") for option in OPTIONS.get(kind, ())[::2]), OPTIONS.get(kind, ())[1::2], strict=True))
     if "task" in given: given["tasks"] = (given.pop("task"),)
-    assert len(read_pairs(first, second, Reading(**given))) == 1
+    arms = read_together({"baseline": first, "candidate": second}, Reading(**given))
+    assert len({task for _, task in arms}) == 1 and pair(*arms.values())
 
 
 def test_what_is_no_known_thing_is_refused_with_what_was_looked_for(tmp_path, capsys, monkeypatch):

@@ -10,12 +10,18 @@ from invar_nb.arms.pair import pair
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
-from invar_nb.files.sources import Reading, find_source, read_arms, read_every_eval, read_pairs
+from invar_nb.files.sources import Reading, find_source, read_arms, read_every_eval, read_together
 from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"
 ROWS = [dict(id=f"q{i}", score=i / 10, label="yn"[i % 2], prediction="yn"[i % 3 % 2], seed=i, loss=1 + i / 10, tokens=5) for i in range(12)]
+
+
+def read_pairs(a, b, reading=None):
+    "task -> pair of two files or folders."
+    arms = read_together({"baseline": a, "candidate": b}, reading)
+    return {task: pair(arms["baseline", task], arms["candidate", task]) for name, task in arms if name == "baseline"}
 
 
 def table(path, *columns, rows=ROWS):

@@ -37,7 +37,7 @@ def test_one_report_ranks_verifies_and_exits_by_the_candidates_that_gate(files):
     paths = [files / f"{name}.jsonl" for name in ("q2", "same", "q4", "q8")]
     code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "--between", "--out", files / "r")
     assert code == 1 and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out and "bits per weight" in out
-    assert [line.split()[0] for line in out.split("\n")[3:8]] == ["baseline", "same", "q8", "q4", "q2"]
+    assert [line.split()[0] for line in out.split("\n")[4:9]] == ["baseline", "same", "q8", "q4", "q2"]
     assert shell("verify", files / "r")[0] == 0 and "Candidates against each other" in (files / "r/report.md").read_text()
     code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "--gate-on", "q8", "--gate-on", "same", "--out", files / "r2", "--json", "-q")
     d = json.loads(out)
@@ -96,8 +96,8 @@ def test_what_makes_no_sense_is_refused():
 
 @pytest.mark.parametrize("more, said", [
     (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["--gate-on", "q5"], "--gate-on must name a candidate"),
-    (["--divergence"], "--divergence is for one candidate"), (["--examples", "base.jsonl"], "--examples is for one candidate"), (["--separator", ":"], "--separator is for one candidate"),
-    (["--control"], "--control is for one candidate"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
+    (["--divergence"], "--divergence needs two models"), (["--examples", "base.jsonl"], "--examples needs two models"), (["--separator", ":"], "--separator needs --examples"),
+    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
 def test_the_command_refuses_in_one_line_before_any_work(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
     code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")

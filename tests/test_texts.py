@@ -1,5 +1,6 @@
 "Several texts through the shell: each its row, one number by weights, both models loaded once."
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -36,8 +37,8 @@ def leads(d, role="lead"): return {row["key"]["part"]: row for row in d["rows"] 
 
 
 def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, texts, capsys):
-    loaded, load = [], arms._load
-    monkeypatch.setattr(arms, "_load", lambda argument, o: loaded.append(argument) or load(argument, o))
+    loaded, load = [], arms.load
+    monkeypatch.setattr(arms, "load", lambda argument, o: loaded.append(argument) or load(argument, o))
     code, plain = run()
     assert len(loaded) == 2 and [*leads(plain)] == sorted(NAMES)
     assert code == 0 and verify(tmp_path / "r")
@@ -66,3 +67,26 @@ def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, t
 def test_what_makes_no_sense(run, options, names, words, tmp_path):
     code, found = run(*options, names=names)
     assert code in (2, 3) and words in found["error"] and not (tmp_path / "r").exists()
+
+
+def test_three_candidates_on_two_texts_and_questions_in_one_command(run, tmp_path, monkeypatch):
+    rows = [{"id": f"q{i}", "prompt": f"{i} is", "candidates": [" a number", " no number"], "label": " a number" if i % 3 else " no number", "language": ("en", "es")[i % 2]} for i in range(24)]
+    (tmp_path / "arc.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("copy", "other"): shutil.copytree(BASE if name == "copy" else TUNED, tmp_path / name)
+    loaded, load = [], arms.load
+    monkeypatch.setattr(arms, "load", lambda argument, o: loaded.append(Path(argument).name) or load(argument, o))
+    models = (BASE, TUNED, tmp_path / "copy", tmp_path / "other")
+    code, found = run("--examples", str(tmp_path / "arc.jsonl"), models=models, names=NAMES[:2])
+    assert loaded == ["base", "tuned", "copy", "other"] and code == found["exit"]["code"]
+    rows = {(row["key"]["candidate"], row["key"]["part"]): row for row in found["rows"] if row["role"] == "lead"}
+    assert {*rows} == {(name, part) for name in ("tuned", "copy", "other") for part in ("news", "law", "examples")}
+    assert found["rules"]["deciding"] == ["news", "law"] and {row["key"]["slice"] for row in found["rows"] if row["key"]["part"] == "examples"} >= {None, "language es"}
+    assert rows["copy", "law"]["value"]["delta"] == 0 and rows["tuned", "law"]["value"]["delta"] == rows["other", "law"]["value"]["delta"] != 0
+    assert verify(tmp_path / "r") and not list(tmp_path.glob(".*.journal"))
+    facts = {pair["candidate"]: pair["facts"]["weights"] for pair in found["pairs"]}
+    assert facts == {"tuned": "different", "copy": "identical", "other": "different"}
+    code, both = run("--divergence", "--control", "--show-text", "--tail-gate", "q50=1", models=models[:3], names=NAMES[:2], out="r2")
+    lead = {(row["key"]["candidate"], row["key"]["part"]): row["value"]["delta"] for row in both["rows"] if row["role"] == "lead"}
+    assert lead["tuned", "law"] == pytest.approx(rows["tuned", "law"]["value"]["delta"], abs=1e-6) and verify(tmp_path / "r2")
+    assert {(row["key"]["part"], row["role"]) for row in both["rows"] if row["key"]["metric"] == "perplexity" and not row["key"]["slice"]} >= {("news", "control"), ("law", "control")}
+    assert any(row["key"]["metric"] == "kl_divergence" for row in both["rows"]) and all(pair["tail"] and pair["passages"]["windows"]["lost"][0]["text"] for pair in both["pairs"] if pair["candidate"] == "tuned")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SOURCES', 'TABLES', 'first_names', 'Reading', 'read_every_eval', 'read_translations', 'Source', 'find_source',
-           'read_arms', 'read_pairs']
+           'read_arms', 'read_together']
 
 # %% ../../nbs/files/58_sources.ipynb #c008
 import contextlib, csv, os, re
@@ -292,34 +292,34 @@ def _check_options(source: Source, given: Mapping) -> None:
                f"a file of {source.name}", "Leave it out", error=UsageError)
 
 # %% ../../nbs/files/58_sources.ipynb #c013
-def read_pairs(
-    baseline: str | os.PathLike,
-    candidate: str | os.PathLike,
+def read_together(
+    paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
     reading: Reading | None = None,
-) -> dict[str, Pair]:  # task -> pair; "" where files have no tasks
-    "Two files or folders of one kind, matched; PairingError names what differs."
-    reading = reading or Reading()
-    source, other = (find_source(path, reading) for path in (baseline, candidate))
-    if source != other:
-        refuse("read_pairs", "both must be of one format", f"{source.name} and {other.name}",
-               "Compare the files of one tool with each other", error=UsageError)
+) -> dict[tuple[str, str], object]:  # (name, task) -> arm; task "" where files have none
+    "Files or folders of one kind with the same tasks; PairingError names a task that lacks."
+    reading, (base, *others) = reading or Reading(), paths
+    sources = {name: find_source(path, reading) for name, path in paths.items()}
+    source = sources[base]
+    if other := next((s for s in sources.values() if s != source), None):
+        refuse("read_together", "both must be of one format", f"{source.name} and "
+               f"{other.name}", "Compare the files of one tool with each other",
+               error=UsageError)
     if source.read_pair:
         _check_options(source, reading.given())
-        return {"": source.read_pair(baseline, candidate)}
-    arms = []
-    for who, path in (("baseline", baseline), ("candidate", candidate)):
-        with _about(who): arms.append(read_arms(path, reading))
-    for who, mine, others in (("baseline", *arms), ("candidate", *arms[::-1])):
-        for task in (task for task in others if task not in mine):
-            shared = [task for task in others if task in mine]
-            refuse("read_pairs", "both must have the same tasks",
+        pairs = {name: source.read_pair(paths[base], paths[name]) for name in others}
+        return {(base, ""): pairs[others[0]].baseline,
+                **{(name, ""): both.candidate for name, both in pairs.items()}}
+    arms = {}
+    for name, path in paths.items():
+        with _about(name): arms[name] = read_arms(path, reading)
+    for who, other in [pair for name in others for pair in ((base, name), (name, base))]:
+        for task in (task for task in arms[other] if task not in arms[who]):
+            shared = [task for task in arms[other] if task in arms[who]]
+            refuse("read_together", "both must have the same tasks",
                    f"no task {task!r} in the {who}", f"Both have {listed(shared)}: ask for "
                    f"each, as in tasks={shared[0]!r}" if shared
                    else "Compare runs of the same tasks", error=PairingError)
-    pairs = {}
-    for task, arm in arms[0].items():
-        with _about(task): pairs[task] = pair(arm, arms[1][task])
-    return pairs
+    return {(name, task): arm for name in paths for task, arm in arms[name].items()}
 
 
 @contextlib.contextmanager

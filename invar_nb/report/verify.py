@@ -142,6 +142,9 @@ def verify(
         refuse("verify", "digest must be that of the document as written", d["digest"],
                "The report was changed", code="differs")
     columns = metric_names(d) if d["parts"][0]["kind"] == "runs" else ()  # of their own
+    idle = sorted({*without} - metric_names(d))
+    if idle: refuse("verify", "without must name metrics of the report", ", ".join(idle),
+                    f"It has {', '.join(sorted(metric_names(d)))}", error=UsageError)
     unknown = sorted(name for name in metric_names(d) if name not in METRICS
                      and name not in (*without, *columns))
     if unknown:

@@ -89,9 +89,9 @@ def compare(
     command again to go on."""
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     check_out(out, force)
-    from invar_nb.shell.sweep import compare_all
+    from invar_nb.shell.compare import compare_all
     report, journals = compare_all(baseline, candidates, job, sweeping, out=out)
-    _deliver(report, out, force=force, output=job.output, journals=journals.values())
+    _deliver(report, out, force=force, output=job.output, journals=journals)
 
 # %% ../../nbs/shell/30_cli.ipynb #c031
 _PLAN = "plan.json, plan.html and the pilot's losses. Default: invar-nb-plan, for models."
@@ -142,7 +142,7 @@ def score(
         _print(*save_shard(model, scoring, out, sharding.shard, force=force,
                            quiet=output.quiet), output)
     else:
-        from invar_nb.shell.jobs import save_scored
+        from invar_nb.shell.work import save_scored
         _print(*save_scored(model, scoring, Path(out), output.quiet), output)
 
 # %% ../../nbs/shell/30_cli.ipynb #c018
@@ -185,9 +185,7 @@ def answer_questions(
         got = repr(str(out)) if out else "none"
         o.usage("answer needs --out FILE, .jsonl", got, "Name the file to write")
     check_out(out, force, "file")
-    from invar_nb.shell.jobs import check_files
-    check_files([examples])
-    from invar_nb.shell.imports import save_answers
+    from invar_nb.shell.work import save_answers
     _print(*save_answers(model, examples, questions, loading, out, output.quiet), output)
 
 # %% ../../nbs/shell/30_cli.ipynb #c040
@@ -202,7 +200,7 @@ def evaluate(
     "The metrics of one model, from a file."
     say(f"invar-nb evaluate: {file}", output.quiet)
     check_out(out, force)
-    from invar_nb.shell.imports import evaluate_file
+    from invar_nb.shell.compare import evaluate_file
     _deliver(evaluate_file(file, asked, columns), out, force=force, output=output)
 
 # %% ../../nbs/shell/30_cli.ipynb #c023
@@ -251,7 +249,8 @@ def predictions(
     against = f" against {baseline}" if baseline else ""
     say(f"invar-nb predictions: {file}{against}", output.quiet)
     check_out(out, force)
-    from invar_nb.shell.jobs import check_files, report_answers
+    from invar_nb.shell.jobs import report_answers
+    from invar_nb.shell.work import check_files
     check_files([file, *([baseline] if baseline else [])])
     if baseline is None and (asked.margin or fail_inconclusive):
         o.usage("--margin and --fail-inconclusive need a second file", "one",
@@ -275,7 +274,8 @@ def runs(
     "Is CANDIDATE better over seeds? A paired t test for each metric, and a report."
     say(f"invar-nb runs: {baseline} and {candidate}", output.quiet)
     check_out(out, force)
-    from invar_nb.shell.jobs import check_files, report_runs
+    from invar_nb.shell.jobs import report_runs
+    from invar_nb.shell.work import check_files
     check_files([baseline, candidate])
     report = report_runs(baseline, candidate, asked, fail_inconclusive)
     _deliver(report, out, force=force, output=output)

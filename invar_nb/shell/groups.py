@@ -70,11 +70,6 @@ class Scoring(Loading):
 
     by = None  # classes of tokens of which sums are kept
 
-    def check_unused(self, but=(), what: str = "two files"):
-        "Refuse options of scoring where no text is scored, but for those of these fields."
-        kept = [f for f in fields(self) if f.name == "by"]
-        refuse_given(self, "is for models that score a text", what, but=[*but, *kept])
-
     def __post_init__(self):
         _check_scoring(self)
         if len(self.texts) == 1:
@@ -158,10 +153,6 @@ class Columns:
     tokenize: _files(Literal["13a", "none", "char", "intl"], "How BLEU splits sentences "
                      "into words. Default: 13a.") = "13a"
 
-    def check_unused(self):
-        "Refuse options of files where there are models."
-        refuse_given(self, "is for files of other tools", "a model")
-
 # %% ../../nbs/shell/13_groups.ipynb #c008
 DivergenceOption = _scoring(
     bool, "Also compare all next-token probabilities: KL divergence, changed first choices, "
@@ -183,10 +174,6 @@ class Questions:
                           "become a slice, leaked. Repeatable.", metavar="FILE") = None
     checkpoint_info: _questions(Optional[Path], "JSON that the report keeps about the "
                                 "candidate: step, parent.", metavar="FILE") = None
-
-    def check_unused(self):
-        "Refuse what belongs to questions where none are asked."
-        refuse_given(self, "needs --examples", "none")
 
 # %% ../../nbs/shell/13_groups.ipynb #c030
 _statistics = panel("Statistics")
@@ -322,10 +309,6 @@ class Texts:
     weights: panel("Several texts")(
         _many, "One number for all texts leads: equal, tokens, random (texts like these), or "
         "NAME=NUMBER for each. Default: each text by itself.", metavar="RULE") = None
-
-    def check_unused(self):
-        "Refuse weights where there is one text."
-        refuse_given(self, "needs several texts", "one")
 
 # %% ../../nbs/shell/13_groups.ipynb #c023
 @dataclass(frozen=True, kw_only=True)

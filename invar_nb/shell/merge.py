@@ -19,7 +19,7 @@ from ..models.load import import_torch
 from ..models.shards import place_journal, plan_shards, score_shard
 from ..models.ray_engine import score_on_ray
 from . import groups as g
-from .arms import _amount, _documents, _load, _planned, arm_kind
+from .arms import amount, arm_kind, load, one_text, planned
 from .options import usage
 from .shards import Sharding, find_device, find_shard
 from .terminal import OK, Progress, say
@@ -54,11 +54,11 @@ def _check_sharded(model, scoring):
 # %% ../../nbs/shell/27_merge.ipynb #c013
 def load_work(model: str, o: g.Scoring, documents=None):
     "The model, looked at, and the plan of the whole text."
-    documents = documents or _documents(o)
+    documents = documents or one_text(o)
     torch, _ = import_torch("score")
     o = replace(o, device=find_device(o.device, torch.cuda.device_count()))
-    loaded = _load(model, o)
-    plan = _planned(loaded, documents, o)
+    loaded = load(model, o)
+    plan = planned(loaded, documents, o)
     return plan_shards(loaded, plan, batch_tokens=o.batch_tokens)
 
 # %% ../../nbs/shell/27_merge.ipynb #c008
@@ -77,7 +77,7 @@ def save_shard(
     check_cut(target, shard)
     say(f"score: shard {shard}, loading {model}", quiet)
     work = load_work(model, scoring)
-    say(f"score: {_amount(work.plan.counts)} in all", quiet)
+    say(f"score: {amount(work.plan.counts)} in all", quiet)
     numbers, before = work.windows(shard), part_names(target)
     name = score_shard(work, target, shard, journal=place_journal(target, shard), force=force,
                        command=shard_command(model, scoring, out),
@@ -136,7 +136,7 @@ def save_with_ray(
     _check_sharded(model, scoring)
     file = Path(out) if out.endswith((".parquet", ".jsonl")) else None
     place = str(file.with_name(f".{file.name}.parts")) if file else out
-    documents, command = _documents(scoring), shard_command(model, scoring, place)
+    documents, command = one_text(scoring), shard_command(model, scoring, place)
     say(f"score: {sharding.workers or 'all'} workers of Ray, loading {model}", quiet)
     there = Path(model).expanduser()
     words = scoring.tokenizer and str(Path(scoring.tokenizer).expanduser().resolve())

@@ -191,11 +191,6 @@ class Stopping:
                         "Default: pocock.") = "pocock"
     order_seed: _stopping(int, "Seed of the random order. Default: 0.", min=0) = 0
 
-    def check_unused(self):
-        "Refuse what belongs to looks where none are taken."
-        refuse_given(self, "needs --until-decided", "a comparison of the whole text",
-                     cure="Add --until-decided, or leave it out")
-
 # %% ../../nbs/shell/12_options.ipynb #c018
 _several, _many = panel("Several candidates"), Optional[list[str]]
 
@@ -209,10 +204,6 @@ class Sweeping:
                       "worst of all.", metavar="NAME") = None
     between: _several(bool, "Also show the candidates against each other.",
                       "--between") = False
-
-    def check_unused(self):
-        "Refuse what belongs to several candidates where there is one."
-        refuse_given(self, "is for several candidates", "one")
 
 # %% ../../nbs/shell/12_options.ipynb #c017
 _noise = panel("Numerical noise")

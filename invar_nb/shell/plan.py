@@ -23,7 +23,7 @@ from ..arms.pair import Pair, pair
 from ..comparison.units import FEWEST, choose_units, noun_of
 from ..arms.window_losses import WindowLosses
 from ..files.losses import losses_bytes, read_losses
-from ..files.sources import read_pairs
+from ..files.sources import read_together
 from ..foundations.document import write_folder
 from ..foundations.journal import discard_journals, finish
 from ..foundations.numbers import ContractError, UsageError, digest, refuse
@@ -32,8 +32,8 @@ from ..report.pilot import Supply, choose_pilot
 from ..report.plan import Goal, Plan, plan_comparison
 from . import groups as g
 from . import options as o
-from .arms import SCORED, arm_kind, load_arms
-from .imports import _options_named, _reading
+from .arms import SCORED, arm_kind, score_arms
+from .compare import as_reading, options_named
 from .terminal import OK
 
 # %% ../../nbs/shell/26_plan.ipynb #c003
@@ -117,15 +117,15 @@ def plan_any(
     quiet: bool = False,
 ) -> tuple[Plan, dict, dict]:
     "(plan, arms of the pilot that was scored, journals)."
-    reading = _reading(columns)
+    reading = as_reading(columns)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
     models = [name for name, kind in kinds.items() if kind in SCORED]
     _check_sources(planning, kinds, models)
     price = _price(planning.price)
     if models:
-        columns.check_unused()
+        o.refuse_given(columns, "is for files of other tools", "a model")
         return _from_models(arguments, len(models), planning, scoring, price, out, quiet)
-    scoring.check_unused(what="none")
+    o.refuse_given(scoring, "is for models that score a text", "none")
     if price: o.usage("--price needs models, whose time and tokens are measured", "none",
                       "Leave it out, or name two models")
     return _from_files(arguments, kinds, planning, reading), {}, {}
@@ -160,10 +160,12 @@ def _from_files(arguments, kinds, p, reading):
         losses = read_losses(Path(files[0]).expanduser())
         return plan_comparison(losses, goal=_goal_of(p, METRICS["perplexity"]), units=p.units,
                                correlation=p.correlation)
-    with _options_named(): pairs = read_pairs(*files, reading)
-    if len(pairs) > 1:
-        o.usage("one task must be chosen", ", ".join(pairs), f"Say --task {next(iter(pairs))}")
-    both, = pairs.values()
+    with options_named():
+        arms = read_together(arguments, reading)
+        tasks = list(dict.fromkeys(task for _, task in arms))
+        if len(tasks) == 1: both = pair(*arms.values())
+    if len(tasks) > 1:
+        o.usage("one task must be chosen", ", ".join(tasks), f"Say --task {tasks[0]}")
     name = p.metric or PRIMARY.get(both.kind, both.kind)
     return plan_comparison(both, goal=_goal_of(p, as_metric(name, "plan")), units=p.units,
                            metric=name)
@@ -177,14 +179,21 @@ def _from_models(arguments, models, p, scoring, price, out, quiet):
                     "Leave it out")
     if p.metric not in (None, "perplexity"):
         o.usage("a pilot of models plans for perplexity", repr(p.metric), "Leave it out")
+    if not scoring.text:
+        o.usage("a model needs text to be scored on", "none", "Give --text FILE")
+    if len(scoring.texts) > 1:
+        o.usage("one text must be given here", ", ".join(scoring.texts),
+                "Several are for compare")
     goal, text, speeds = _goal_of(p, METRICS["perplexity"]), PilotText(p), {}
     out.parent.mkdir(parents=True, exist_ok=True)
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
 
-    def also(name, loaded):
-        if loaded is not None: speeds[name] = _timed(loaded, text.part, scoring.batch_tokens)
-    arms = load_arms(arguments, scoring, journals=journals, part=text, also=also, quiet=quiet)
-    arms = {name: _pilot_rows(arm, text) for name, arm in arms.items()}
+    def also(name, model):
+        if model.loaded is not None:
+            speeds[name] = _timed(model.loaded, text.part, scoring.batch_tokens)
+    scored = score_arms(arguments, scoring, journal=lambda name, _: journals[name], part=text,
+                        also=also, quiet=quiet)
+    arms = {name: _pilot_rows(scored[name, ""], text) for name in arguments}
     speed = sum(speeds.values()) if len(speeds) == models else None
     if price and price[1] == "hour" and speed is None:
         o.usage("--price per hour needs models on this machine", "a server", "Write 0.40/Mtok")

@@ -27,9 +27,9 @@ from ..models.windows import TextPlan
 from ..report.report import report_of
 from . import groups as g
 from . import options as o
-from .arms import (_amount, _check_tokenizer, _kept, _load, _planned, _release,
-                                 _same_limit, _with_tokenizer, find_weights, with_weights)
-from .jobs import arms_of, find_margins, find_rules
+from .arms import (amount, check_tokenizer, find_weights, kept, load, planned,
+                                 release, same_limit, with_tokenizer, with_weights)
+from .rules import find_rules
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/19_rounds.ipynb #c016
@@ -52,8 +52,12 @@ def _check_job(kinds: Mapping[str, str], job: g.Job) -> None:
     if job.scoring.per_byte: odd.append("--per-byte")
     if job.policy.profile != "dev": odd.append(f"--profile {job.policy.profile}")
     if odd: o.usage(f"{odd[0]} {must}", got, "Leave one of them out")
-    if {*kinds} - {"model", "hub"}:
-        o.usage("--until-decided needs two models on this machine", " and ".join(kinds),
+    if len(kinds) > 2:
+        o.usage("--until-decided is for one candidate", "several candidates", "The error that "
+                "is spent over the looks is that of one difference: compare one by one")
+    if {*kinds.values()} - {"model", "hub"}:
+        o.usage("--until-decided needs two models on this machine",
+                " and ".join(kinds.values()),
                 "What is scored already costs nothing more: compare all of it")
     if not job.scoring.text:
         o.usage("--until-decided needs text to score", "none", "Give --text FILE")
@@ -70,9 +74,9 @@ class _Turns:
         "The model of this name."
         if name != self.name:
             self.loaded, self.name = None, name
-            _release()
+            release()
             say(f"{name}: loading {self.arguments[name]}", self.quiet)
-            self.loaded = _load(self.arguments[name], self.scoring)
+            self.loaded = load(self.arguments[name], self.scoring)
         return self.loaded
 
     def score(self, name: str, part: TextPlan, journal: Path) -> WindowLosses:
@@ -80,7 +84,7 @@ class _Turns:
         loaded = self.get(name)
         self.words = self.words or loaded.tokenizer
         check_same_tokenizer(self.words, loaded.tokenizer)
-        say(f"{name}: scoring {_amount(part.counts)}{_kept(journal)}", self.quiet)
+        say(f"{name}: scoring {amount(part.counts)}{kept(journal)}", self.quiet)
         said = Progress(f"{name}, {counted(len(part.windows), 'windows')}", quiet=self.quiet)
         return score_plan(loaded, part, batch_tokens=self.scoring.batch_tokens,
                           journal=journal, progress=said)
@@ -104,8 +108,8 @@ def _joined(parts: list[WindowLosses], plan: TextPlan, rows: np.ndarray,
 def _planned_order(turns: _Turns, stopping: g.Stopping, scoring: g.Scoring):
     "(plan, order, record of the order), before anything is scored."
     loaded = turns.get("baseline")
-    plan = _planned(loaded, read_documents(scoring.text, pieces=scoring.documents), scoring)
-    _check_tokenizer(turns.arguments["candidate"], loaded.tokenizer, scoring)
+    plan = planned(loaded, read_documents(scoring.text, pieces=scoring.documents), scoring)
+    check_tokenizer(turns.arguments["candidate"], loaded.tokenizer, scoring)
     design = LooksDesign(target=stopping.target, looks=stopping.looks,
                          spending=stopping.spending, seed=stopping.order_seed)
     counts = plan.counts
@@ -127,7 +131,7 @@ def _look_text(found) -> str:
 # %% ../../nbs/shell/19_rounds.ipynb #c019
 def compare_rounds(
     arguments: Mapping[str, str],  # baseline and candidate -> as typed
-    kinds: list[str],              # of both
+    kinds: Mapping[str, str],      # of both
     job: g.Job,
     *,
     out: Path,
@@ -135,12 +139,11 @@ def compare_rounds(
     "(report, journals): both models are scored in rounds until a look decides."
     _check_job(kinds, job)
     quiet = job.output.quiet
-    margins = find_margins(job.asked.margin, ["losses"], ["perplexity"])
-    rules = find_rules(job, margins)
-    scoring = _same_limit(job.scoring, [*arguments.values()])
-    scoring = _with_tokenizer(scoring, [*arguments.values()])
+    rules = find_rules(job, g.Sweeping(), ["losses"], [])
+    scoring = same_limit(job.scoring, [*arguments.values()])
+    scoring = with_tokenizer(scoring, [*arguments.values()])
     out.parent.mkdir(parents=True, exist_ok=True)
-    weights = find_weights(arguments, dict(zip(arguments, kinds, strict=True)), scoring, quiet)
+    weights = find_weights(arguments, kinds, scoring, quiet)
     turns = _Turns(arguments, scoring, quiet)
     plan, order, record = _planned_order(turns, job.stopping, scoring)
     parts, rows, journals, since = {name: [] for name in arguments}, [], {}, 0
@@ -152,9 +155,10 @@ def compare_rounds(
             journals[f"{name}.{number}"] = journal
             parts[name].append(turns.score(name, part, journal))
         seen = np.concatenate(rows)
-        arms = {name: _joined(parts[name], plan, seen, record) for name in arguments}
-        both = pair(**with_weights(arms, weights))
-        found = look_at(both, level=job.asked.level, margin=(margins or {}).get("perplexity"))
+        arms = with_weights({(name, ""): _joined(parts[name], plan, seen, record)
+                             for name in arguments}, weights)
+        found = look_at(pair(*arms.values()), level=rules.level,
+                        margin=(rules.margin or {}).get("perplexity"))
         say(_look_text(found), quiet)
         if found.looks.decided: break
-    return report_of(study(arms_of({"": both}), rules)), journals
+    return report_of(study(arms, rules)), [*journals.values()]
