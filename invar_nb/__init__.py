@@ -52,6 +52,7 @@ _modules = {
                                 "compare_runs", "judge_runs", "judge_many"),
     "experiments.runner": ("Hypothesis", "run_queue"),
     "report.report": ("Report", "report_of"),
+    "shell.compare": ("compare_models",),
     "report.verify": ("verify",),
 }
 _module_of = {name: module for module, names in _modules.items() for name in names}

@@ -162,4 +162,5 @@ def write_inputs(folder):
     (folder / "bad").mkdir()
     for name, text in BAD.items(): (folder / "bad" / name).write_text(text)
     write_parquet(folder)
+    (folder / "study.toml").write_text('[arms]\nbaseline = "docs/base.jsonl"\nq8 = "docs/q8.jsonl"\nq4 = "docs/q4.jsonl"\n[rules]\nmargin = "1%"\ndeciding = ["q4"]\ntail = {q50 = 0.5}\n')
     (folder / "strict.toml").write_text('[tiers.balanced]\nnote = "a small text"\npreview = 10\nfinal = 10\nlimit = 1.02\n')

@@ -170,3 +170,19 @@ def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path,
     limit = 10**9
     found = [text for text in run()[2].splitlines() if text.startswith(line)]
     assert found and found[0].endswith("; what the last run scored is kept")
+
+
+def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
+    monkeypatch.chdir(files)
+    (files / "study.toml").write_text('[arms]\nbaseline = "base.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n[rules]\nmargin = {perplexity = "5%"}\ndeciding = ["q8"]\ncontrasts = true\ntail = {q50 = 0.5}\n'
+                                      '[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
+    (files / "tiers.toml").write_text('[tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
+    made = [shell("compare", "--study", "study.toml", "--out", "r", "--json"),
+            shell("compare", "base.jsonl", "q8.jsonl", "q4.jsonl", "--margin", "perplexity=5%", "--gate-on", "q8", "--between", "--tail-gate", "q50=0.5", "--config", "tiers.toml", "--out", "s", "--json")]
+    assert made[0][0] == made[1][0] and json.loads(made[0][1])["digest"] == json.loads(made[1][1])["digest"] and shell("verify", "r")[0] == 0
+    assert json.loads(shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1])["rules"]["margin"] == {"perplexity": 0.09}
+    for text, said in (("[rule]\n", "Did you mean rules?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean deciding?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
+                       ('[rules]\nlevel = "high"\n', "must be a value that its option takes"), ('rules = "none"\n', "must be a table")):
+        (files / "wrong.toml").write_text(text)
+        code, out, err = shell("compare", "--study", "wrong.toml", "--out", "u")
+        assert code == 2 and said in err and err.count("\n") == 1 and not (files / "u").exists()

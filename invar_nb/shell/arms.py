@@ -111,12 +111,13 @@ class Opened:
         return whole_documents(losses, plan) if o.per_byte else losses
 
 
-def open_model(argument: str, o: Scoring, label: str, quiet: bool = False) -> Opened:
-    "Load a model, or the tokenizer of one that is served."
+def open_model(argument: str, o: Scoring, label: str, quiet: bool = False,
+               tokenizer: object = None) -> Opened:
+    "Load a model, or the tokenizer of one that is served, where none is known yet."
     served = is_address(argument)
     say(f"{label}: {'asking' if served else 'loading'} {argument}", quiet)
     loaded = None if served else load(argument, o)
-    words = _words(o) if served else loaded.tokenizer
+    words = tokenizer or _words(o) if served else loaded.tokenizer
     return Opened(argument=argument, scoring=o, loaded=loaded, tokenizer=words)
 
 
@@ -263,12 +264,12 @@ def score_arms(
             for name, argument in arguments.items() if name not in models for text in o.texts}
     for losses in arms.values() if models else (): o = follow(losses, o)
     names = [arguments[name] for name in models]
-    o, plans = same_limit(o, names), {}
+    o, plans, words = same_limit(o, names), {}, None
     weights = find_weights(arguments, kinds, o, quiet)
     o = with_tokenizer(o, names)
     for i, name in enumerate(models, 1):
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
-        model = open_model(arguments[name], o, label, quiet)
+        model = open_model(arguments[name], o, label, quiet, words)
         if o.per_byte or not plans:
             plans, words = plan_texts(model, [*arms.values()], enough, part), model.tokenizer
             for other in models[i:] if plans else (): check_tokenizer(

@@ -73,24 +73,34 @@ _MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:U
           "(its key in INVAR_NB_API_KEY)")
 _ARM = (f"{_MODEL}. Or losses, answers, scores: a table, a folder of lm-eval or inspect, a "
         "file of llama.cpp or Every Eval Ever, recognised by its content.")
-_Baseline = Annotated[str, typer.Argument(metavar="BASELINE", help=_ARM)]
+_Baseline = Annotated[Optional[str], typer.Argument(metavar="BASELINE", help=_ARM)]
 _SEVERAL = "The edited model; several are ranked in one table."
-_Candidates = Annotated[list[str], typer.Argument(metavar="CANDIDATE...", help=_SEVERAL)]
+_Candidates = Annotated[Optional[list[str]], typer.Argument(
+    metavar="CANDIDATE...", help=_SEVERAL)]
 
 # %% ../../nbs/shell/30_cli.ipynb #c025
 @app.command()
 @o.grouped
 def compare(
-    baseline: _Baseline, candidates: _Candidates, job: g.Job, sweeping: g.Sweeping,
+    job: g.Job, baseline: _Baseline = None, candidates: _Candidates = None,
+    study: Annotated[Optional[Path], typer.Option(
+        "--study", metavar="TOML", help="File with arms, texts, columns and rules; options "
+        "typed beside it win.")] = None,
     force: g.Force = False, out: _out("invar-nb-report") = Path("invar-nb-report"),
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect and
     llama.cpp: invar-nb compare lm_eval_out/base lm_eval_out/tuned. Stopped? Run the same
     command again to go on."""
+    if study is not None:
+        from invar_nb.shell.study_file import read_study
+        baseline, candidates, job = read_study(study, baseline, candidates, job)
+    if not baseline or not candidates:
+        o.usage("compare needs BASELINE and CANDIDATE", "one of them" if baseline else "none",
+                "Name both, or give --study FILE with [arms]")
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     check_out(out, force)
     from invar_nb.shell.compare import compare_all
-    report, journals = compare_all(baseline, candidates, job, sweeping, out=out)
+    report, journals = compare_all(baseline, candidates, job, out=out)
     _deliver(report, out, force=force, output=job.output, journals=journals)
 
 # %% ../../nbs/shell/30_cli.ipynb #c031

@@ -327,6 +327,7 @@ class Job:
     divergence: DivergenceOption = False
     noise: Noise = field(default_factory=Noise)
     changes: Changes = field(default_factory=Changes)
+    sweeping: Sweeping = field(default_factory=Sweeping)
 
     def __post_init__(self):
         kept = [name for name in self.asked.by or () if name in TOKEN_CLASSES]

@@ -98,11 +98,12 @@ class _TierFile(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_tier_config(
-    path: str | Path,  # TOML: [tiers.balanced] preview = 100, note = "why"
+    path: str | Path | dict,  # TOML: [tiers.balanced] preview = 100, note = "why"
 ) -> dict[str, dict]:
     "Tier name -> adjusted numbers with their note; raises UsageError."
     try:
-        found = msgspec.toml.decode(Path(path).read_bytes(), type=_TierFile)
+        if isinstance(path, dict): found = msgspec.convert({"tiers": path}, _TierFile)
+        else: found = msgspec.toml.decode(Path(path).read_bytes(), type=_TierFile)
     except OSError as error:
         usage("--config must be a file that can be read", f"{path} ({error.strerror})",
               "Check the path")

@@ -139,7 +139,7 @@ def compare_rounds(
     "(report, journals): both models are scored in rounds until a look decides."
     _check_job(kinds, job)
     quiet = job.output.quiet
-    rules = find_rules(job, g.Sweeping(), ["losses"], [])
+    rules = find_rules(job, ["losses"], [])
     scoring = same_limit(job.scoring, [*arguments.values()])
     scoring = with_tokenizer(scoring, [*arguments.values()])
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -137,7 +137,6 @@ def options_only():
 
 def find_rules(
     job: g.Job,
-    sweeping: g.Sweeping,
     kinds: list[str],            # of the evidence; the first leads
     metrics: list[str] | None,   # None: those that were asked for
     *,
@@ -156,7 +155,7 @@ def find_rules(
             metrics=tuple(named), margin=margin, by=asked.by or None, level=asked.level,
             **asdict(job.intervals), gate=policy.gate, profile=policy.profile,
             tier=tier.name if tier == as_tier(tier.name) else known,
-            fail_inconclusive=policy.fail_inconclusive, contrasts=sweeping.between,
+            fail_inconclusive=policy.fail_inconclusive, contrasts=job.sweeping.between,
             tail=parse_tail_gate(job.changes.tail_gate), deciding=deciding,
             pooling=find_pooling(job.texts.weights, list(parts)))
         check_kinds(rules, kinds)
