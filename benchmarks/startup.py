@@ -33,11 +33,11 @@ def commands(folder):
             csv.writer(file).writerows([("seed", "terminal", "loss"), *((seed, "ok", 2 + (seed + add) % 3 / 10) for seed in range(5))])
     (folder / "text.txt").write_text("The cat sat on the mat. " * 200)
     (folder / "answers.jsonl").write_text("".join(f'{{"id": "q{i}", "label": "a", "probabilities": {{"a": 0.{i + 1}, "b": 0.{9 - i}}}}}\n' for i in range(8)))
-    runs = ["runs", "a.csv", "b.csv", "--metric", "loss", "--direction", "lower"]
+    runs = ["compare", "a.csv", "b.csv", "--metric", "loss", "--better", "lower"]
     subprocess.run([SCRIPT, *runs, "--out", "kept"], cwd=folder, check=False, capture_output=True)
     return {"compare, two models": ["compare", MODELS / "base", MODELS / "tuned", "--text", "text.txt"],
             "score": ["score", MODELS / "base", "--text", "text.txt", "--out", "x.jsonl"], "runs": runs,
-            "predictions": ["predictions", "answers.jsonl"], "verify": ["verify", "kept"], "--help": ["--help"]}
+            "evaluate": ["evaluate", "answers.jsonl"], "verify": ["verify", "kept"], "--help": ["--help"]}
 
 
 def first_line(command, folder):

@@ -59,7 +59,7 @@ STUDIES = {
     "losses: 4 candidates": f"compare {FOUR('docs', 'jsonl')} --between --size q8=8.5 --size q4=4.5 --size q3=3.4 --size tuned=16 --size baseline=16",
     "losses: 4 candidates, one decides": f"compare {FOUR('sliced', 'jsonl')} --gate-on q8 --by language --gate 1.05 --metric perplexity",
     "answers": f"{TWO('answers', 'csv')} --by language",
-    "answers: mistakes": "predictions answers/q4.csv --baseline answers/base.csv --mistake yes:no --mistake no:maybe --labels maybe,yes,no --margin 5% --by language",
+    "answers: mistakes": "compare answers/base.csv answers/q4.csv --mistake yes:no --mistake no:maybe --study labels.toml --margin 5% --by language",
     "answers: items": f"{TWO('answers', 'csv')} --units items --metric accuracy --metric macro_f1 --margin macro_f1=0.05",
     "answers: labels alone": TWO("plain", "jsonl"),
     "answers: 4 candidates": f"compare {FOUR('answers', 'csv')} --metric brier --metric accuracy --by language --fail-inconclusive",
@@ -79,14 +79,14 @@ STUDIES = {
     "table: renamed": f"{TWO('tables', 'csv')} --id item --map nll=loss --map n=tokens --bytes size --cluster group",
     "table: repeated ids": f"{TWO('tables', 'jsonl')} --id doc --repeats mean --score nll --better lower",
     "table: sums": "compare tables/base-sums.csv tables/q4-sums.csv --id item --loss nll --tokens n --sums",
-    "runs": "runs runs/base.csv runs/q4.csv --metric loss --direction lower",
-    "runs: improved": "runs runs/base.csv runs/tuned.csv --metric loss --metric accuracy --direction lower --direction higher --scale log --scale linear --margin accuracy=1%",
-    "runs: failed": "runs runs/base-oom.csv runs/q4-oom.csv --metric loss --direction lower",
-    "runs: fewer seeds": "runs runs/base-fewer.csv runs/q3-fewer.csv --metric accuracy --metric loss --direction higher --direction lower --intersect --multiplicity benjamini_hochberg --alpha 0.01",
-    "runs: nothing to see": "runs runs/base-bare.csv runs/q8-bare.csv --metric loss --direction lower --assume-ok --fail-inconclusive --margin 0.1%",
+    "runs": "compare runs/base.csv runs/q4.csv --metric loss --better lower",
+    "runs: improved": "compare runs/base.csv runs/tuned.csv --metric loss --metric accuracy --study runs.toml --margin accuracy=1%",
+    "runs: failed": "compare runs/base-oom.csv runs/q4-oom.csv --metric loss --better lower",
+    "runs: fewer seeds": "compare runs/base-fewer.csv runs/q3-fewer.csv --metric accuracy --metric loss --study fewer.toml --level 0.99",
+    "runs: nothing to see": "compare runs/base-bare.csv runs/q8-bare.csv --metric loss --better lower --study bare.toml --fail-inconclusive --margin 0.1%",
     "one arm: losses": "evaluate sliced/q4.jsonl --by language",
     "one arm: answers": "evaluate answers/q4.csv --by language --mistake yes:no --level 0.9",
-    "one arm: predictions": "predictions answers/base.csv --metric accuracy --metric brier",
+    "one arm: predictions": "evaluate answers/base.csv --metric accuracy --metric brier",
     "one arm: scores": "evaluate scores/q4.csv --score f1 --id doc --by topic",
     "one arm: translations": "evaluate texts/q4.txt --references texts/right1.txt",
     "one arm: lm-eval": "evaluate lm/base --task invar_choices",
@@ -180,7 +180,7 @@ def facts_of(arm):
 def typed(line, out):
     "The words of a command line, with a folder for the report where the command writes one."
     words = shlex.split(line)
-    return [*words, "--quiet", *(["--out", str(out)] if words[0] in ("compare", "evaluate", "predictions", "runs") and "--out" not in words else [])]
+    return [*words, "--quiet", *(["--out", str(out)] if words[0] in ("compare", "evaluate") and "--out" not in words else [])]
 
 
 def answer(line, out=None):

@@ -185,7 +185,7 @@ def test_the_critical_mistake_is_a_metric_of_the_command(shell, tmp_path):
     row, = rows(d, metric="mistake:no:yes")
     assert (row["value"]["baseline"], row["value"]["candidate"], row["margin"], row["value"]["title"]) == (1 / 30, 9 / 30, 0.05, "no called yes") and rows(d, role="lead")[0]["key"]["metric"] == "accuracy"
     assert verify(tmp_path / "r")
-    assert shell("predictions", "b.jsonl", "--mistake", "no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
+    assert shell("evaluate", "b.jsonl", "--mistake", "no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
     for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", "--mistake", wrong, out="w")[0] in (2, 3)
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--mistake", "a:b", out="v")
     assert code == 2 and "--mistake is for answers" in err

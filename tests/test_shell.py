@@ -61,16 +61,15 @@ def test_losses_from_files_to_a_verified_report(files):
 
 
 def test_answers_alone_and_against_a_baseline(files):
-    assert shell("predictions", files / "new.csv", "--out", files / "p1")[0] == 0
-    code, out, _ = shell("predictions", files / "new.csv", "--baseline", files / "old.csv", "--out", files / "p2")
+    assert shell("evaluate", files / "new.csv", "--out", files / "p1")[0] == 0
+    code, out, _ = shell("compare", files / "old.csv", files / "new.csv", "--out", files / "p2")
     assert code == 1 and out.startswith("Regressed: accuracy")
-    assert shell("compare", files / "old.csv", files / "new.csv", "--out", files / "p3")[0] == 1
-    assert all(shell("verify", files / p)[0] == 0 for p in ("p1", "p2", "p3"))
+    assert all(shell("verify", files / p)[0] == 0 for p in ("p1", "p2"))
 
 
-@pytest.mark.parametrize("direction, code", [("lower", 1), ("higher", 0), ("lower_is_better", 1)])
-def test_runs_take_both_spellings_and_write_a_report(files, direction, code):
-    got, out, _ = shell("runs", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--direction", direction, "--out", files / "rr")
+@pytest.mark.parametrize("better, code", [("lower", 1), ("higher", 0)])
+def test_runs_are_known_by_their_seeds_and_write_a_report(files, better, code):
+    got, out, _ = shell("compare", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--better", better, "--out", files / "rr")
     assert got == code and ("Regressed" if code else "Improved") in out
     assert shell("verify", files / "rr")[0] == 0
 
@@ -81,15 +80,15 @@ def test_runs_take_both_spellings_and_write_a_report(files, direction, code):
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "two"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--text", "{}/a.jsonl"], 2),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--tier", "hard"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--seed", "1"], 2),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--level", "95"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--profile", "ci"], 3),
-    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--out", "{}"], 2), (["runs", "{}/r0.csv", "{}/r1.csv"], 2),
-    (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "nothing", "--direction", "lower"], 2), (["predictions", "{}/new.csv", "--margin", "1%"], 2),
-    (["predictions", "{}/new.csv", "--by", "nope"], 2), (["predictions", "{}/new.csv", "--baseline", "{}/old.csv", "--by", "nope"], 2), (["compare", "", "{}/b.jsonl"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--out", "{}"], 2), (["compare", "{}/r0.csv", "{}/r1.csv"], 2),
+    (["compare", "{}/r0.csv", "{}/r1.csv", "--metric", "nothing", "--better", "lower"], 2), (["evaluate", "{}/new.csv", "--margin", "1%"], 2),
+    (["evaluate", "{}/new.csv", "--by", "nope"], 2), (["compare", "{}/old.csv", "{}/new.csv", "--by", "nope"], 2), (["compare", "", "{}/b.jsonl"], 2),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "--replicates", "0", "--seed", "1"], 2), (["compare", "{}/a.jsonl", "{}/cut.parquet"], 3),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "--replicates", "99"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "brier=0.1"], 2),
-    (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--direction", "lower", "--alpha", "5"], 2), (["runs", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--direction", "up"], 2),
+    (["compare", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--better", "lower", "--level", "5"], 2), (["compare", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--better", "up"], 2),
     (["verify", "{}/a.jsonl"], 2), (["score", "{}/a.jsonl", "--text", "{}/a.jsonl", "--out", "{}/c.jsonl"], 2), (["doctor"], 0)])
 def test_codes_without_a_model(files, arguments, code):
-    got, _, err = shell(*[a.replace("{}", str(files)) for a in arguments], *(["--out", files / "o"] if "--out" not in arguments and arguments[:1] in (["compare"], ["runs"], ["predictions"]) else []))
+    got, _, err = shell(*[a.replace("{}", str(files)) for a in arguments], *(["--out", files / "o"] if "--out" not in arguments and arguments[:1] in (["compare"], ["evaluate"]) else []))
     assert got == code, err
     assert "Traceback" not in err and (code == 0 or err.strip().split("\n")[-1].startswith("invar-nb: ") or not arguments)
     assert "cut.parquet" not in str(arguments) or "cut.parquet" in err
@@ -195,11 +194,11 @@ def test_a_message_in_the_shell_says_what_to_type(files):
     "Options and file contents, not Python calls: each refusal can be followed as it stands."
     (files / "bare.csv").write_text("seed,loss\n1,2.0\n2,2.1\n")
     (files / "half.csv").write_text("seed,terminal,loss\n0,ok,2.0\n1,ok,2.1\n")
-    asked = ("--metric", "loss", "--direction", "lower", "--out", files / "x")
-    code, _, err = shell("runs", files / "bare.csv", files / "bare.csv", *asked)
-    assert code == 3 and "--assume-ok" in err and "from_row" not in err
-    code, _, err = shell("runs", files / "r0.csv", files / "half.csv", *asked)
-    assert code == 3 and "--intersect" in err
+    asked = ("--metric", "loss", "--better", "lower", "--out", files / "x")
+    code, _, err = shell("compare", files / "bare.csv", files / "bare.csv", *asked)
+    assert code == 3 and "assume_ok = true" in err and "from_row" not in err
+    code, _, err = shell("compare", files / "r0.csv", files / "half.csv", *asked)
+    assert code == 3 and "intersect = true" in err
     (files / "l.csv").write_text("window_id,tokens,log_loss\nw0,10,2.0\n")
     (files / "l.jsonl").write_text('{"window_id": "w0", "tokens": 10, "log_loss": 2.0}\n')
     for name in ("l.csv", "l.jsonl"):
@@ -225,7 +224,7 @@ def test_the_summary_claims_nothing_of_what_is_not_judged(files):
     both = "id,label,prediction,confidence\n" + "".join(f"q{i},{'yn'[i % 2]},y,0.{55 + i % 40}\n" for i in range(60))
     for name in ("o", "n"): (files / f"{name}.csv").write_text(both)
     (files / "n.csv").write_text(both.replace(",0.6", ",0.8"))
-    _, out, err = shell("predictions", files / "n.csv", "--baseline", files / "o.csv", "--out", files / "j")
+    _, out, err = shell("compare", files / "o.csv", files / "n.csv", "--out", files / "j")
     line = next(x for x in out.splitlines() if "smooth" in x)
     assert line.endswith("not judged") and "o.csv" in err
 
@@ -234,22 +233,16 @@ def test_the_summary_names_windows_in_text_order_and_no_interval_of_nothing(file
     out = shell("compare", files / "a.jsonl", files / "b.jsonl", "--units", "serial", "--out", files / "s")[1]
     assert "60 windows in text order" in out and "serial" not in out
     (files / "oom.csv").write_text((files / "r1.csv").read_text().replace("0,ok,2.2", "0,oom,", 1))
-    code, out, _ = shell("runs", files / "r0.csv", files / "oom.csv", "--metric", "loss", "--direction", "lower",
+    code, out, _ = shell("compare", files / "r0.csv", files / "oom.csv", "--metric", "loss", "--better", "lower",
                          "--out", files / "f")
     assert code == 5 and "interval over" not in out
-
-
-def test_the_help_of_runs_says_what_it_needs(monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    out = shell("runs", "--help")[1]
-    assert "first. Repeatable. Needed." in out and "once a metric. Needed." in out and "Perplexity: per cent" not in out
 
 
 def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_caveat(files):
     rows = "id,label,prediction,confidence\n" + "".join(f"q{i},{'yn'[i % 2]},y,0.{55 + i % 40}\n" for i in range(60))
     (files / "o.csv").write_text(rows)
     (files / "n.csv").write_text(rows.replace(",0.6", ",0.8"))
-    shell("predictions", files / "n.csv", "--baseline", files / "o.csv", "--out", files / "j")
+    shell("compare", files / "o.csv", files / "n.csv", "--out", files / "j")
     text = (files / "j/report.md").read_text()
     assert "weights hashed" not in text and "models were run" in text
     assert all("not judged" in x for x in text.splitlines() if "smooth" in x and "points" in x)
@@ -286,18 +279,17 @@ def test_files_and_names_that_cannot_be_are_usage(files):
 @pytest.mark.parametrize("name", ["nope", "perplexity"])
 def test_a_metric_that_one_file_of_answers_cannot_have_is_usage(files, name):
     "A name that nobody registered was a KeyError, a metric of losses an AttributeError: exit 5."
-    code, _, err = shell("predictions", files / "new.csv", "--metric", name, "--out", files / "m", "-q")
+    code, _, err = shell("evaluate", files / "new.csv", "--metric", name, "--out", files / "m", "-q")
     assert code == 2 and repr(name) in err and not (files / "m").exists()
 
 
 @pytest.mark.parametrize("margin, code, said", [("0.15", 1, "7.43 % (0.15)"), ("15%", 0, "15 % (0.303)"), ("0.3", 0, "14.9 % (0.3)"), ("loss=5%", 1, "5 % (0.101)")])
 def test_a_margin_of_runs_is_a_share_of_the_baseline_with_per_cent_else_in_the_metrics_unit(files, margin, code, said):
     "0.15 and 15% were the same: the loss rose by 0.202 from 2.02, which is above 0.15 and below 15 %."
-    got, out, _ = shell("runs", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--direction", "lower", "--margin", margin, "--out", files / "rr", "-q")
+    got, out, _ = shell("compare", files / "r0.csv", files / "r1.csv", "--metric", "loss", "--better", "lower", "--margin", margin, "--out", files / "rr", "-q")
     row = json.loads((files / "rr/report.json").read_text())["rows"][0]
     assert got == code and row["words"]["margin"] == said, (out, row["words"])
     assert shell("verify", files / "rr")[0] == 0
-    assert "in the unit" in " ".join(shell("runs", "--help")[1].replace("│", " ").split())
 
 
 @pytest.mark.parametrize("arguments, said", [
@@ -330,7 +322,8 @@ def test_one_of_a_thing_is_singular(files):
     for name, loss in (("w0", 2.0), ("w1", 2.1)): (files / f"{name}.jsonl").write_text(head % loss)
     (files / "p.csv").write_text("id,label,prediction\nq,y,y\n")
     out = "".join(shell("compare", files / "w0.jsonl", files / "w1.jsonl", "--units", u, "--out", files / u)[1] for u in ("documents", "windows", "serial"))
-    out += shell("predictions", files / "p.csv", "--labels", "y,n", "--out", files / "p")[1]
+    (files / "labels.toml").write_text('[columns]\nlabels = ["y", "n"]\n')
+    out += shell("evaluate", files / "p.csv", "--study", files / "labels.toml", "--out", files / "p")[1]
     assert "1 effective document," in out and "1 effective window," in out and "over 1 window in text order" in out and "on 1 example." in out
     assert not re.search(r"\b1 (effective )?(windows|documents|examples|items)\b", out), out
 

@@ -47,8 +47,8 @@ def _fields_of_row(row: Mapping, terminal: str | None, where: str) -> dict:
     if "terminal" not in fields:
         if terminal is None:
             refuse(where, "a row must say how its run ended", "no terminal",
-                   'Write "terminal": "ok"; if only finished runs are kept, give --assume-ok '
-                   'in the shell, terminal="ok" in Python')
+                   'Write "terminal": "ok"; if only finished runs are kept, say '
+                   'assume_ok = true in a study file, terminal="ok" in Python')
         assumed = f"terminal was not written and is taken as {terminal!r}"
         fields = {"detail": assumed, **fields, "terminal": terminal}
     metrics, other = (fields.setdefault(name, {}) for name in ("metrics", "other"))
@@ -262,8 +262,8 @@ def pair_runs(
     if not problems and alone and not intersect:
         missing = (("baseline", c.keys() - b.keys()), ("candidate", b.keys() - c.keys()))
         problems = [f"{arm} lacks {_listed(seeds)}" for arm, seeds in missing if seeds]
-        cure = ("Run what is missing, or leave these seeds out: --intersect in the shell, "
-                "intersect=True in Python")
+        cure = ("Run what is missing, or leave these seeds out: intersect = true in a "
+                "study file, intersect=True in Python")
     if not problems and not both:
         problems = [f"no seed in common ({_listed(b)} and {_listed(c)})"]
     if problems:

@@ -72,6 +72,7 @@ class Reading:
     repeats: str = "refuse"      # of an id: "mean" averages, "unequal" other counts too
     sums: bool = False           # the losses are sums
     slices: tuple[str, ...] = ()  # columns, or fields of lm-eval's documents, to slice by
+    labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"        # what a word of a translation is
 
@@ -183,8 +184,8 @@ class Source:
 
 
 def _runs(path):
-    refuse("read_arms", "runs are compared by their own command", str(path),
-           "invar-nb runs A B --metric NAME --direction lower (or higher)", error=UsageError)
+    refuse("read_arms", "runs are read where two tables are compared", str(path),
+           "invar-nb compare A B --metric NAME --better lower (or higher)", error=UsageError)
 
 
 _ENDINGS = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
@@ -228,7 +229,7 @@ SOURCES = {source.name: source for source in (
            read_every_eval, ("better",)),
     Source("losses", "losses of invar-nb", _in_table("losses"), _alone(losses_of)),
     Source("answers", "answers (id, label, prediction)", _in_table("answers"),
-           _alone(read_predictions)),
+           _alone(read_predictions), ("labels",)),
     Source("runs", "runs (seed)", _in_table("runs"), _runs),
     Source("table", "a table (id, loss or score)", _in_table("table"), _alone(read_plain),
            ("id", "loss", "tokens", "n_bytes", "score", "cluster", "rename", "better",

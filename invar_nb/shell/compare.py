@@ -34,6 +34,7 @@ from .arms import (SCORED, arm_kind, check_origin, follow, open_model, planned,
                                  score_arms, with_tokenizer)
 from .work import ask_with, find_questions, informed, read_info
 from .rounds import compare_rounds
+from .runs import compare_tables
 from .rules import check_planned, find_metrics, find_rules, first_metrics
 from .terminal import say
 from .together import HINT, check_divergence, score_side_by_side
@@ -89,6 +90,7 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     alone = "--examples alone" if asks else "files" if several else "two files"
     for options, read, must, got, but in (
             (job.columns, not models, "is for files of other tools", "a model", ()),
+            (job.runs, False, "is for runs over seeds", "other evidence", ()),
             (job.questions, asks, "needs --examples", "none", ()),
             (job.texts, len(texts) > 1, "needs several texts", "one", ()),
             (job.sweeping, several, "is for several candidates", "one", ()),
@@ -243,6 +245,7 @@ def as_reading(columns: g.Columns, by: Iterable[str] | None = ()) -> Reading:
     one = lambda given: tuple(given) if len(given or ()) > 1 else next(iter(given or ()), None)
     return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
                    score=one(columns.score), filter=one(columns.filter),
+                   labels=tuple(columns.labels or ()),
                    references=tuple(columns.references or ()), slices=tuple(by or ()),
                    rename={old: new for old, _, new in pairs}, **same)
 
@@ -362,6 +365,7 @@ def compare_all(
     reading = as_reading(job.columns, job.asked.by)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
     sizes = given_sizes(job.sweeping.size, names)
+    if "runs" in kinds.values(): return compare_tables(arguments, kinds, job), []
     check_job(arguments, kinds, job)
     if job.stopping.until_decided: return compare_rounds(arguments, kinds, job, out=out)
     arms, journals = load_arms(arguments, kinds, job, out)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['TOKEN_CLASSES', 'DivergenceOption', 'ExamplesOption', 'LevelOption', 'FailInconclusive', 'Force', 'Loading',
-           'Scoring', 'ScoringBy', 'Columns', 'Questions', 'Asked', 'Intervals', 'AskedOfRuns', 'Planning', 'Policy',
+           'Scoring', 'ScoringBy', 'Columns', 'Questions', 'Asked', 'Intervals', 'OfRuns', 'Planning', 'Policy',
            'Output', 'Texts', 'Job']
 
 # %% ../../nbs/shell/13_groups.ipynb #c002
@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Literal, Optional
 
 # %% ../../nbs/shell/13_groups.ipynb #c010
-from .options import (Changes, Noise, Stopping, Sweeping, TierName, panel,
-                                    refuse_given, usage)
+from .options import (Changes, Noise, Stopping, Sweeping, TierName, file_key,
+                                    panel, refuse_given, usage)
 
 # %% ../../nbs/shell/13_groups.ipynb #c003
 _models, _many = panel("Models"), Optional[list[str]]
@@ -134,7 +134,7 @@ class Columns:
                   "scorer of inspect. For one task TASK=NAME, repeatable.",
                   metavar="NAME") = None
     better: _files(Optional[Literal["higher", "lower"]], "Whether higher or lower scores are "
-                   "better.") = None
+                   "better, or metrics of runs.") = None
     filter: _files(_many, "Filter of an lm-eval task that has several; for one task "
                    "TASK=NAME, repeatable.", metavar="NAME") = None
     id: _files(Optional[str], "Column that names the examples.",
@@ -150,6 +150,7 @@ class Columns:
     sums: _files(bool, "The losses are sums, not means.", "--sums") = False
     references: _files(_many, "Right translations, one sentence a line, where BASELINE and "
                        "CANDIDATE are translations. Repeatable.", metavar="FILE") = None
+    labels: file_key(_many, "All classes of answers, in order.") = None
     tokenize: _files(Literal["13a", "none", "char", "intl"], "How BLEU splits sentences "
                      "into words. Default: 13a.") = "13a"
 
@@ -219,26 +220,14 @@ class Intervals:
 
 # %% ../../nbs/shell/13_groups.ipynb #c011
 @dataclass(frozen=True, kw_only=True)
-class AskedOfRuns:
-    "What is measured over seeds, and by which rule it is judged."
-    metric: _statistics(_many, "Column to compare, the primary one first. Repeatable. "
-                        "Needed.", metavar="NAME") = None
-    direction: _statistics(_many, "Which is better; once, or once a metric. Needed.",
-                           metavar="lower|higher") = None
-    scale: _statistics(_many, "How a change is measured; once, or once a metric. Default: "
-                       "linear.", metavar="linear|log") = None
-    margin: _statistics(
-        _many, "Smallest change that matters: 2% of the baseline's mean, or 0.02 in the unit "
-        "of the metric; with --scale log both are 0.02 of the logarithm. Repeatable. "
-        "Default: 2%.", metavar="[METRIC=]V") = None
-    alpha: _statistics(float, "Significance threshold. Default: 0.05.", min=1e-6,
-                       max=1 - 1e-6) = 0.05
-    multiplicity: _statistics(Literal["holm", "benjamini_hochberg"], "Adjustment where there "
-                              "are several metrics. Default: holm.") = "holm"
-    intersect: _statistics(bool, "Leave out seeds that one arm lacks, and say so.",
-                           "--intersect") = False
-    assume_ok: _statistics(bool, "Rows without a terminal are of runs that ended well.",
-                           "--assume-ok") = False
+class OfRuns:
+    "What a study file says of runs over seeds."
+    better_by_metric: file_key(_many, "Metric -> lower or higher.") = None
+    scale: file_key(_many, "Metric -> linear or log: how a change is measured.") = None
+    multiplicity: file_key(Literal["holm", "benjamini_hochberg"],
+                           "Adjustment where there are several metrics.") = "holm"
+    intersect: file_key(bool, "Leave out seeds that one arm lacks, and say so.") = False
+    assume_ok: file_key(bool, "Rows without a terminal are of runs that ended well.") = False
 
 # %% ../../nbs/shell/13_groups.ipynb #c019
 _goal = panel("Goal")
@@ -328,6 +317,7 @@ class Job:
     noise: Noise = field(default_factory=Noise)
     changes: Changes = field(default_factory=Changes)
     sweeping: Sweeping = field(default_factory=Sweeping)
+    runs: OfRuns = field(default_factory=OfRuns)
 
     def __post_init__(self):
         kept = [name for name in self.asked.by or () if name in TOKEN_CLASSES]

@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TierName', 'usage', 'MarginText', 'parse_margin', 'split_margins', 'resolve_margin',
-           'read_tier_config', 'panel', 'grouped', 'Changes', 'refuse_given', 'Stopping', 'Sweeping', 'Noise']
+           'read_tier_config', 'panel', 'Key', 'file_key', 'is_key', 'grouped', 'Changes', 'refuse_given', 'Stopping',
+           'Sweeping', 'Noise']
 
 # %% ../../nbs/shell/12_options.ipynb #c002
 import functools
@@ -122,6 +123,24 @@ def panel(name):
     return option
 
 
+@dataclass(frozen=True)
+class Key:
+    "What is said in a study file only: its help, and its bounds."
+    help: str
+    min: float | None = None
+    max: float | None = None
+
+
+def file_key(kind, text: str, **bounds):
+    "A field of a group that is no option."
+    return Annotated[kind, Key(text, **bounds)]
+
+
+def is_key(f) -> bool:
+    "Whether a field of a group is said in a study file only."
+    return any(isinstance(mark, Key) for mark in getattr(f.type, "__metadata__", ()))
+
+
 def _flat(p):
     "The parameter of a command, or one for each option of its dataclass, panel by panel."
     kind = p.annotation
@@ -129,14 +148,14 @@ def _flat(p):
     own = sorted(fields(kind), key=lambda f: f.name not in kind.__annotations__)
     made = (inspect.Parameter(f.name, p.KEYWORD_ONLY, annotation=f.type,
                               default=p.empty if is_dataclass(f.type) else f.default)
-            for f in own)
+            for f in own if not is_key(f))
     return [flat for one in made for flat in _flat(one)]
 
 
 def _taken(kind, values):
     "The dataclass made from the options of a command."
     return kind(**{f.name: _taken(f.type, values) if is_dataclass(f.type)
-                   else values.pop(f.name) for f in fields(kind)})
+                   else values.pop(f.name) for f in fields(kind) if not is_key(f)})
 
 
 def grouped(command):
@@ -173,7 +192,10 @@ def refuse_given(options, must, got, *, but=(), cure="Leave it out"):
     allowed = {f.name for f in but}
     odd = next((f.name for f in fields(options) if f.name not in allowed
                 and getattr(options, f.name) != f.default), None)
-    if odd is not None: usage(f"--{odd.replace('_', '-')} {must}", got, cure)
+    if odd is None: return
+    key = any(is_key(f) for f in fields(options) if f.name == odd)
+    name = f"{odd} of the study file" if key else f"--{odd.replace('_', '-')}"
+    usage(f"{name} {must}", got, cure)
 
 
 _stopping = panel("Stopping early")

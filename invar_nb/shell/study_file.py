@@ -20,12 +20,22 @@ from . import options as o
 # %% ../../nbs/shell/23_study_file.ipynb #c005
 RENAMED = {"metric": "metrics", "mistake": "mistakes", "gate_on": "deciding",
            "between": "contrasts", "weights": "pooling", "tail_gate": "tail",
-           "config": "tiers"}
-PLACES = (("scoring", "scoring", ("text",)), ("scoring", "questions", ()),
-          ("scoring", "noise", ("control_file",)), ("scoring", "changes", ("tail_gate",)),
-          ("columns", "columns", ()), ("rules", "asked", ()), ("rules", "intervals", ()),
-          ("rules", "policy", ()), ("rules", "changes", ("show_text",)),
-          ("rules", "stopping", ()), ("rules", "texts", ()), ("rules", "sweeping", ()))
+           "config": "tiers", "better_by_metric": "better"}
+PLACES = (  # section, group of options, its fields that stand elsewhere
+    ("scoring", "scoring", ("text",)),
+    ("scoring", "questions", ()),
+    ("scoring", "noise", ("control_file",)),
+    ("scoring", "changes", ("tail_gate",)),
+    ("columns", "columns", ()),
+    ("rules", "asked", ()),
+    ("rules", "intervals", ()),
+    ("rules", "policy", ()),
+    ("rules", "changes", ("show_text",)),
+    ("columns", "runs", ("better_by_metric", "scale", "multiplicity")),
+    ("rules", "runs", ("intersect", "assume_ok")),
+    ("rules", "stopping", ()),
+    ("rules", "texts", ()),
+    ("rules", "sweeping", ()))
 
 
 def study_keys() -> dict[str, dict[str, tuple[str, str]]]:
