@@ -60,7 +60,7 @@ def scenarios(data):
         "compare models, control": ([compare("--out", "out/r", "--control")], None),
         "compare models, until decided": ([compare("--out", "out/r", "--until-decided", "--target", "text", "--looks", "4", "--margin", "0.5")], None),
         "compare several": ([["compare", *map(model, ("base", "q8", "q4")), *text, "--out", "out/r"]], None),
-        "compare answers": ([["compare", model("base"), model("q8"), "--examples", str(data / "ask.jsonl"), *LIMITS[2:], "--out", "out/r"]], None),
+        "compare answers": ([["compare", model("base"), model("q8"), "--questions", str(data / "ask.jsonl"), *LIMITS[2:], "--out", "out/r"]], None),
         "compare files": ([["compare", *files, "--out", "out/r"]], None),
         "compare files, replaced": ([["compare", *files, "--out", "out/r", "--force"]], older)}
 

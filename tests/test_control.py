@@ -90,7 +90,7 @@ def test_the_command_scores_the_baseline_twice_once(tmp_path):
     assert shell("compare", *arms, "--control-file", kept, "--out", tmp_path / "files", "--force")[0] == 0
     refusals = [((*arms, "--control"), 2, "BASELINE that can be scored twice"), ((BASE, near, "--control-file", tmp_path / "x.csv", "--text", text), 2, "must be .jsonl or .parquet"),
                 ((BASE, near, "--control-file", kept, "--control-dtype", "float16", "--text", text), 2, "--control-dtype is for a scoring"),
-                ((BASE, near, "--control", "--examples", text), 2, "--control is for losses"), ((arms[1], arms[0], "--control-file", kept), 3, "must be the baseline, scored again")]
+                ((BASE, near, "--control", "--questions", text), 2, "--control is for losses"), ((arms[1], arms[0], "--control-file", kept), 3, "must be the baseline, scored again")]
     for more, code, words in refusals:
         got, _, err = shell("compare", *more, "--out", tmp_path / "no")
         assert got == code and words in err and not (tmp_path / "no").exists(), (more, err)

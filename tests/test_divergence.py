@@ -374,7 +374,7 @@ def test_models_that_do_not_fit_are_refused_before_loading(shell, monkeypatch):
 @pytest.mark.parametrize("arguments, text, part", [
     (("cand", "l.jsonl", "--divergence"), True, "--divergence needs two models on this machine; got model and losses"), (("l.jsonl", "l.jsonl", "--divergence"), False, "got losses and losses"),
     (("cand", "openai:http://localhost:1", "--divergence"), True, "got model and served"), (("cand", "cand", "--divergence", "--per-byte"), True, "token by token"),
-    (("cand", "cand", "--divergence", "--examples", "q.jsonl"), False, "--divergence needs a text"), (("cand", "cand", "--metric", "top1_changed"), True, "--metric top1_changed needs both models side by side")])
+    (("cand", "cand", "--divergence", "--questions", "q.jsonl"), False, "--divergence needs a text"), (("cand", "cand", "--metric", "top1_changed"), True, "--metric top1_changed needs both models side by side")])
 def test_what_makes_no_sense_is_refused_at_once(shell, tmp_path, monkeypatch, arguments, text, part):
     from invar_nb.shell import arms as arms_page
     monkeypatch.setattr(arms_page, "load_model", None)

@@ -144,7 +144,7 @@ def test_one_report_on_text_and_questions(shell, tmp_path, models):
     text.write_text("One is odd and two is even. " * 40)
     info.write_text('{"step": 1200, "parent": "base"}')
     (tmp_path / "book.txt").write_text("they say that 3  IS\nodd, and 4 is odd too")
-    asked = ("compare", models / "base", models / "tuned", "--examples", examples, "--leak-text", tmp_path / "book.txt", "--checkpoint-info", info)
+    asked = ("compare", models / "base", models / "tuned", "--questions", examples, "--leak-text", tmp_path / "book.txt", "--checkpoint-info", info)
     code, out, err = shell(*asked, "--text", text)
     d = json.loads((tmp_path / "r" / "report.json").read_text())
     assert code == d["exit"]["code"] and [part["part"] for part in d["parts"]] == ["text", "examples"] and d["primary_metric"]["metric"] == "perplexity" and d["dataset"]["windows"]
@@ -165,11 +165,11 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
     bad.write_text(bad.read_text() + '{"id": 99, "prompt": "x", "candidates": ["a", ""], "label": "a"}\n')
     both = (models / "base", models / "tuned")
     for arguments, code, words in (
-            (("compare", *both, "--examples", bad), 3, "line 25"), (("answer", both[0], bad), 2, "--out FILE, .jsonl"),
-            (("compare", *LM, "--examples", bad), 2, "two models"), (("compare", *both, "--text", bad, "--normalize", "bytes"), 2, "--normalize needs --examples"),
-            (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score is for files"), (("compare", *both), 2, "--text FILE, or --examples FILE"),
-            (("compare", *both, "--examples", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride is for models that score a text"),
-            (("compare", *both, "--examples", questions(tmp_path / "ok.jsonl"), "--checkpoint-info", bad), 2, "JSON object")):
+            (("compare", *both, "--questions", bad), 3, "line 25"), (("answer", both[0], bad), 2, "--out FILE, .jsonl"),
+            (("compare", *LM, "--questions", bad), 2, "two models"), (("compare", *both, "--text", bad, "--normalize", "bytes"), 2, "--normalize needs --questions"),
+            (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score is for files"), (("compare", *both), 2, "--text FILE, or --questions FILE"),
+            (("compare", *both, "--questions", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride is for models that score a text"),
+            (("compare", *both, "--questions", questions(tmp_path / "ok.jsonl"), "--checkpoint-info", bad), 2, "JSON object")):
         found, _, err = shell(*arguments)
         assert found == code and words in err and "loading" not in err, err
     assert not (tmp_path / "r").exists()

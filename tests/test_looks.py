@@ -101,7 +101,7 @@ def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_cla
 @pytest.mark.parametrize("more, said", [
     (["--looks", "1"], "looks"), (["--target", "book"], "target"), (["--units", "serial"], "--units"), (["--method", "bca"], "--method"), (["--by", "language"], "--by"),
     (["--metric", "bits_per_byte"], "--metric"), (["--per-byte"], "--per-byte"), (["--profile", "ci"], "--profile"), (["--divergence"], "--divergence"), (["--control"], "--control"),
-    (["--examples", "{text}"], "--examples"), (["--score", "f1"], "--score"), ([f"{MODELS}/base"], "one candidate")])
+    (["--questions", "{text}"], "--questions"), (["--score", "f1"], "--score"), ([f"{MODELS}/base"], "one candidate")])
 def test_options_that_looks_cannot_share_are_refused_before_anything_is_loaded(text, tmp_path, more, said):
     code, _, err = shell(*rounds(text, tmp_path / "r", *[x.replace("{text}", str(text)) for x in more]))
     assert code == 2 and said in err.splitlines()[-1] and "loading" not in err and not (tmp_path / "r").exists()

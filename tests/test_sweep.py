@@ -96,7 +96,7 @@ def test_what_makes_no_sense_is_refused():
 
 @pytest.mark.parametrize("more, said", [
     (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["--gate-on", "q5"], "--gate-on must name a candidate"),
-    (["--divergence"], "--divergence needs two models"), (["--examples", "base.jsonl"], "--examples needs two models"), (["--separator", ":"], "--separator needs --examples"),
+    (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["--separator", ":"], "--separator needs --questions"),
     (["--control"], "--control needs a BASELINE"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
 def test_the_command_refuses_in_one_line_before_any_work(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
@@ -151,7 +151,7 @@ def test_six_real_quantisations_are_ranked(tmp_path):
 @pytest.mark.parametrize("more, line", [
     pytest.param(["--text", "text.jsonl", "--max-length", 64, "--until-decided", "--target", "text", "--looks", "3"], "baseline: scoring", marks=pytest.mark.slow),
     pytest.param(["--text", "a=text.jsonl", "--text", "b=more.jsonl", "--max-length", 64], "baseline, b: scoring", marks=pytest.mark.slow),
-    (["--examples", "ask.jsonl"], "baseline: answering")])
+    (["--questions", "ask.jsonl"], "baseline: answering")])
 def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.chdir(tmp_path)

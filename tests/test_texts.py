@@ -76,7 +76,7 @@ def test_three_candidates_on_two_texts_and_questions_in_one_command(run, tmp_pat
     loaded, load = [], arms.load
     monkeypatch.setattr(arms, "load", lambda argument, o: loaded.append(Path(argument).name) or load(argument, o))
     models = (BASE, TUNED, tmp_path / "copy", tmp_path / "other")
-    code, found = run("--examples", str(tmp_path / "arc.jsonl"), models=models, names=NAMES[:2])
+    code, found = run("--questions", str(tmp_path / "arc.jsonl"), models=models, names=NAMES[:2])
     assert loaded == ["base", "tuned", "copy", "other"] and code == found["exit"]["code"]
     rows = {(row["key"]["candidate"], row["key"]["part"]): row for row in found["rows"] if row["role"] == "lead"}
     assert {*rows} == {(name, part) for name in ("tuned", "copy", "other") for part in ("news", "law", "examples")}

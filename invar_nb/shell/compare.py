@@ -81,17 +81,17 @@ def _short(argument: str) -> str:
 def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     "Refuse options that nothing in this command reads, before anything is loaded; UsageError."
     models, texts = {*kinds.values()} & {*SCORED}, job.scoring.texts
-    several, asks = len(arguments) > 2, job.examples is not None
+    several, asks = len(arguments) > 2, job.questions is not None
     _check_there(arguments, kinds, job)
     check_divergence([*kinds.values()], job)
     _check_noise(kinds["baseline"], job)
     shown = [f for f in fields(g.Scoring) if job.changes.show_text
              and f.name in ("text", "tokenizer")]
-    alone = "--examples alone" if asks else "files" if several else "two files"
+    alone = "--questions alone" if asks else "files" if several else "two files"
     for options, read, must, got, but in (
             (job.columns, not models, "is for files of other tools", "a model", ()),
             (job.runs, False, "is for runs over seeds", "other evidence", ()),
-            (job.questions, asks, "needs --examples", "none", ()),
+            (job.asking, asks, "needs --questions", "none", ()),
             (job.texts, len(texts) > 1, "needs several texts", "one", ()),
             (job.sweeping, several, "is for several candidates", "one", ()),
             (job.stopping, job.stopping.until_decided, "needs --until-decided",
@@ -101,11 +101,11 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
         kept = [f for f in fields(options) if f.name == "by"]
         if not read: o.refuse_given(options, must, got, but=[*but, *kept])
     if asks and (not models or {*kinds.values()} - {"model", "hub"}):
-        o.usage("--examples needs two models on this machine", " and ".join(kinds.values()),
+        o.usage("--questions needs two models on this machine", " and ".join(kinds.values()),
                 "Answer with each model where it is, then compare the files")
     if models and not texts and not asks:
         o.usage("a model needs text to be scored on, or questions", "none",
-                "Give --text FILE, or --examples FILE")
+                "Give --text FILE, or --questions FILE")
     if POOLED in texts or QUESTIONS in texts:
         o.usage(f"a text must not be called {POOLED} or {QUESTIONS}", "one", "Rename it")
     if len(texts) > 1 and {*kinds.values()} - {"model", "hub"}:
@@ -119,7 +119,7 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
 # %% ../../nbs/shell/22_compare.ipynb #c008b
 def _check_there(arguments, kinds, job):
     "A mistyped path looks like a hub id, and a file has no change against itself."
-    idle = not (job.scoring.text or job.examples)
+    idle = not (job.scoring.text or job.questions)
     for name, kind in kinds.items():
         if kind == "hub" and (idle or {*kinds.values()} - {*SCORED, "losses"}):
             o.usage("a model or a file must be there", f"no file or folder "
@@ -135,8 +135,8 @@ def _check_noise(kind, job):
     noise = job.noise
     if not noise.asked: return
     path, there = noise.control_file, noise.control_file and noise.control_file.is_file()
-    if job.examples is not None and not job.scoring.text:
-        o.usage("--control is for losses of a text", "--examples", "Leave one of them out")
+    if job.questions is not None and not job.scoring.text:
+        o.usage("--control is for losses of a text", "--questions", "Leave one of them out")
     if path is not None and len(job.scoring.texts) > 1:
         o.usage("--control-file is of one text", ", ".join(job.scoring.texts), "Leave it out")
     if path is not None and path.suffix not in (".jsonl", ".parquet"):
@@ -150,7 +150,7 @@ def _check_noise(kind, job):
 
 def _check_by(kinds, job):
     "What a text can be sliced by: a source where it has several files, classes of tokens."
-    if not {*kinds} <= {*SCORED, "losses"} or {*kinds} == {"losses"} or job.examples: return
+    if not {*kinds} <= {*SCORED, "losses"} or {*kinds} == {"losses"} or job.questions: return
     known = ["language", "position"] + ["source"] * (len(job.scoring.text or ()) > 1)
     if not job.scoring.per_byte: known += ["frequency", "context"]
     wrong = next((name for name in job.asked.by or () if name not in known), None)
@@ -166,11 +166,11 @@ def arms_of_models(
 ) -> tuple[dict, list[Path]]:      # (name, part) -> arm; journals
     "Models on texts and questions, with what options say before anything is loaded."
     texts, quiet = [*job.scoring.texts], job.output.quiet
-    kinds = ["losses"] * bool(texts) + ["answers"] * (job.examples is not None)
+    kinds = ["losses"] * bool(texts) + ["answers"] * (job.questions is not None)
     find_rules(job, kinds, None, parts=texts,
                deciding=("text",) if len(kinds) > 1 else ())
-    questions = job.examples and find_questions(job.examples, job.questions, quiet)
-    info, answers = read_info(job.questions.checkpoint_info), {}
+    questions = job.questions and find_questions(job.questions, job.asking, quiet)
+    info, answers = read_info(job.asking.checkpoint_info), {}
     candidates = [name for name in arguments if name != BASELINE]
     both = ["both"] if len(candidates) == 1 else [f"baseline and {n}" for n in candidates]
     parts = texts + [QUESTIONS] * bool(questions)
@@ -182,7 +182,7 @@ def arms_of_models(
 
     def also(name, model):
         if questions is not None: answers[name, QUESTIONS] = ask_with(
-            model.loaded, questions, job.questions, job.scoring, label=name,
+            model.loaded, questions, job.asking, job.scoring, label=name,
             journal=journal(name, QUESTIONS), quiet=quiet)
     score, done = score_side_by_side if job.divergence else score_arms, False
     try:
@@ -419,7 +419,7 @@ def rules_of(arms: Mapping, job: g.Job) -> Rules:
     _check_names(asked, first)
     kinds = list(dict.fromkeys(both[0].kind for both in first.values()))
     deciding = tuple(job.sweeping.gate_on or ())
-    if job.examples and len(first) > 1 and not deciding:
+    if job.questions and len(first) > 1 and not deciding:
         deciding = tuple(part for part in first if part != QUESTIONS)
     usual = first_metrics(job)
     asked = asked if usual is None else replace(asked, metric=usual)
@@ -465,7 +465,7 @@ def compare_models(
         text = [f"{name}={file}" for name, some in text.items() for file in listed(some)]
     elif text is not None: text = listed(text)
     job = g.Job(scoring=g.Scoring(text=text, **scoring), output=g.Output(quiet=True),
-                examples=questions and Path(questions))
+                questions=questions and Path(questions))
     arguments = {BASELINE: str(baseline), **name_candidates(candidates)}
     kinds = {name: arm_kind(argument) for name, argument in arguments.items()}
     check_job(arguments, kinds, job)

@@ -34,7 +34,7 @@ def check_runs(kinds: Mapping[str, str], job: g.Job) -> None:
     for f in fields(job):
         if f.name in ("output", "runs"): continue
         value, must, got = getattr(job, f.name), "is not for runs", "two tables of runs"
-        if f.name in ("examples", "divergence"):
+        if f.name in ("questions", "divergence"):
             if value: o.usage(f"--{f.name} {must}", got, "Leave it out")
             continue
         keep = [k for k in fields(value) if k.name in (*READ.get(f.name, ()), "by")]

@@ -23,7 +23,7 @@ RENAMED = {"metric": "metrics", "mistake": "mistakes", "gate_on": "deciding",
            "config": "tiers", "better_by_metric": "better"}
 PLACES = (  # section, group of options, its fields that stand elsewhere
     ("scoring", "scoring", ("text",)),
-    ("scoring", "questions", ()),
+    ("scoring", "asking", ()),
     ("scoring", "noise", ("control_file",)),
     ("scoring", "changes", ("tail_gate",)),
     ("columns", "columns", ()),
@@ -100,8 +100,8 @@ def read_study(
     if len(questions) > 1:
         o.usage(f"{path}: [questions] must have one file", ", ".join(questions),
                 "Ask one set a command")
-    if questions and job.examples is None:
-        job = replace(job, examples=Path(*questions.values()))
+    if questions and job.questions is None:
+        job = replace(job, questions=Path(*questions.values()))
     arms = _table(data, "arms", path)
     control = arms.pop("control", None)
     if control and not job.noise.asked:
