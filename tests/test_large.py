@@ -12,6 +12,7 @@ from invar_nb.comparison.large import sum_pair
 from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.files.loss_writer import loss_writer
 from invar_nb.foundations.numbers import ContractError
+from invar_nb.report.verify import verify
 from invar_nb.statistics.serial import block_size
 from invar_nb.statistics.totals import sum_totals
 from test_shell import shell
@@ -169,3 +170,51 @@ def test_ten_million_windows_below_five_hundred_mebibytes(tmp_path):
         peak, code = done.stdout.split()[-3], done.stdout.split()[-1]
         print(command[0], int(peak) // 1024, "MiB")
         assert code == "0" and int(peak) < 500 * 2**10, done.stderr
+
+
+# --- what an attack found -------------------------------------------------------------------------------------------------------------
+def rewritten(folder, **new):
+    "Two files as they are written, row by row, with other columns: nothing is checked by the writer."
+    base, candidate, tokens, _ = arrays(600)
+    for name, loss in (("baseline", base), ("candidate", candidate)):
+        columns = {"window_id": [f"w{i}" for i in range(600)], "tokens": tokens, "log_loss": loss} | new
+        with loss_writer(folder / f"{name}.parquet", names=[*columns], windows=600) as out: out.write(columns)
+    return [folder / f"{name}.parquet" for name in ("baseline", "candidate")]
+
+
+@pytest.mark.parametrize("first, again", [(10, 11), (10, 100), (10, 500)])
+def test_a_window_id_that_comes_again_is_refused_near_and_far(tmp_path, first, again):
+    ids = [f"w{i}" for i in range(600)]
+    ids[again] = ids[first]
+    with pytest.raises(ContractError, match=f"row {again + 1}: window_id must be unique; got 'w{first}'"): judged(rewritten(tmp_path, window_id=ids))
+
+
+@pytest.mark.parametrize("names", ["aabba", "abbba", "aba"])
+def test_a_document_that_returns_is_refused_wherever_a_batch_ends(tmp_path, names):
+    documents = [f"d{i // 20}" for i in range(600)]
+    documents[100:100 + 40 * len(names)] = [name for name in names for _ in range(40)]
+    with pytest.raises(ContractError, match="windows of a document must stand together"): judged(rewritten(tmp_path, document_id=documents))
+
+
+def test_totals_know_what_they_add_up(tmp_path):
+    base, new, tokens, _ = arrays(600)
+    whole, other = pair_arrays(base, new, tokens), pair_arrays(base, new, tokens)
+    part = sum_pair(whole.take(np.arange(300)))
+    for wrong in (lambda: part.difference("bits_per_byte"), lambda: part.difference(windows=600), lambda: sum_pair(whole, units=np.zeros(3, int)), lambda: sum_pair(whole, units=np.full(600, .5)), lambda: sum_pair(whole, block=0),
+                  lambda: part + sum_pair(other.take(np.arange(300, 600)), start=300, plan="other")):
+        with pytest.raises(ContractError): wrong()
+    assert part.difference(windows=300).n == 300
+    part.write(tmp_path / "t.npz")
+    arrays_of = dict(np.load(tmp_path / "t.npz"))
+    for name, change in (("positions", lambda a: a[:-1]), ("positions", lambda a: a[::-1]), ("windows", lambda a: a * 0), ("spans", lambda a: a[:0]), ("sum_0", lambda a: a.astype(str)), ("largest", lambda a: a[:3])):
+        np.savez(tmp_path / "u.npz", **arrays_of | {name: change(arrays_of[name])})
+        with pytest.raises(ContractError, match="the file must hold totals"): type(part).read(tmp_path / "u.npz")
+
+
+def test_streamed_texts_are_pooled_and_reports_of_arms_in_memory_verify(tmp_path, monkeypatch):
+    one, two = (written(tmp_path / name, documents=d) for name, d in (("a", 60), ("b", 30)) if (tmp_path / name).mkdir() is None)
+    arms = {key: arm for part, paths in (("t1", one), ("t2", two)) for key, arm in zip((("baseline", part), ("candidate", part)), opened(paths), strict=True)}
+    memory = {key: arm.file.read() for key, arm in arms.items()}
+    same(study(arms, Rules(pooling="equal", by=[])), study(memory, Rules(pooling="equal", by=[])))
+    monkeypatch.setattr("invar_nb.files.losses.LARGE", 100)
+    assert verify(study(memory).report().save(tmp_path / "r")) and verify(study({key: StreamedLosses(file=open_losses(one[i])) for i, key in enumerate((("baseline", ""), ("candidate", "")))}).report().save(tmp_path / "s"))

@@ -186,3 +186,18 @@ def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
         (files / "wrong.toml").write_text(text)
         code, out, err = shell("compare", "--study", "wrong.toml", "--out", "u")
         assert code == 2 and said in err and err.count("\n") == 1 and not (files / "u").exists()
+
+
+def test_what_an_attack_found(files, monkeypatch):
+    monkeypatch.chdir(files)
+    for name, shift in (("a", 0.0), ("b", .1)): (files / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{i},ok,{2 + .01 * i + shift * (1 + .1 * i)}\n" for i in range(5)))
+    (files / "runs.toml").write_text('[arms]\nbaseline = "a.csv"\nb = "b.csv"\n[rules]\nmetrics = ["loss"]\nbetter = "lower"\n')
+    assert shell("compare", "--study", "runs.toml", "--out", "runs")[0] == 1 and shell("verify", "runs")[0] == 0
+    (files / "arms.toml").write_text('[arms]\nbaseline = "nowhere.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n')
+    assert "q8" in shell("compare", "base.jsonl", "--study", "arms.toml", "--out", "typed")[1]  # a typed baseline, candidates of the file
+    code, _, err = shell("verify", "typed", "--without", "perplexity")
+    assert code == 2 and "without must leave the leading metrics; got perplexity" in err
+    text, quiz = studies.losses(), studies.answers()
+    arms = {(name, part): getattr(both, {"baseline": "baseline", "a": "candidate"}[name]) for part, both in (("text", text), ("quiz", quiz)) for name in ("baseline", "a")}
+    folder = study(arms, Rules(deciding=("text",))).report().save(files / "both")
+    for name in ("brier", "macro_f1", "smooth_calibration"): assert verify(folder, without=[name]).partly and shell("verify", folder, "--without", name)[0] == 3

@@ -11,6 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import chain
+import json
 import math
 
 import numpy as np
@@ -19,7 +20,8 @@ from ..arms.pair import Pair, pair
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from .difference import Difference, conclude, pair_totals
 from .units import Units, units_rule
-from ..foundations.numbers import PairingError, UsageError, refuse
+from ..foundations.numbers import (PairingError, UsageError, canonical_json,
+                                         refuse)
 from ..foundations.text_column import TextColumn
 from ..metrics.metric import Metric, as_metric, prepare_metric
 from ..statistics.serial import block_size, fit_totals
@@ -42,6 +44,9 @@ def sum_pair(
 ) -> UnitTotals:
     "What the interval of one metric must know of some windows; parts add up."
     if isinstance(metric, str): metric = _prepared(metric, pair)
+    arms = pair.baseline, pair.candidate
+    plan = canonical_json([metric.name, *(arm.model for arm in arms), arms[0].data_id
+                           if plan is None else plan])
     (a, weights), (b, other) = pair_totals(metric, pair)
     if not np.array_equal(weights, other):
         refuse("sum_pair", "both arms must have equal weights", f"metric {metric.name!r}",
@@ -51,23 +56,43 @@ def sum_pair(
     return UnitTotals.of({
         "baseline": a, "delta": d, "weight": weights, "weight^2": weights * weights,
         "weight*delta": weights * d, "delta^2": d * d}, start=start, units=units, block=block,
-        largest=largest, plan=pair.baseline.data_id if plan is None else plan)
+        largest=largest, plan=plan)
 
 # %% ../../nbs/comparison/09_large.ipynb #c010
 def totals_difference(
     totals: UnitTotals,  # of `sum_pair`; a part that is missing is refused
-    metric: str | Metric = "perplexity",
+    metric: str | Metric | None = None,  # None: the one that was summed
     level: float = 0.95,
+    *,
+    windows: int | None = None,          # how many there must be in all parts together
 ) -> Difference:
     "What `measure` says of all the windows that were counted."
-    fit, metric = fit_totals(totals, "delta", "weight"), as_metric(metric, "UnitTotals")
+    where, summed = "UnitTotals.difference", _summed_metric(totals)
+    metric = as_metric(summed if metric is None else metric, where)
+    if metric.name != summed:
+        refuse(where, f"the metric must be the one that was summed, {summed!r}",
+               repr(metric.name), "Sum the windows again")
     sums = {name: float(values.sum()) for name, values in totals.columns.items()}
-    n, D, W = int(totals.windows.sum()), fit.estimate, sums["weight"]
+    n, W = int(totals.windows.sum()), sums["weight"]
+    if windows is not None and n != windows:
+        refuse(where, f"the parts must have {windows} windows together", f"{n}",
+               "A part is missing" if n < windows else "Add each part once", code="gap")
+    fit = fit_totals(totals, "delta", "weight")
+    D = fit.estimate
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
     error = math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / W
     baseline = sums["baseline"] / W
     return conclude(metric, [baseline, baseline + D], fit, replace(fit, standard_error=error),
                     n, totals.kind, level)
+
+
+def _summed_metric(totals):
+    "The name of the metric in the plan of `sum_pair`."
+    missing = {"baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2"} - {
+        *totals.columns}
+    if missing: refuse("UnitTotals.difference", "the totals must be of sum_pair",
+                       f"no column {min(missing)!r}", "Sum pairs of windows with sum_pair")
+    return json.loads(totals.plan)[0]
 
 
 def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (n_units,), sums to 0
@@ -123,13 +148,14 @@ class OnceNamed:
 
     def number(self, texts: TextColumn) -> np.ndarray:
         "The number of each text's name in the whole file; a name that goes on keeps its own."
-        codes, n = texts.codes()
-        first = np.unique(codes, return_index=True)[1]
-        goes_on = self.column != "window_id" and self.last == texts[0]
-        self.keys.append(texts.keys[first[1:] if goes_on else first])
-        numbers = self.n - goes_on + np.arange(n)
-        self.n, self.last = self.n + n - goes_on, texts[len(texts) - 1]
-        return numbers[codes]
+        if self.column == "window_id": begins = np.ones(len(texts), bool)
+        else:
+            codes = texts.codes()[0]
+            begins = np.r_[self.last != texts[0], codes[1:] != codes[:-1]]
+        self.keys.append(texts.keys[begins])
+        numbers = self.n - 1 + np.cumsum(begins)
+        self.n, self.last = self.n + int(begins.sum()), texts[len(texts) - 1]
+        return numbers
 
     def check(self, file, must: str, cure: str) -> None:
         "Refuse the first name that comes again, by its place."

@@ -221,6 +221,9 @@ def _check_names(arms, rules):
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
+    if rules.pooling is not None and {*rules.deciding} & {*parts}:
+        refuse("study", "a pooled change decides for all parts", "deciding parts beside it",
+               "Leave one of them out", error=UsageError)
     if rules.pooling is not None and len(parts) < 2:
         refuse("study", "pooling needs at least two texts", f"{len(parts)}", "Leave it out",
                error=UsageError)
@@ -553,7 +556,7 @@ def _judged_study(arms, measured, rules, **more):
     rows = [row for key, m in measured.items() for row in rows_of(key, m, rules, margins)]
     if rules.pooling is not None:
         leads = [row for row in rows if row.role == "lead"]
-        tokens = {part: float(m.pair.baseline.tokens.sum()) for (_, part), m in
+        tokens = {part: m.pair.baseline.weight for (_, part), m in
                   measured.items() if m.pair.kind == "losses"}
         rows += [pool_rows([row for row in leads if row.key.candidate == name],
                            rules.pooling, tokens)
@@ -573,7 +576,8 @@ def _judged_study(arms, measured, rules, **more):
 def _with_rows(arms, rules, metrics):
     "Arms that stay in their files are read where a rule needs every window, or one does not."
     streamed = [arm for arm in arms.values() if isinstance(arm, StreamedLosses)]
-    sums = metrics is None and {*rules.metrics} <= {"perplexity", "bits_per_byte"}
+    sums = metrics is None and {*rules.metrics, rules.primary} <= {"perplexity", None} and all(
+        arm.weight_unit == "tokens" for arm in streamed)
     rows = rules.by or rules.tail or rules.method != "jackknife" or rules.units == "windows" \
         or rules.gate and rules.metrics[:1] not in ((), ("perplexity",))
     names = {name for name, _ in arms}

@@ -327,7 +327,7 @@ def compare_runs(
                        "Change the unit")
             if spec.scale == LOG and x <= 0:
                 refuse(where, f"{spec.metric} must be positive on the log scale", at,
-                       "Use scale=LINEAR")
+                       "Use the linear scale")
     return RunsComparison(**same, seeds=pairs.seeds, left_out=pairs.left_out)
 
 

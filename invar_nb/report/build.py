@@ -14,6 +14,7 @@ import math
 import re
 
 import invar_nb
+from ..arms.window_losses import StreamedLosses
 from ..comparison.looks import Looks, looks_notes, stop_text
 from ..comparison.rows import Row
 from ..comparison.study import BASELINE, CONTROL, Rules, Study, find_groups
@@ -74,7 +75,7 @@ def runs_section(row: Row) -> dict:
              "because": "Runs are paired by seed.", "speaks_of": "other seeds of such runs"}
     facts = {"weights": "unknown", "identical_items": None, "tensors_changed": None,
              "tensors": None, "sentence": "", "details": []}
-    return {"candidate": "candidate", "part": "", "units": units, "facts": facts,
+    return {"candidate": row.key.candidate, "part": "", "units": units, "facts": facts,
             "missing": {}, "gate": None, "tail": None, "passages": None}
 
 
@@ -92,7 +93,7 @@ def pair_section(study: Study, key: tuple[str, str]) -> dict:
             gate = gate_of(row, both.baseline, limit)
             gate["because"] = (f"the upper end of the ratio{where}, {gate['observed']:.4f}, "
                                f"exceeds the gate's limit of {limit:g}.")
-    if rules.tail is not None:
+    if rules.tail is not None and both.kind == "losses":
         tail = judge_tail(both, measured.units, as_tail_rule(rules.tail),
                           rules.level).to_dict()
     return {"candidate": key[0], "part": key[1], "missing": dict(measured.missing),
@@ -155,6 +156,7 @@ def arm_section(study: Study, key: tuple[str, str], file=(None, None)) -> dict:
     matrix = confusion_of({"arm": arm})
     return {"name": key[0], "part": key[1], "model": arm.model, "kind": arm.kind,
             "n": len(arm), "data_id": arm.data_id, "file": file[0], "sha256": file[1],
+            "streamed": isinstance(arm, StreamedLosses),
             "levels": _levels(study, key, arm), "provenance": known,
             "confusion": matrix and matrix["confusion"]["arm"]}
 
@@ -289,9 +291,11 @@ def check_policy(rules: Rules, kinds: Collection[str]) -> None:
     if rules.profile not in PROFILES:
         refuse("report", f"profile must be one of {', '.join(PROFILES)}", repr(rules.profile),
                "Say dev", error=UsageError)
-    if rules.gate is not None and ("losses" not in kinds or not 1 < rules.gate < 10):
+    if "losses" in kinds: as_tier(rules.tier)
+    number = isinstance(rules.gate, (int, float)) and 1 < rules.gate < 10
+    if rules.gate is not None and ("losses" not in kinds or not number):
         refuse("report", "gate must be a limit of the perplexity ratio, between 1 and 10",
                repr(rules.gate), "1.1 allows 10 %, and needs losses", error=UsageError)
-    if rules.tail is not None and kinds != {"losses"}:
+    if rules.tail is not None and "losses" not in kinds:
         refuse("report", "a gate on the tail needs losses", ", ".join(sorted(kinds)),
                "Leave it out", error=UsageError)

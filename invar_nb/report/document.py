@@ -107,6 +107,7 @@ class ArmSection(Section):
     data_id: str
     file: str | None              # null: not saved
     sha256: str | None
+    streamed: bool                # losses that stayed in their file and were added up
     levels: dict[str, Any]        # metric -> its value of this arm
     provenance: dict[str, Any]
     confusion: list[list[int]] | None

@@ -14,7 +14,7 @@ from ..arms.scores import Scores, Translations
 from ..arms.window_losses import StreamedLosses
 from ..experiments.runs import ExperimentResult
 from ..experiments.seeds import RunsArm
-from ..files.losses import losses_bytes, losses_of
+from ..files.losses import losses_bytes, open_losses, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.document import as_file, file_digest
 from ..foundations.numbers import canonical_json, digest, refuse, strict_json
@@ -52,7 +52,7 @@ def _read_runs(path):
 
 
 FORMS = {  # kind of evidence: ending, arm -> bytes, path -> arm
-    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"), losses_of),
+    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"), read_losses),
     "runs": (".jsonl", _runs_bytes, _read_runs),
     "answers": (".jsonl", predictions_bytes, read_predictions),
     "scores": (".json", _fields_bytes, _fields_reader(Scores)),
@@ -101,4 +101,5 @@ def _read_one(folder, stem, entry):
     if entry["kind"] not in FORMS:
         refuse("verify", f"arms.{stem}.kind must be one of {', '.join(FORMS)}",
                repr(entry["kind"]), "The report was changed", code="structure")
+    if entry["streamed"] is True: return StreamedLosses(file=open_losses(path))
     return FORMS[entry["kind"]][2](path)

@@ -61,7 +61,8 @@ def metric_names(d: dict) -> set[str]:
 
 
 FAMILY = ("adjusted_p", "claim", "level")  # of a row: what follows from its whole family
-ANSWER = ("headline", "rationale", "claim", "exit", "conventions", "rules", "signature")
+ANSWER = ("headline", "rationale", "claim", "exit", "conventions", "rules", "signature",
+          "warnings")
 
 
 def comparable(d: dict, without: Collection[str] = ()) -> dict:
@@ -69,7 +70,7 @@ def comparable(d: dict, without: Collection[str] = ()) -> dict:
     d = {name: part for name, part in d.items() if name not in ("environment", "digest")}
     if not without: return d
     d = {name: part for name, part in d.items() if name not in ANSWER}
-    d["rows"] = [{k: v for k, v in row.items() if row["role"] != "rest" or k not in FAMILY}
+    d["rows"] = [{k: v for k, v in row.items() if k not in FAMILY}
                  for row in d["rows"] if row["key"]["metric"] not in without]
     d["pairs"] = [{**pair, "missing": {name: why for name, why in pair["missing"].items()
                                        if name not in without}} for pair in d["pairs"]]
@@ -145,6 +146,10 @@ def verify(
     idle = sorted({*without} - metric_names(d))
     if idle: refuse("verify", "without must name metrics of the report", ", ".join(idle),
                     f"It has {', '.join(sorted(metric_names(d)))}", error=UsageError)
+    leads = {row["key"]["metric"] for row in d["rows"] if row["role"] == "lead"} & {*without}
+    if leads: refuse("verify", "without must leave the leading metrics", ", ".join(leads),
+                     "What decides can be verified only where it is installed",
+                     error=UsageError)
     unknown = sorted(name for name in metric_names(d) if name not in METRICS
                      and name not in (*without, *columns))
     if unknown:

@@ -47,6 +47,7 @@ def name_candidates(
     arguments: list[str] | Mapping[str, str],  # as typed, or by name
 ) -> dict[str, str]:                           # name -> as typed
     "A name for each candidate, each once."
+    if not arguments: o.usage("there must be a candidate", "none", "Name one")
     if isinstance(arguments, Mapping):
         _check_reserved([name for name in arguments if name != "candidate"], "Rename it")
         return dict(arguments)
@@ -106,6 +107,9 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     if models and not texts and not asks:
         o.usage("a model needs text to be scored on, or questions", "none",
                 "Give --text FILE, or --questions FILE")
+    if job.texts.weights and asks:
+        o.usage("--weights is for texts alone", "--questions beside it",
+                "Leave one of them out")
     if POOLED in texts or QUESTIONS in texts:
         o.usage(f"a text must not be called {POOLED} or {QUESTIONS}", "one", "Rename it")
     if len(texts) > 1 and {*kinds.values()} - {"model", "hub"}:
@@ -151,7 +155,8 @@ def _check_noise(kind, job):
 def _check_by(kinds, job):
     "What a text can be sliced by: a source where it has several files, classes of tokens."
     if not {*kinds} <= {*SCORED, "losses"} or {*kinds} == {"losses"} or job.questions: return
-    known = ["language", "position"] + ["source"] * (len(job.scoring.text or ()) > 1)
+    several = any(len(files) > 1 for files in job.scoring.texts.values())
+    known = ["language", "position"] + ["source"] * several
     if not job.scoring.per_byte: known += ["frequency", "context"]
     wrong = next((name for name in job.asked.by or () if name not in known), None)
     if wrong is not None:
@@ -388,7 +393,7 @@ def load_arms(
     "((name, part) -> arm, journals): models are scored, files read."
     names, models = [name for name in arguments if name != BASELINE], {*kinds.values()}
     if models & {*SCORED}:
-        _check_deciding(job, [*names, *job.scoring.texts, QUESTIONS])
+        _check_deciding(job, [*names, *job.scoring.texts, *[QUESTIONS] * bool(job.questions)])
         return arms_of_models(arguments, job, out)
     arms = arms_of_files(arguments, as_reading(job.columns, job.asked.by), job)
     _check_deciding(job, [*names, *dict.fromkeys(part for _, part in arms)])

@@ -44,11 +44,17 @@ def check_runs(kinds: Mapping[str, str], job: g.Job) -> None:
         o.usage("runs need a metric", "none", "Give --metric NAME, a column")
 
 
+def _by_metric(texts, metrics):
+    "Metric -> what is said of it; a word alone is said of all."
+    return {name: word for text in texts or () for name, word in (
+        [text.rpartition("=")[::2]] if "=" in text else [(name, text) for name in metrics])}
+
+
 def find_specs(job: g.Job) -> list[MetricSpec]:
     "A MetricSpec for each --metric; which direction is better must be said. UsageError."
     metrics, level = job.asked.metric, round(1 - job.asked.level, 12)
-    better = dict(text.rpartition("=")[::2] for text in job.runs.better_by_metric or ())
-    scale = dict(text.rpartition("=")[::2] for text in job.runs.scale or ())
+    better, scale = (_by_metric(texts, metrics) for texts in (
+        job.runs.better_by_metric, job.runs.scale))
     for name in (*better, *scale):
         if name not in metrics:
             o.usage("better and scale must be of metrics that are compared", repr(name),
@@ -57,7 +63,7 @@ def find_specs(job: g.Job) -> list[MetricSpec]:
     for name in metrics:
         direction = better.get(name, job.columns.better)
         if direction not in DIRECTIONS:
-            o.usage(f"which direction of {name} is better must be said",
+            o.usage(f"which direction of {name} is better must be said, lower or higher",
                     repr(direction) if direction else "nothing",
                     "Give --better lower or --better higher, or in a study file "
                     f'better = {{{name} = "lower"}}')

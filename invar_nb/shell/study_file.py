@@ -106,8 +106,8 @@ def read_study(
     control = arms.pop("control", None)
     if control and not job.noise.asked:
         job = replace(job, noise=replace(job.noise, control_file=Path(control)))
-    if baseline is not None: return baseline, candidates, job
-    return arms.pop("baseline", None), arms or None, job
+    own = arms.pop("baseline", None)
+    return baseline or own, candidates or arms or None, job
 
 
 def _decoded(path):

@@ -18,8 +18,8 @@ import numpy as np
 # %% ../../nbs/statistics/00_totals.ipynb #c024
 import invar_nb
 from ..foundations.document import as_file, write_bytes
-from ..foundations.numbers import (PairingError, as_counts, as_vector, canonical_json,
-                                          refuse, strict_json)
+from ..foundations.numbers import (PairingError, as_count, as_counts, as_vector,
+                                          canonical_json, refuse, strict_json)
 from ..foundations.text_column import as_text_column
 
 # %% ../../nbs/statistics/00_totals.ipynb #c048
@@ -179,9 +179,9 @@ class UnitTotals:
         largest: np.ndarray | None = None,  # |value| behind each difference, shape (n,)
     ) -> "UnitTotals":
         "Totals of some windows; with `units` of those, else of blocks in text order."
-        arrays = {name: np.asarray(values, float) for name, values in columns.items()}
-        n = len(next(iter(arrays.values())))
-        if n == 0: refuse("UnitTotals.of", "there must be a window", "none", "Skip that part")
+        arrays, n = _as_columns(columns, units)
+        start = as_count(start, where="UnitTotals.of", name="start", minimum=0)
+        block = as_count(block, where="UnitTotals.of", name="block")
         if units is None: kind, units = "serial", np.arange(start, start + n) // block
         largest = np.zeros(n) if largest is None else np.abs(largest)
         return cls(kind=kind, block=block if kind == "serial" else 1, plan=plan,
@@ -202,9 +202,9 @@ class UnitTotals:
         return replace(self, spans=_joined_spans(join("spans")), **_by_place(
             join("positions"), join("windows"), join("largest"), columns))
 
-    def difference(self, metric="perplexity", level: float = 0.95):
-        "The `Difference` that these totals of `sum_pair` make."
-        return invar_nb.totals_difference(self, metric, level)
+    def difference(self, metric=None, level: float = 0.95, *, windows: int | None = None):
+        "The `Difference` that these totals of `sum_pair` make; `windows`: how many in all."
+        return invar_nb.totals_difference(self, metric, level, windows=windows)
 
     @property
     def names(self) -> list[str]:
@@ -221,6 +221,18 @@ class UnitTotals:
         return cls(**_unpacked(as_file(path, "UnitTotals.read")))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c066
+def _as_columns(columns, units) -> tuple[dict[str, np.ndarray], int]:
+    "(columns of one length, that length); refused where units do not fit."
+    where, n = "UnitTotals.of", max(map(len, columns.values()), default=0)
+    if n == 0: refuse(where, "there must be a window", "none", "Skip that part")
+    u = np.zeros(n, int) if units is None else np.asarray(units)
+    if u.shape != (n,) or u.dtype.kind not in "iu" or u.min() < 0:
+        refuse(where, f"units must be {n} whole numbers from 0", repr(u)[:60],
+               "Number the unit of each window in the whole text")
+    return {name: as_vector(values, where=where, name=f"column {name!r}", length=n)
+            for name, values in columns.items()}, n
+
+
 def _by_place(positions, windows, largest, columns) -> dict:
     "Fields of a UnitTotals: rows of one place added up, places in increasing order."
     if (positions[1:] < positions[:-1]).any():
@@ -307,6 +319,21 @@ def _packed(totals: UnitTotals) -> bytes:
     return data.getvalue()
 
 
+def _check_arrays(header, columns, positions, windows, largest, spans) -> None:
+    "ValueError where arrays of a file do not belong together."
+    if header.keys() != {"kind", "block", "plan"}: raise ValueError("another header")
+    if type(header["block"]) is not int or header["block"] < 1: raise ValueError("block")
+    per_unit = (positions, windows, largest, *columns.values())
+    good = all(a.shape == positions.shape and a.ndim == 1 and a.dtype.kind in "iuf"
+               and np.isfinite(a).all() for a in per_unit)
+    if not good or positions.size == 0: raise ValueError("arrays of other shapes or types")
+    steps = spans.ndim == 2 and spans.shape[1] == 2 and (np.diff(spans.ravel()) > 0).all()
+    if not steps or spans.dtype.kind not in "iu" or (np.diff(positions) <= 0).any():
+        raise ValueError("places that do not increase")
+    if (windows < 1).any() or windows.sum() != (spans[:, 1] - spans[:, 0]).sum():
+        raise ValueError("units and spans count other windows")
+
+
 def _unpacked(file: Path) -> dict:
     "Fields of the totals in a file; whatever is wrong with it is one refusal."
     try:
@@ -314,7 +341,9 @@ def _unpacked(file: Path) -> dict:
             header = strict_json(data["header"].tobytes(), where="UnitTotals.read")
             if header.pop("schema") != 1: raise ValueError("it is of another version")
             columns = {name: data[f"sum_{k}"] for k, name in enumerate(header.pop("names"))}
-            return {**header, "columns": columns, **{name: data[name] for name in _ARRAYS}}
+            arrays = {name: data[name] for name in _ARRAYS}
+            _check_arrays(header, columns, **arrays)
+            return {**header, "columns": columns, **arrays}
     except (OSError, EOFError, KeyError, TypeError, AttributeError, ValueError,
             zipfile.BadZipFile) as error:
         refuse("UnitTotals.read", "the file must hold totals", f"{file.name} ({error})",
