@@ -259,7 +259,8 @@ def _gates(d):
 
 def _origins(d):
     rows = [{**arm, **arm["provenance"]} for arm in d["arms"].values()]
-    skip = ("provenance", "levels", "confusion", "name")
+    skip = ("provenance", "levels", "confusion", "name",
+            *(["streamed"] if not any(row["streamed"] for row in rows) else []))
     names = dict.fromkeys(name for row in rows for name in row if name not in skip)
     return [[name, *(show(row.get(name)) for row in rows)] for name in names]
 
