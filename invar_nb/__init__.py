@@ -4,7 +4,7 @@ The names below are imported from their modules only when first used, so `import
 __version__ = "0.1.0"
 
 _modules = {
-    "foundations.numbers": ("ContractError", "PairingError", "UsageError"),
+    "foundations.refuse": ("ContractError", "PairingError", "UsageError"),
     "foundations.interval": ("Interval", "Fallback"),
     "statistics.totals": ("weighted_mean", "effective_sample_size", "UnitTotals"),
     "statistics.serial": ("jackknife_interval",),
@@ -22,7 +22,8 @@ _modules = {
     "metrics.metric": ("Metric", "METRICS", "register_metric"),
     "comparison.difference": ("Difference",),
     "comparison.rows": ("Row",),
-    "comparison.study": ("Rules", "Study", "compare", "evaluate", "study"),
+    "comparison.rules": ("Rules",),
+    "comparison.study": ("Study", "compare", "evaluate", "study"),
     "comparison.verdict": ("Verdict",),
     "comparison.large": ("sum_pair", "totals_difference"),
     "metrics.reliability": ("expected_calibration_error", "reliability_bins"),
@@ -43,7 +44,6 @@ _modules = {
     "models.load": ("load_model", "read_gguf"),
     "models.score": ("score_windows", "score_text"),
     "models.weights": ("compare_weights",),
-    "models.second_scoring": ("score_control",),
     "models.together": ("score_together",),
     "models.questions": ("read_examples", "find_leaks", "answer_examples"),
     "models.servers": ("score_served",),

@@ -18,7 +18,7 @@ import small_models
 
 from invar_nb.foundations.journal import Journal
 from invar_nb.models import batches, together as tiles
-from invar_nb.shell.cli import main
+from commands import main
 
 LIMITS = "--max-length 40 --batch-tokens 120 --device cpu -q".split()
 WRITES = ("os.", "shutil.", "sqlite3.connect")
@@ -58,7 +58,7 @@ def scenarios(data):
         "compare models, replaced": ([compare("--out", "out/r", "--force")], older),
         "compare models, divergence": ([compare("--out", "out/r", "--divergence")], None),
         "compare models, control": ([compare("--out", "out/r", "--control")], None),
-        "compare models, until decided": ([compare("--out", "out/r", "--until-decided", "--target", "text", "--looks", "4", "--margin", "0.5")], None),
+        "compare models, until decided": ([compare("--out", "out/r", "--until-decided", "rules.target=text", "rules.looks=4", "--margin", "0.5")], None),
         "compare several": ([["compare", *map(model, ("base", "q8", "q4")), *text, "--out", "out/r"]], None),
         "compare answers": ([["compare", model("base"), model("q8"), "--questions", str(data / "ask.jsonl"), *LIMITS[2:], "--out", "out/r"]], None),
         "compare files": ([["compare", *files, "--out", "out/r"]], None),

@@ -1,7 +1,7 @@
 """Shards on a real Ray: workers are killed and a machine is removed in mid-run, the merged file has the bytes of one process.
 
 tests/test_ray.py runs these with a Python that has Ray (an optional extra of 600 MB). The order in which workers and shards are handed out is tested without Ray on the
-page models/78_ray_engine."""
+page models/14_shards."""
 import dataclasses
 import os
 import signal
@@ -15,8 +15,8 @@ import pytest
 import ray
 
 from invar_nb.files.shards import Target, merge_parts, part_names
-from invar_nb.foundations.numbers import ContractError, UsageError
-from invar_nb.models.ray_engine import score_on_ray
+from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.models.shards import score_on_ray
 from invar_nb.shell import groups as g
 from test_shell import MODELS, ROOT
 

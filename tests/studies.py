@@ -1,10 +1,12 @@
 """Small studies of every kind, made from seeds: the arms, and one study for each shape that a report can have."""
 import numpy as np
 
+from invar_nb.experiments.runs import ExperimentResult
+from invar_nb.experiments.seeds import RunsArm
 from invar_nb import Predictions, Rules, Scores, Translations, WindowLosses, compare, pair, study
 from invar_nb.comparison.looks import look_at, order_units
 from invar_nb.metrics.divergence import change_columns, change_counts
-from invar_nb.report.passages import listed_passages
+from invar_nb.report.facts import listed_passages
 
 
 def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
@@ -119,6 +121,15 @@ def everything():
     return arms | {(f"q{k}", "quiz"): answers(4 * k, 60, candidate=f"q{k}").candidate for k in (1, 2, 3)}
 
 
+def recipes(ends=()):
+    "Runs of a baseline and three recipes: one is better, one as good, one may have failed; `ends` of the last run of some."
+    rows = [{"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s, "hours": 3. + s % 3} for s in range(6)]
+    made = {name: [row | {"loss": row["loss"] + shift + .003 * ((7 * s + k) % 5), "hours": 3. + (s + k) % 2} for s, row in enumerate(rows)]
+            for k, (name, shift) in enumerate((("lion", -.15), ("sgd", 0.), ("adagrad", .2)))} | {"baseline": rows}
+    for name, end in dict(ends).items(): made[name][-1] |= {"terminal": end}
+    return {(name, "runs"): RunsArm(runs=tuple(map(ExperimentResult.from_row, part)), model=name) for name, part in made.items()}
+
+
 def three_texts(): return {name: losses(.02 * k, n=30, seed=k) for k, name in enumerate(("code", "law", "news"), 1)}
 
 
@@ -138,6 +149,7 @@ STUDIES = {
     "text and questions": lambda: study(arms_of({"text": losses(.03, n=40), "examples": answers(n=60)}), Rules(deciding="text", by=())),
     "pooled": lambda: study(arms_of(three_texts()), Rules(pooling="random", metrics=["perplexity"])),
     "everything": lambda: study(everything(), Rules(metrics=["perplexity", "accuracy"])),
+    "runs of several": lambda: study(recipes(), Rules(metrics=["loss", "hours"], better={"loss": "lower", "hours": "lower"}, scale={"loss": "log"}, multiplicity="benjamini_hochberg")),
     "one arm's losses": lambda: study({("baseline", ""): losses(n=40).baseline}),
     "one arm's answers": lambda: study({("baseline", ""): answers(n=60).candidate}),
     "one arm's scores": lambda: study({("baseline", ""): marks(**BY_LANGUAGE).candidate}, Rules(level=.9)),

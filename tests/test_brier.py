@@ -1,20 +1,17 @@
 """Brier score, its five terms and the log score against fractions and scikit-learn; the metric on arms."""
 import math
 from fractions import Fraction
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invar_nb.metrics.metric import METRICS, value_of
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.reliability import expected_calibration_error
 from invar_nb.metrics.brier import NORMALIZATIONS, TERMS, brier_decomposition, brier_score, log_score, top_label
 
 sk = pytest.importorskip("sklearn.metrics")
-metric = METRICS["brier"]
 rows = st.lists(st.tuples(st.one_of(st.integers(0, 100).map(lambda k: k / 100), st.floats(0, 1, allow_subnormal=False)), st.booleans()), min_size=1, max_size=40)
 
 
@@ -86,21 +83,6 @@ def test_extremes():
     assert brier_score([[0.4, 0.6], [1, 0]], [True, False]) == brier_score([[0.4, 0.6], [1, 0]], [1, 0])
     half = np.random.default_rng(1).dirichlet(np.ones(5), 50).astype(np.float16)
     assert top_label(half, np.zeros(50, int))[0].dtype == np.float16
-
-
-def test_the_metric_reads_what_both_arms_have():
-    class Arm(SimpleNamespace):
-        def __len__(self): return len(self.label)
-    p, label = table(200, 3, seed=9)
-    names = ("a", "b", "c")
-    confidence, correct = top_label(p, label)
-    arm = Arm(labels=names, label=tuple(names[c] for c in label), correct=correct, confidence=confidence, probabilities=p)
-    bare = Arm(**{**vars(arm), "probabilities": None})
-    assert value_of(metric, arm) == pytest.approx(brier_score(p, label)) and value_of(metric, bare) == pytest.approx(brier_score(confidence, correct))
-    for arms in ((arm, bare), (bare, arm)):
-        totals = [metric.prepare(*arms).totals(x) for x in arms]
-        np.testing.assert_array_equal(*totals)
-    assert metric.missing(arm) is None and "no confidence" in metric.missing(Arm(probabilities=None, confidence=None))
 
 
 @pytest.mark.parametrize("call", [

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from invar_nb.metrics.metric import METRICS
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.reliability import bin_of, mass_edges
 from invar_nb.metrics.calibration import calibration_error, calibration_interval, squared_calibration_error, squared_error_without
 from invar_nb.statistics.jackknife import jackknife_statistic
@@ -34,18 +34,6 @@ def test_unbiased_by_enumeration():
         e = np.repeat(truth - hits, 2) + gap          # the same error for both of a cluster
         mean += math.prod(np.where(hits, truth, 1 - truth)) * squared_error_without(e, index, codes, 5, 2)[0]
     assert math.isclose(mean, np.mean(gap**2), rel_tol=1e-12)
-
-
-def test_items_are_clusters_of_one():
-    rng = np.random.default_rng(0)
-    p = rng.random(300)
-    y = rng.random(300) < p
-    at = bin_of(p, mass_edges(10, p))
-    S, Q, n = (np.bincount(at, weights=(p - y) ** k, minlength=10) for k in (1, 2, 0))
-    T = ((S**2 - Q) / (n - 1)).sum() / 300
-    assert math.isclose(squared_calibration_error(p, y), T, rel_tol=1e-10)
-    assert math.isclose(squared_calibration_error(p, y, clusters=[f"c{i}" for i in range(300)]), T, rel_tol=1e-10)
-    assert calibration_error(np.full(50, 0.9), np.zeros(50)) == pytest.approx(0.9)
 
 
 def test_the_bins_are_shared_and_of_equal_mass():

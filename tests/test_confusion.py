@@ -9,11 +9,10 @@ from hypothesis import given, settings, strategies as st
 
 from invar_nb.metrics.metric import METRICS, value_of
 from invar_nb.arms.predictions import AMBIGUOUS, Predictions
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.confusion import RATES, class_rate, confusion_matrix, critical_mistake, precision_recall_f1
 from invar_nb.statistics.jackknife import jackknife_statistic
 
-sk = pytest.importorskip("sklearn.metrics")
 statsmodels = pytest.importorskip("statsmodels.stats.proportion")
 LABELS = ("correct", "incorrect", "ambiguous")
 macro_f1 = METRICS["macro_f1"]
@@ -81,27 +80,6 @@ def test_policies_permutations_and_renaming(pairs, random):
     np.testing.assert_array_equal(confusion_matrix([t for t, _ in moved], [p for _, p in moved], LABELS), own)
     np.testing.assert_array_equal(confusion_matrix(said, true, LABELS), own.T)
     np.testing.assert_array_equal(confusion_matrix(true, said, LABELS[::-1]), own[::-1, ::-1])
-
-
-def arms(n, seed, names=LABELS):
-    rng = np.random.default_rng(seed)
-    t = rng.choice(names, size=n, p=np.arange(1, len(names) + 1) / np.arange(1, len(names) + 1).sum())
-    said = [np.where(rng.random(n) < share, t, rng.choice(names, size=n)) for share in (0.7, 0.5)]
-    return [Arm(labels=names, label=tuple(t.tolist()), prediction=tuple(x.tolist())) for x in said]
-
-
-@pytest.mark.parametrize("n, n_units, names", [(40, 40, LABELS), (90, 11, LABELS), (300, 120, tuple(f"c{i}" for i in range(60)))])
-def test_macro_f1_without_each_unit(n, n_units, names):
-    codes = np.arange(n) % n_units
-    for arm in arms(n, n + n_units, names):
-        value, without = macro_f1.leave_one_out(arm, codes, n_units)
-        t, p = np.array(arm.label), np.array(arm.prediction)
-        assert value == pytest.approx(sk.f1_score(t, p, labels=sorted(set(t)), average="macro", zero_division=0.0))
-        for u in range(n_units):
-            kept = codes != u
-            assert without[u] == pytest.approx(sk.f1_score(t[kept], p[kept], labels=sorted(set(t[kept])), average="macro", zero_division=0.0))
-    with np.errstate(all="raise"):  # one unit only: nothing is left, and no warning
-        assert macro_f1.leave_one_out(arm, np.zeros(n, dtype=int), 1)[1].shape == (1,)
 
 
 def test_excluded_truths_do_not_count():

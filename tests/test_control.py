@@ -12,7 +12,7 @@ from test_shell import shell
 import invar_nb
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import Rules, study
-from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 
@@ -82,15 +82,15 @@ def test_the_command_scores_the_baseline_twice_once(tmp_path):
     code, out, err = compared("two", "--control")
     assert f"control: the second scoring is read from {kept}" in err and "control: scoring" not in err
     assert found("two") == found("one") and not [*tmp_path.glob(".*journal")]
-    code, out, err = compared("coarse", "--control-dtype", "bfloat16")
+    code, out, err = compared("coarse", "scoring.control_dtype=bfloat16")
     assert "dtype float32 and bfloat16" in out and max(row["floor"] or 0 for row in found("coarse")) > 1e-5 and len([*tmp_path.glob("invar-nb-control-*.jsonl")]) == 2
     arms = [next((tmp_path / "one").glob(f"{arm}.*")) for arm in ("baseline", "candidate")]
-    assert shell("compare", *arms, "--control-file", kept, "--out", tmp_path / "files", "--margin", "1e-13")[0] == 0
+    assert shell("compare", *arms, f"arms.control={kept}", "--out", tmp_path / "files", "--margin", "1e-13")[0] == 0
     assert found("files") == found("one")
-    assert shell("compare", *arms, "--control-file", kept, "--out", tmp_path / "files", "--force")[0] == 0
-    refusals = [((*arms, "--control"), 2, "BASELINE that can be scored twice"), ((BASE, near, "--control-file", tmp_path / "x.csv", "--text", text), 2, "must be .jsonl or .parquet"),
-                ((BASE, near, "--control-file", kept, "--control-dtype", "float16", "--text", text), 2, "--control-dtype is for a scoring"),
-                ((BASE, near, "--control", "--questions", text), 2, "--control is for losses"), ((arms[1], arms[0], "--control-file", kept), 3, "must be the baseline, scored again")]
+    assert shell("compare", *arms, f"arms.control={kept}", "--out", tmp_path / "files", "--force")[0] == 0
+    refusals = [((*arms, "--control"), 2, "BASELINE that can be scored twice"), ((BASE, near, f"arms.control={tmp_path / 'x.csv'}", "--text", text), 2, "must be .jsonl or .parquet"),
+                ((BASE, near, f"arms.control={kept}", "scoring.control_dtype=float16", "--text", text), 2, "control_dtype is for a scoring"),
+                ((BASE, near, "--control", "--questions", text), 2, "--control is for losses"), ((arms[1], arms[0], f"arms.control={kept}"), 3, "must be the baseline, scored again")]
     for more, code, words in refusals:
         got, _, err = shell("compare", *more, "--out", tmp_path / "no")
         assert got == code and words in err and not (tmp_path / "no").exists(), (more, err)

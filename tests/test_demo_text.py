@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.models.demo_text import demo_documents, library_modules, passages, text_runs
 
 LOSSES = Path(__file__).parent / "data" / "docstring_losses.npz"

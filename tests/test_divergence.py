@@ -1,5 +1,6 @@
 "What else changed, beside perplexity: tiles of both heads against the whole vocabulary in float64, the metrics, the command."
 import copy
+import dataclasses
 import json
 import shutil
 from pathlib import Path
@@ -11,10 +12,10 @@ from scipy.stats import beta, chi2
 
 import invar_nb
 from invar_nb import ContractError, PairingError, WindowLosses, bootstrap_interval, compare, jackknife_interval, pair, plan_windows, score_windows
-from invar_nb.foundations.numbers import digest
+from invar_nb.foundations.store import digest
 from invar_nb.metrics.divergence import change_columns, change_counts
 from invar_nb.report.verify import verify
-from invar_nb.shell.cli import main
+from commands import main
 
 torch = pytest.importorskip("torch")
 import small_models as small  # noqa: E402
@@ -22,6 +23,7 @@ from invar_nb.models import chain_rule, head_tiles, together as tiles  # noqa: E
 from invar_nb.models.load import load_model  # noqa: E402
 from invar_nb.models.score import score_plan  # noqa: E402
 from invar_nb.models.token_classes import find_classes  # noqa: E402
+from invar_nb.models.windows import plan_ids  # noqa: E402
 
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 CLOSE = 16 * small.EPS32 * 32  # the shipped models' logits are below 32
@@ -30,9 +32,7 @@ NAMES = ["kl_divergence", "top1_changed", "probability_change", "probability_cha
 
 # --- both models, token by token -------------------------------------------------------------------------------------------------------
 def plan_of(ids, max_length=16, stride=8):
-    windows = plan_windows(len(ids), max_length=max_length, stride=stride)
-    return SimpleNamespace(token_ids={"0": ids}, windows=windows, window_ids=[w.window_id for w in windows], tokens=[w.tokens for w in windows],
-                           data_id="ids", document_ids=None, n_bytes=None, classes=(), provenance={})
+    return plan_ids({"0": ids}, plan_windows(len(ids), max_length=max_length, stride=stride))
 
 
 def moved(model, seed=9, size=.02):
@@ -186,8 +186,7 @@ def test_the_more_careful_batches_are_taken_for_both(first, batching):
     rng = np.random.default_rng(4)
     texts = {str(d): rng.integers(1, 97, rng.integers(2, 36)) for d in range(30)}
     windows = [invar_nb.Window(start=0, score_from=1, stop=len(x), document_id=d) for d, x in texts.items()]
-    plan = plan_of(np.arange(9))
-    plan.token_ids, plan.windows = texts, windows
+    plan = plan_ids(texts, windows)
     for models in ((first(), small.llama(97)), (small.llama(97), first())):
         scorer = tiles.plan_together(*models, plan, batch_tokens=256)
         assert sorted(i for batch in scorer.batches for i in batch) == list(range(30)) and scorer.facts["batching"] == batching
@@ -207,7 +206,7 @@ def test_a_run_that_stopped_goes_on_and_other_models_are_refused(tmp_path, monke
     assert whole[0].provenance["digest"] == whole[1].provenance["against"] == digests[0] != digests[1]
     changes = {"candidate.weights_digest": (one, one, {}), "baseline.weights_digest": (models[1], models[1], {}), "data_id": (*models, {"data_id": "other"}), "classes": (*models, {"classes": classes_of(plan, "context")})}
     for field, (*others, change) in changes.items():
-        with pytest.raises(ContractError, match=field): tiles.score_together(*others, SimpleNamespace(**{**vars(plan), **change}), batch_tokens=1, journal=tmp_path / "j")
+        with pytest.raises(ContractError, match=field): tiles.score_together(*others, dataclasses.replace(plan, **change), batch_tokens=1, journal=tmp_path / "j")
     with pytest.raises(PairingError, match="97 and 98 logits"): tiles.score_together(one, small.llama(98), plan)
     monkeypatch.setattr(chain_rule, "can_tile", lambda *_: False)
     with pytest.raises(PairingError, match="97 and 98 logits"): tiles.score_together(one, small.llama(98), plan)
@@ -220,7 +219,7 @@ def classes_of(plan, *by): return find_classes(plan.token_ids, plan.windows, by)
 def test_each_arm_has_the_classes_of_its_own_losses():
     models = [one := small.llama(97), moved(one)]
     plan = plan_of(small.text_ids(97))
-    plan.classes = classes_of(plan, "frequency", "context")
+    plan = dataclasses.replace(plan, classes=classes_of(plan, "frequency", "context"))
     for arm, model in zip(tiles.score_together(*models, plan), models, strict=True):
         alone = score_plan(model, plan).columns
         assert alone and {*alone} == {name for name in arm.columns if name.endswith(("[tokens]", "[nats]"))}

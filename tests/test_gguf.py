@@ -10,7 +10,7 @@ from test_shell import shell
 
 import invar_nb
 from invar_nb.files.losses import read_losses
-from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.models.load import load_model, read_gguf
 from invar_nb.models.score import score_text
 

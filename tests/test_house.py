@@ -3,7 +3,6 @@
 Each rule is a function that returns broken places; a test applies it to the project, another shows it a sin it must find."""
 import ast
 import base64
-import json
 import re
 import shutil
 import subprocess

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from invar_nb.shell.cli import main
+from commands import main
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"
@@ -28,14 +28,14 @@ def rows(d, **key):
 
 
 def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tmp_path):
-    code, out, _ = shell("compare", *LM, "--score", "shared", "--filter", "first-word")
+    code, out, _ = shell("compare", *LM, "--score", "shared", "columns.filter=first-word")
     d = json.loads((tmp_path / "r" / "report.json").read_text())
     assert code == d["exit"]["code"] and len(d["parts"]) == 4 and d["headline"] in out and "4 parts" in out
     assert len(leads := rows(d, role="lead")) == 4 and all(row["adjusted_p"] is not None for row in leads)
     assert "invar_choices.candidate.reliability.svg" in verify(tmp_path / "r").files and len(list((tmp_path / "r").glob("*.baseline.*"))) == 4
     page = (tmp_path / "r" / "report.html").read_text()
     assert all(part["part"] in page for part in d["parts"]) and "The parts are one family" in page
-    assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force")[0] == code and verify(tmp_path / "r")
+    assert shell("compare", *LM, "--score", "shared", "columns.filter=first-word", "--force")[0] == code and verify(tmp_path / "r")
     code, out, _ = shell("card", "r", out=None)
     assert code == 0 and out.startswith("model-index:") and out.count("- task:") == 4
     code, out, _ = shell("compare", *LM, "--task", "invar_rolling", "--json", out="one")
@@ -46,18 +46,18 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     code, _, err = shell("compare", *LM)
     assert code == 3 and "Say --score" in err and not (tmp_path / "r").exists()
     code, _, err = shell("compare", *LM, "--score", "shared")
-    assert code == 3 and "Say --filter invar_words=first-word" in err
-    code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--cluster", "x")
+    assert code == 3 and "Say filter = \"invar_words=first-word\"" in err
+    code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--column", "cluster=x")
     assert code == 2 and "cluster" in err
-    code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "--filter", "first-word")
+    code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "columns.filter=first-word")
     assert code == 2 and "--margin must name its metric" in err
-    code, out, _ = shell("compare", *LM, "--margin", "perplexity=9%", "--margin", "accuracy=0.3", "--score", "shared", "--filter", "first-word", "--json", out="m")
+    code, out, _ = shell("compare", *LM, "--margin", "perplexity=9%", "--margin", "accuracy=0.3", "--score", "shared", "columns.filter=first-word", "--json", out="m")
     margins = {row["key"]["part"]: row["margin"] for row in rows(json.loads(out), role="lead")}
     assert margins["invar_rolling"] == 0.09 and margins["invar_choices"] == 0.3
-    assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "--filter", "first-word", out="n")[0] == 2
-    assert shell("compare", *LM, "--score", "shared", "--filter", "first-word", "--force", out="m")[0] == code
-    for more, words in ((("--by", "x"), "--by must be one of 'position'"), (("--stride", "5"), "--stride is for models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("--sums",), "--sums is an option of table")):
-        code, _, err = shell("compare", *LM, *more, *(() if "--score" in more else ("--score", "shared", "--filter", "first-word")), out="o")
+    assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "columns.filter=first-word", out="n")[0] == 2
+    assert shell("compare", *LM, "--score", "shared", "columns.filter=first-word", "--force", out="m")[0] == code
+    for more, words in ((("--by", "x"), "--by must be one of 'position'"), (("--stride", "5"), "--stride is for models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("columns.sums=true",), "sums is an option of table")):
+        code, _, err = shell("compare", *LM, *more, *(() if "--score" in more else ("--score", "shared", "columns.filter=first-word")), out="o")
         assert code == 2 and words in err and not (tmp_path / "o").exists(), err
 
 
@@ -75,7 +75,7 @@ def test_a_task_of_inspect_has_a_scorer_of_its_own(shell, tmp_path):
 
 
 def test_a_gate_and_a_profile_name_the_part_that_fails(shell, tmp_path):
-    asked = ("compare", *LM[::-1], "--score", "shared", "--filter", "first-word", "--margin", "perplexity=0.9", "--margin", "accuracy=0.9")
+    asked = ("compare", *LM[::-1], "--score", "shared", "columns.filter=first-word", "--margin", "perplexity=0.9", "--margin", "accuracy=0.9")
     code, out, _ = shell(*asked, "--gate", "1.01", "--json")
     assert code == 1 and json.loads(out)["exit"]["rule"] == "gate_failed" and "the upper end of the ratio on invar_rolling, 1.5" in json.loads(out)["exit"]["because"]
     code, _, err = shell(*asked, "--profile", "ci", out="w")
@@ -88,7 +88,7 @@ def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
                                  (LM, ("--task", "invar_choices", "--by", "gold"), {f"gold {i}" for i in range(4)})):
         code, out, _ = shell("compare", *files, *asked, "--json", "--force")
         assert slices >= {row["key"]["slice"] for row in json.loads(out)["rows"]} - {None} != set() and verify(tmp_path / "r")
-    for asked, words in ((("--score", "f1", "--margin", "2%"), "such as --margin score=0.02"), (("--score", "f1", "--loss", "nll"), "losses or a score, not both; got --loss nll and --score f1"),
+    for asked, words in ((("--score", "f1", "--margin", "2%"), "such as --margin score=0.02"), (("--score", "f1", "--column", "loss=nll"), "losses or a score, not both; got --column loss=nll and --score f1"),
                          (("--score", "f1", "--score", "nll"), "one score must be chosen; got 'f1', 'nll'"), (("--score", "f1", "--by", "topics"), "Did you mean 'topic'?")):
         code, _, err = shell("compare", "a.csv", "b.csv", *asked, out="w")
         assert code in (2, 3) and words in err and not (tmp_path / "w").exists(), err
@@ -115,11 +115,11 @@ def test_logit_files_tables_and_translations(shell, tmp_path):
     assert {"perplexity", "kl_divergence", "top1_changed"} <= {row["key"]["metric"] for row in d["rows"]} and verify(tmp_path / "r")
     for name, step in (("a", 0), ("b", 1)):
         (tmp_path / f"{name}.csv").write_text("doc,f1,subject\n" + "".join(f"{i},{(i * 7) % 10 - step * (i % 3)},s{i % 12}\n" for i in range(48)))
-    code, out, _ = shell("compare", "a.csv", "b.csv", "--score", "f1", "--id", "doc", "--cluster", "subject", "--better", "higher", out="t")
+    code, out, _ = shell("compare", "a.csv", "b.csv", "--score", "f1", "--column", "id=doc", "--column", "cluster=subject", "--better", "higher", out="t")
     assert code == 1 and "Regressed" in out and "clusters" in out and verify(tmp_path / "t")
-    assert shell("compare", "a.csv", "b.csv", "--score", "f2", "--id", "doc", out="u")[0] == 3
+    assert shell("compare", "a.csv", "b.csv", "--score", "f2", "--column", "id=doc", out="u")[0] == 3
     for name, text in (("x", "the cat sat on the mat today\n"), ("y", "the cat sat on a mat\n"), ("ref", "the cat sat on the mat\n")): (tmp_path / name).write_text(text * 3 + "a dog came in from the rain\n" * 12)
-    code, out, _ = shell("compare", "x", "y", "--references", "ref", "--tokenize", "none", "--json", out="v")
+    code, out, _ = shell("compare", "x", "y", "columns.references=ref", "columns.tokenize=none", "--json", out="v")
     d = json.loads(out)
     assert d["parts"][0]["kind"] == "translations" and "tok:none" in d["signature"] and verify(tmp_path / "v")
 
@@ -144,7 +144,7 @@ def test_one_report_on_text_and_questions(shell, tmp_path, models):
     text.write_text("One is odd and two is even. " * 40)
     info.write_text('{"step": 1200, "parent": "base"}')
     (tmp_path / "book.txt").write_text("they say that 3  IS\nodd, and 4 is odd too")
-    asked = ("compare", models / "base", models / "tuned", "--questions", examples, "--leak-text", tmp_path / "book.txt", "--checkpoint-info", info)
+    asked = ("compare", models / "base", models / "tuned", "--questions", examples, f"scoring.leak_text={tmp_path / 'book.txt'}", f"scoring.checkpoint_info={info}")
     code, out, err = shell(*asked, "--text", text)
     d = json.loads((tmp_path / "r" / "report.json").read_text())
     assert code == d["exit"]["code"] and [part["part"] for part in d["parts"]] == ["text", "examples"] and d["primary_metric"]["metric"] == "perplexity" and d["dataset"]["windows"]
@@ -166,10 +166,10 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
     both = (models / "base", models / "tuned")
     for arguments, code, words in (
             (("compare", *both, "--questions", bad), 3, "line 25"), (("answer", both[0], bad), 2, "--out FILE, .jsonl"),
-            (("compare", *LM, "--questions", bad), 2, "two models"), (("compare", *both, "--text", bad, "--normalize", "bytes"), 2, "--normalize needs --questions"),
+            (("compare", *LM, "--questions", bad), 2, "two models"), (("compare", *both, "--text", bad, "scoring.normalize=bytes"), 2, "normalize of the study file needs --questions"),
             (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score is for files"), (("compare", *both), 2, "--text FILE, or --questions FILE"),
             (("compare", *both, "--questions", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride is for models that score a text"),
-            (("compare", *both, "--questions", questions(tmp_path / "ok.jsonl"), "--checkpoint-info", bad), 2, "JSON object")):
+            (("compare", *both, "--questions", questions(tmp_path / "ok.jsonl"), f"scoring.checkpoint_info={bad}"), 2, "JSON object")):
         found, _, err = shell(*arguments)
         assert found == code and words in err and "loading" not in err, err
     assert not (tmp_path / "r").exists()
@@ -180,15 +180,15 @@ def test_the_critical_mistake_is_a_metric_of_the_command(shell, tmp_path):
     for name, bad in (("a", 1), ("b", 9)):
         lines = [dict(id=i, label="no" if i < 30 else "yes", prediction="yes" if i < bad or i >= 30 else "no") for i in range(60)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    code, out, _ = shell("compare", "a.jsonl", "b.jsonl", "--mistake", "no:yes", "--margin", "mistake:no:yes=0.05", "--json")
+    code, out, _ = shell("compare", "a.jsonl", "b.jsonl", "rules.mistakes=no:yes", "--margin", "mistake:no:yes=0.05", "--json")
     d = json.loads(out)
     row, = rows(d, metric="mistake:no:yes")
     assert (row["value"]["baseline"], row["value"]["candidate"], row["margin"], row["value"]["title"]) == (1 / 30, 9 / 30, 0.05, "no called yes") and rows(d, role="lead")[0]["key"]["metric"] == "accuracy"
     assert verify(tmp_path / "r")
-    assert shell("evaluate", "b.jsonl", "--mistake", "no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
-    for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", "--mistake", wrong, out="w")[0] in (2, 3)
-    code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--mistake", "a:b", out="v")
-    assert code == 2 and "--mistake is for answers" in err
+    assert shell("evaluate", "b.jsonl", "rules.mistakes=no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
+    for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", f"rules.mistakes={wrong}", out="w")[0] in (2, 3)
+    code, _, err = shell("compare", *LM, "--task", "invar_rolling", "rules.mistakes=a:b", out="v")
+    assert code == 2 and "mistakes are of answers" in err
 
 
 def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
@@ -196,11 +196,11 @@ def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
     (tmp_path / "said").write_text("the cat sat on a mat\na dog came in\n")
     for k, (arguments, metric) in enumerate({
             (LM[0], "--task", "invar_rolling"): "perplexity", (LM[0], "--task", "invar_choices"): "accuracy", (DATA / "llama_cpp" / "base.kld",): "perplexity",
-            ("said", "--references", "ref", "--tokenize", "char"): "bleu"}.items()):
+            ("said", "columns.references=ref", "columns.tokenize=char"): "bleu"}.items()):
         code, out, err = shell("evaluate", *arguments, "--json", out=f"e{k}")
         assert code == 0, err
         assert rows(json.loads(out), metric=metric)[0]["value"]["value"] > 0 and verify(tmp_path / f"e{k}")
-    for arguments, words in (((LM[0], "--score", "shared", "--filter", "first-word"), "Say --task invar_"), (("said", "--references", "ref", "--margin", "2%"), "two files"),
+    for arguments, words in (((LM[0], "--score", "shared", "columns.filter=first-word"), "Say --task invar_"), (("said", "columns.references=ref", "--margin", "2%"), "No such option"),
                              (("org/name",), "needs a file")):
         code, _, err = shell("evaluate", *arguments)
         assert code == 2 and words in err and not (tmp_path / "r").exists()

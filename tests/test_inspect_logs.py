@@ -18,7 +18,7 @@ from real_tools import python_with
 from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.inspect_logs import is_inspect_log, read_inspect_log
-from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 
 DATA = Path(__file__).parent / "data" / "inspect"
 MODELS, ROOT = Path(__file__).parent.parent / "invar_nb" / "demo_models", Path(__file__).parent.parent

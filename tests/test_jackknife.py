@@ -9,7 +9,6 @@ from scipy import stats
 
 from invar_nb.statistics.jackknife import Jackknife, jackknife_ratio, jackknife_ratio_difference, jackknife_statistic
 from invar_nb.statistics.serial import serial_ratio
-from invar_nb.statistics.totals import unit_codes, unit_totals, units_eff
 
 
 def draw(rng, n=None):
@@ -150,9 +149,3 @@ def test_one_dominant_unit():
 
 
 # --- units ------------------------------------------------------------------------------------------------------------------------------
-def test_units():
-    codes, n = unit_codes(["b", "a", "b", 7, "7"])
-    assert codes.tolist() == [0, 1, 0, 2, 2] and n == 3
-    np.testing.assert_array_equal(unit_totals(np.array([1.0, 2, 3, 4, 5]), codes, n), [4, 2, 9])
-    assert units_eff(np.array([3.0, 1.0])) == 1.6 and units_eff(np.ones(9)) == 9 and units_eff(np.array([1.0, 0.0])) == 1
-    for scale in (1e-200, 1e200): assert units_eff(np.array([3.0, 1.0]) * scale) == pytest.approx(1.6, rel=1e-12)

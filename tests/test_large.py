@@ -11,7 +11,7 @@ from invar_nb.arms.window_losses import StreamedLosses
 from invar_nb.comparison.large import sum_pair
 from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.files.loss_writer import loss_writer
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.verify import verify
 from invar_nb.statistics.serial import block_size
 from invar_nb.statistics.totals import sum_totals
@@ -112,7 +112,7 @@ def test_names_that_come_again_and_other_lengths(tmp_path):
         with pytest.raises(ContractError, match=f"{paths[missing].name}:600: 600 windows must follow the header; got 599"): judged(paths)
     for metric, said in (("accuracy", "metrics must read losses"), ("kl_divergence", "no column 'kl_divergence'")):
         with pytest.raises(ContractError, match=said): judged(written(tmp_path), metrics=[metric])
-    for more, said in (({"units": "documents"}, "units='documents' needs an id for every row"), ({"units": "items"}, "units must be one of"), ({"primary": "accuracy"}, "primary must be a metric that is compared")):
+    for more, said in (({"units": "documents"}, "units='documents' needs an id for every row"), ({"units": "items"}, "units must be one of"), ({"primary": "accuracy"}, "primary must be one of")):
         with pytest.raises(ContractError, match=said): judged(written(tmp_path, documents=None), **more)
 
 
@@ -126,7 +126,7 @@ def test_through_the_shell_and_verified(tmp_path, monkeypatch, move):
     assert code == usual[0] and d["headline"] == json.loads(usual[1])["headline"] and d["pairs"][0]["passages"] is None
     assert shell("verify", out)[0] == 0 and (out / "baseline.parquet").read_bytes() == paths[0].read_bytes()
     if move != "t3": return
-    for i, needs_rows in enumerate((["--units", "windows"], ["--method", "bca"], ["--control", "--control-file", paths[0]], ["--tail-gate", "q95=0.1"])):
+    for i, needs_rows in enumerate((["--units", "windows"], ["--method", "bca"], ["--control", f"arms.control={paths[0]}"], ["rules.tail=q95=0.1"])):
         code, said, _ = shell("compare", *paths, "--out", tmp_path / str(i), "--json", *needs_rows)
         assert code in (0, 1) and json.loads(said)["pairs"][0]["passages"] and shell("verify", tmp_path / str(i))[0] == 0, needs_rows
     several = shell("compare", *paths, paths[0], "--out", tmp_path / "three", "--json")
@@ -139,11 +139,12 @@ def test_through_the_shell_and_verified(tmp_path, monkeypatch, move):
 # --- ten million, a hundred million ---------------------------------------------------------------------------------------------------
 def names(start, stop, mark, step=1):
     "w0000000, w0000001 ... without a string each."
+    import pyarrow
     from invar_nb.foundations.text_column import TextColumn
     v = np.arange(start, stop) // step
     digits = v[:, None] // 10 ** np.arange(8, -1, -1) % 10 + 48
     data = np.concatenate([np.full((v.size, 1), ord(mark)), digits], axis=1).astype(np.uint8).ravel()
-    return TextColumn(data, np.arange(v.size + 1) * 10)
+    return TextColumn(pyarrow.LargeStringArray.from_buffers(v.size, pyarrow.py_buffer(np.arange(v.size + 1) * 10), pyarrow.py_buffer(data)))
 
 
 PEAK = """
@@ -206,7 +207,7 @@ def test_totals_know_what_they_add_up(tmp_path):
     assert part.difference(windows=300).n == 300
     part.write(tmp_path / "t.npz")
     arrays_of = dict(np.load(tmp_path / "t.npz"))
-    for name, change in (("positions", lambda a: a[:-1]), ("positions", lambda a: a[::-1]), ("windows", lambda a: a * 0), ("spans", lambda a: a[:0]), ("sum_0", lambda a: a.astype(str)), ("largest", lambda a: a[:3])):
+    for name, change in (("positions", lambda a: a[:-1]), ("positions", lambda a: a[::-1]), ("windows", lambda a: a * 0), ("spans", lambda a: a[:0]), ("sums", lambda a: a.astype(str)), ("sums", lambda a: a[:0]), ("block", lambda a: a * 0), ("largest", lambda a: a[:3])):
         np.savez(tmp_path / "u.npz", **arrays_of | {name: change(arrays_of[name])})
         with pytest.raises(ContractError, match="the file must hold totals"): type(part).read(tmp_path / "u.npz")
 

@@ -16,7 +16,7 @@ from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.lm_eval import is_lm_eval, read_lm_eval
 from invar_nb.files.sources import find_source
-from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 
 DATA, TIME = Path(__file__).parent / "data" / "lm_eval", "2026-11-22T22-05-50.271119"
 MODELS = Path(__file__).parent.parent / "invar_nb" / "demo_models"

@@ -7,11 +7,11 @@ import subprocess
 import sys
 
 import pytest
-from small_models import DENSE, HYBRIDS, LONGROPE, ROBERTAS, TEXT, ZOO, byte_tokenizer, fill, gpt2, llama, make, save, torch, transformers
+from small_models import DENSE, HYBRIDS, LONGROPE, ROBERTAS, TEXT, ZOO, byte_tokenizer, gpt2, llama, make, save, torch, transformers
 
-from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models import load
-from invar_nb.models.load import checksum, config_digest, find_checkpoint, load_model, load_tokenizer, most_numbers, positions, weights_digest
+from invar_nb.models.load import checksum, config_digest, find_checkpoint, load_model, load_tokenizer, most_numbers, positions
 from invar_nb.models.score import score_text
 from invar_nb.models.text import check_same_tokenizer
 
@@ -43,19 +43,6 @@ def refused(folder, words, **options):
 
 
 # --- digests --------------------------------------------------------------------------------------------------------------------------
-def test_digests_follow_content(saved, copied, tmp_path):
-    one, two = load_model(saved / "llama"), load_model(copied)
-    facts = lambda m: [m.provenance[k] for k in ("weights_digest", "config_digest", "tokenizer_digest")]
-    assert facts(one) == facts(two) and (one.name, two.name) == ("llama", "copy") and (one.max_length, one.provenance["dtype"], one.provenance["device"]) == (40, "float32", "cpu")
-    assert one.provenance["attention"] == "sdpa" and one.provenance["code_digest"] is None and not one.provenance["allow_pickle"]
-    with torch.no_grad(): two.model.model.norm.weight[0] += 1e-3
-    save(two.model, tmp_path / "edited")
-    assert [a == b for a, b in zip(facts(load_model(tmp_path / "edited")), facts(one), strict=True)] == [False, True, True]
-    assert weights_digest(two.model) != weights_digest(one.model) == weights_digest(load_model(saved / "llama").model)
-    edit_config(copied, rms_norm_eps=1e-3)
-    assert [a == b for a, b in zip(facts(load_model(copied)), facts(one), strict=True)] == [True, False, True]
-
-
 @pytest.mark.parametrize("edit", [lambda w: w[0].mul_(1.0001), lambda w: w.copy_(w.flip(0)), lambda w: w[1].zero_(), lambda w: w.neg_()])
 def test_an_edit_after_loading_is_noticed(saved, edit):
     loaded = load_model(saved / "llama")
@@ -117,7 +104,6 @@ def test_no_architecture_looks_too_large(tmp_path, name):
     (lambda d: edit_config(d, max_position_embeddings="64"), "the config in copy must load"),
     (lambda d: edit_config(d, transformers_weights="other.safetensors"), "must not name weights or code elsewhere; got 'other.safetensors'"),
     (lambda d: edit_config(d, model_type="t5", is_encoder_decoder=True), "the model must be causal"),
-    (lambda d: edit_config(d, model_type="bert"), "the model must be causal; got model type 'bert' with is_decoder=False"),
     (lambda d: edit_config(d, architectures=["LlamaForSequenceClassification"]), "the model must be causal; got LlamaForSequenceClassification"),
     (lambda d: edit_config(d, model_type="clip", architectures=["CLIPModel"]), "the model must be causal")])
 def test_damaged_folders_are_refused(copied, spoil, words):

@@ -12,7 +12,7 @@ from test_shell import MODELS, command, shell
 
 from invar_nb.comparison import looks
 from invar_nb.comparison.looks import look_at, order_units
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.verify import verify
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.sequential import boundaries, crossing, edge_z, information, of_this_text, spent
@@ -58,9 +58,10 @@ def test_a_look_at_this_text_is_narrower_by_what_was_seen():
 
 def test_the_order_is_fair_and_a_look_forgets_the_order_of_rows():
     "Each window comes first equally often over seeds, and the rows of a look may stand in any order."
-    first = np.bincount([int(np.flatnonzero(looks._places(tuple("abcdef"), seed) == 0)[0]) for seed in range(1200)], minlength=6)
-    assert stats.chisquare(first).pvalue > 1e-3
     found = looked(.02, n=80)
+    six = found.baseline.take(np.arange(6))
+    first = np.bincount([int(order_units(six, {**six.provenance["looks"], "seed": seed}).place.argmin()) for seed in range(1200)], minlength=6)
+    assert stats.chisquare(first).pvalue > 1e-3
     turned = look_at(found.take(np.random.default_rng(1).permutation(found.n)))
     for a, b in zip(look_at(found).looks.rows, turned.looks.rows, strict=True):
         np.testing.assert_allclose([a.delta, a.low, a.high, *a.z], [b.delta, b.low, b.high, *b.z], rtol=1e-9)
@@ -91,7 +92,7 @@ def rounds(text, out, *more, a="base", b="tuned"):
 
 def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_claim(text, tmp_path):
     pytest.importorskip("torch")
-    code, out, err = shell(*rounds(text, tmp_path / "r", "--looks", "3"))
+    code, out, err = shell(*rounds(text, tmp_path / "r", "rules.looks=3"))
     d = json.loads((tmp_path / "r/report.json").read_text())
     assert d["looks"]["units"] == "documents" and d["pairs"][0]["units"]["speaks_of"] == "other documents like these" and "look 1 of" in err
     assert code == d["exit"]["code"] == (1 if d["claim"] == "regressed" else 0) and verify(tmp_path / "r")
@@ -99,7 +100,7 @@ def test_a_comparison_in_rounds_is_verified_and_its_exit_follows_the_decided_cla
 
 
 @pytest.mark.parametrize("more, said", [
-    (["--looks", "1"], "looks"), (["--target", "book"], "target"), (["--units", "serial"], "--units"), (["--method", "bca"], "--method"), (["--by", "language"], "--by"),
+    (["rules.looks=1"], "looks"), (["rules.target=book"], "target"), (["--units", "serial"], "--units"), (["--method", "bca"], "--method"), (["--by", "language"], "--by"),
     (["--metric", "bits_per_byte"], "--metric"), (["--per-byte"], "--per-byte"), (["--profile", "ci"], "--profile"), (["--divergence"], "--divergence"), (["--control"], "--control"),
     (["--questions", "{text}"], "--questions"), (["--score", "f1"], "--score"), ([f"{MODELS}/base"], "one candidate")])
 def test_options_that_looks_cannot_share_are_refused_before_anything_is_loaded(text, tmp_path, more, said):
@@ -107,20 +108,20 @@ def test_options_that_looks_cannot_share_are_refused_before_anything_is_loaded(t
     assert code == 2 and said in err.splitlines()[-1] and "loading" not in err and not (tmp_path / "r").exists()
 
 
-@pytest.mark.parametrize("more", [["--looks", "3"], ["--target", "text"], ["--spending", "linear"], ["--order-seed", "1"]])
-def test_options_of_looks_need_looks(text, tmp_path, more):
-    arguments = [x for x in rounds(text, tmp_path / "r", *more) if x != "--until-decided"]
+@pytest.mark.parametrize("more", ["rules.looks=3", "rules.target=text", "rules.spending=linear", "rules.order_seed=1"])
+def test_keys_of_looks_need_looks(text, tmp_path, more):
+    arguments = [x for x in rounds(text, tmp_path / "r", more) if x != "--until-decided"]
     code, _, err = shell(*arguments)
-    assert code == 2 and f"{more[0]} needs --until-decided" in err
+    assert code == 2 and f"{more[6:more.index('=')]} of the study file needs --until-decided" in err
 
 
 @pytest.mark.slow
 def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
     "The margin lies at the change, so that no early look decides; one is killed after each of the first looks."
     pytest.importorskip("torch")
-    assert shell(*rounds(text, tmp_path / "first", "--target", "text"))[0] in (0, 1)
+    assert shell(*rounds(text, tmp_path / "first", "rules.target=text"))[0] in (0, 1)
     whole = json.loads((tmp_path / "first/report.json").read_text())["looks"]["rows"][-1]["delta"]
-    asked = ("--target", "text", "--looks", "4", "--margin", f"{abs(whole):.4f}")
+    asked = ("rules.target=text", "rules.looks=4", "--margin", f"{abs(whole):.4f}")
     first = command(*rounds(text, tmp_path / "whole", *asked))
     assert first.wait() in (0, 1)
     seen = json.loads((tmp_path / "whole/report.json").read_text())["looks"]["rows"]
@@ -148,7 +149,7 @@ def test_the_demo_edits_are_decided_with_a_quarter_of_the_tokens(edit, target, t
     path.write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
     if edit == "4-bit copy": quantised_copy(f"{MODELS}/base", tmp_path / "edited", bits=4)
     a, b = (f"{MODELS}/base", tmp_path / "edited") if edit == "4-bit copy" else (f"{MODELS}/tuned", f"{MODELS}/base")
-    code, _, err = shell("compare", a, b, "--text", path, "--out", tmp_path / "r", "--max-length", "128", "--until-decided", "--target", target)
+    code, _, err = shell("compare", a, b, "--text", path, "--out", tmp_path / "r", "--max-length", "128", "--until-decided", f"rules.target={target}")
     found = json.loads((tmp_path / "r/report.json").read_text())
     print(edit, target, *found["looks"]["sentences"], found["headline"])
     assert found["looks"]["decided"] and code == 1 and verify(tmp_path / "r")

@@ -52,16 +52,6 @@ def cell(trials, *how):
     return (*a[:, :3].mean(0), fits.mean(), a[fits, 0].mean() if fits.any() else math.nan, a[:, 4].mean())
 
 
-def test_copies_and_still_candidates_ask_nothing():
-    rng = np.random.default_rng(1)
-    y = rng.normal(size=(50, 4)) + rng.normal(size=(50, 1))
-    once, nu = fit_family(y, np.full(4, 30.0)), np.full(6, 30.0)
-    again = fit_family(np.column_stack([y, y[:, 0], np.zeros(50)]), nu)
-    assert again.each() == pytest.approx(once.each(), rel=1e-12) and again.size == once.size == 4
-    p = np.array([0.01, 0.2, 0.03, 0.5, 0.01, 1.0])
-    np.testing.assert_allclose(again.step_down(p), [*once.step_down(p[:4]), once.step_down(p[:4])[0], 1.0], rtol=1e-12)
-
-
 @pytest.mark.parametrize("m", [2, 7])
 def test_order_of_the_candidates_changes_nothing(m):
     rng = np.random.default_rng(m)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from invar_nb.shell.cli import main
+from commands import main
 
 DATA = Path(__file__).parent / "data"
 BASE, TUNED = (DATA / "lm_eval" / name for name in ("base", "tuned"))
@@ -67,7 +67,7 @@ def test_a_change_per_word_is_not_hidden_by_a_margin_per_byte(said, tmp_path):
 
 # --- refusals -------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("options, words", [
-    ("--score brier", "--score must be one of 'acc', 'acc_norm',"), ("--score accnorm", "Did you mean 'acc_norm'?"), ("--task invar_choices --filter foo", "--filter must be one of 'none'; got 'foo'"),
+    ("--score brier", "--score must be one of 'acc', 'acc_norm',"), ("--score accnorm", "Did you mean 'acc_norm'?"), ("--task invar_choices columns.filter=foo", "filter must be one of 'none'; got 'foo'"),
     ("--task invar_lengths --score nope", "got 'nope'"), ("--task invar_choices --metric acc_norm", "It is one of lm-eval: say --score acc_norm"),
     ("--task invar_choices --margin acc=30%", "It is called accuracy here: --margin accuracy=30%")])
 def test_a_name_of_another_tool_is_understood_or_refused(said, options, words):

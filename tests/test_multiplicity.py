@@ -38,12 +38,3 @@ def test_one_more_hypothesis_never_helps_holm():
     for _ in range(50):
         p, more = rng.random(12) ** 3, rng.random()
         assert (holm([*p, more])[:12] >= holm(p)).all()
-
-
-def test_small_families():
-    for name in PROCEDURES:
-        assert adjust([], name).shape == (0,) and adjust([0.3], name).tolist() == [0.3] and adjust(np.array([0.0]), name).tolist() == [0.0]
-        assert adjust([0, 1], name).tolist() == [0.0, 1.0] and adjust((0.5,), name).tolist() == [0.5]
-    assert holm([0.03, 0.04]).tolist() == [0.06, 0.06] and benjamini_hochberg([0.03, 0.04]).tolist() == [0.04, 0.04]
-    assert holm([0.01, 0.02, 0.06]).tolist() == [0.03, 0.04, 0.06] and holm([0.5] * 4).tolist() == [1.0] * 4
-    assert benjamini_hochberg([0.02] * 5).tolist() == [0.02] * 5

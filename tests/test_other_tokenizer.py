@@ -10,7 +10,7 @@ import invar_nb
 from invar_nb.files.losses import read_losses
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.verify import verify
-from invar_nb.shell.cli import main
+from commands import main
 
 torch = pytest.importorskip("torch")
 TEXTS = [text[:300] for text in demo_documents()[1][:24]]
@@ -116,8 +116,8 @@ def test_two_tokenizers_trained_on_one_text_get_a_verdict(run, tmp_path):
 
 
 @pytest.mark.parametrize("options, words", [
-    (("--windows", "5"), "--per-byte scores whole documents"), (("--windowing", "gptq"), "--per-byte scores whole documents"),
-    (("--first-window", "context-only"), "--per-byte scores whole documents"), (("--documents", "blank-lines"), "--per-byte scores whole documents"),
+    (("--windows", "5"), "--per-byte scores whole documents"), (("scoring.windowing=gptq",), "--per-byte scores whole documents"),
+    (("scoring.first_window=context-only",), "--per-byte scores whole documents"), (("scoring.documents=blank-lines",), "--per-byte scores whole documents"),
     (("--metric", "perplexity"), "split the text differently")])
 def test_what_does_not_go_with_whole_documents(run, options, words, tmp_path):
     code, found, _ = run("compare", BASE, BASE, "--per-byte", *options)

@@ -11,7 +11,7 @@ from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.arms.scores import Scores
 from invar_nb.files.plain_table import read_plain
-from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.verify import verify
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")

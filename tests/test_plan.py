@@ -10,10 +10,9 @@ from scipy import stats
 from invar_nb.arms.pair import Pair, pair_arrays
 from invar_nb.comparison.units import Units
 from invar_nb.files.losses import read_losses, write_losses
-from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.demo_text import demo_documents
-from invar_nb.report.pilot import Supply, choose_pilot, for_text, read_pilot
-from invar_nb.report.plan import Goal, plan_comparison
+from invar_nb.report.plan import Goal, Supply, choose_pilot, for_text, plan_comparison, read_pilot
 from invar_nb.shell.demo import demo_model, quantised_copy
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.planning import as_pilot

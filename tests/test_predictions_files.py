@@ -10,7 +10,7 @@ from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions
 from invar_nb.files.predictions import (predictions_bytes, predictions_digest, predictions_from_columns, read_predictions,
                                         write_predictions)
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.refuse import ContractError
 
 IDS, LABEL, SAID = ["a", "b", "c", "d"], ["yes", "no", "yes", "no"], ["yes", "no", "no", "no"]
 COLUMNS = {"id": IDS, "label": LABEL, "prediction": SAID}
@@ -97,7 +97,7 @@ def test_what_columns_are_taken_for():
 
 
 @pytest.mark.parametrize("change, options, part", [
-    ({"id": None}, {}, "column 'id'"), ({"label": None, "target": LABEL}, {}, "Did you mean 'target'? Rename it to 'label'"), ({"label": None, "lable": LABEL}, {}, "'lable'"), ({"prediction": None, "pred": SAID}, {}, "'pred'"),
+    ({"id": None}, {}, "column 'id'"), ({"label": None, "target": LABEL}, {}, "Did you mean 'target'?"), ({"label": None, "lable": LABEL}, {}, "'lable'"), ({"prediction": None, "pred": SAID}, {}, "'pred'"),
     ({"prediction": None, "probs": [{}] * 4}, {}, "column 'prediction'"), ({"confidence": ["0.5", "0,5", "1", "0"]}, {}, "confidence must be a finite number; got '0,5' (index 1). Write a decimal point: 0.5?"), ({"confidence": [0.5]}, {}, "1 for 4 ids"),
     ({"model": ["x", "x", "y", "x"]}, {}, "one file is one arm"), ({"p:yes": [0.9] * 4, "probabilities": [{}] * 4}, {}, "given once"), ({"probabilities": [{"yes": 0.5, "no": 0.5}] * 3 + [{"yes": 1.0}]}, {}, "'no' in only one of index 0 and index 3"),
     ({"probabilities": [1] * 4}, {}, "map each label"), ({}, {"slices": ["lang"]}, "Add it"), ({"lang": ["en"] * 4}, {"slices": ["long"]}, "Did you mean 'lang'?"), ({"x": [0.5] * 4}, {"slices": ["x"]}, "which holds decimal numbers"),

@@ -9,7 +9,7 @@ from small_models import (byte_tokenizer, gpt2, llama, merged_tokenizer, numpy_g
 from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.predictions import read_predictions, write_predictions
-from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.questions import answer_examples, read_examples, score_candidates
 from invar_nb.models.load import load_model
 

@@ -38,7 +38,7 @@ from invar_nb.files.losses import losses_bytes
 from invar_nb.files.predictions import predictions_bytes
 from invar_nb.arms.pair import pair
 from invar_nb.files.sources import Reading, read_together
-from invar_nb.shell.cli import main
+from commands import main
 
 DATA = Path(__file__).parent / "data"
 TASKS = {"lm-eval": "invar_choices", "lm-eval losses": "invar_rolling", "lm-eval filters": "invar_words"}
@@ -112,7 +112,7 @@ def write(folder, kind, name, edit):
 
 
 OPTIONS = {kind: ["--task", task] for kind, task in TASKS.items()} | dict.fromkeys(INSPECT, ["--score", "choice"]) | dict.fromkeys(LOGS, ["--score", "perplexity"])
-OPTIONS |= dict.fromkeys(TABLES, ["--id", "doc"]) | {"lm-eval filters": ["--task", "invar_words", "--filter", "first-word"]}
+OPTIONS |= dict.fromkeys(TABLES, ["--column", "id=doc"]) | {"lm-eval filters": ["--task", "invar_words", "columns.filter=first-word"]}
 
 
 # --- edits ----------------------------------------------------------------------------------------------------------------------------
@@ -241,11 +241,11 @@ CASES = [
     ("prompt", "kept", put("prompt_digests", 3, "sha256:4"), "q3"),
     ("prompt", LOSSES, put("data_id", "sha256:other"), "sha256:text", "sha256:other"),
 
-    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "--filter invar_words=first-word"),
+    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "filter = \"invar_words=first-word\""),
     ("filters", "lm-eval", other_filter, "filter must match", "'none' and 'strict'"),
     ("filters", "lm-eval", put("rows", 3, "filter", "strict"), "20 rows of filter 'none'", "got 19"),
     ("filters", INSPECT, lambda log: None, [], "one scorer", "letters", "--score choice"),
-    ("filters", TABLES, each(put("f1", 0.5)), "loss or the score", "'nll'", "'f1'", "--loss"),
+    ("filters", TABLES, each(put("f1", 0.5)), "loss or the score", "'nll'", "'f1'", "--column loss=NAME"),
     ("filters", ANSWERS, put(3, "model", "n"), "model", "'m' and 'n'"),
     ("filters", "EEE", put(3, "model_id", "n"), "model_id", "'m', 'n'"),
 
@@ -317,7 +317,7 @@ def refused(capsys, monkeypatch, folder, arguments, code=3):
     found = main(["compare", *arguments, "--quiet", "--out", "r"])
     said = capsys.readouterr()
     assert found == code and not said.out and listing() == before, said.err
-    assert re.fullmatch(r"invar-nb: \S[^\n]*; got [^\n]*\S\. \S[^\n]*\w[.?]\n", said.err) and not re.search(r"\w=['\"A-Z]", said.err), said.err
+    assert re.fullmatch(r"invar-nb: \S[^\n]*; got [^\n]*\S\. \S[^\n]*\w[.?]\n", said.err) and not re.search(r"(?<!--column )\b\w+=['\"A-Z]", said.err), said.err
     return said.err
 
 
@@ -346,8 +346,13 @@ def test_the_table_above_is_what_is_tested():
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_files_are_good_before_they_are_edited(tmp_path, kind):
     first, second = (write(tmp_path, kind, name, lambda found: None) for name in "ab")
-    given = dict(zip((option.removeprefix("--") for option in OPTIONS.get(kind, ())[::2]), OPTIONS.get(kind, ())[1::2], strict=True))
-    if "task" in given: given["tasks"] = (given.pop("task"),)
+    given, words = {}, iter(OPTIONS.get(kind, ()))
+    for word in words:
+        if word == "--task": given["tasks"] = (next(words),)
+        elif word == "--score": given["score"] = next(words)
+        else:
+            name, _, value = (next(words) if word == "--column" else word.removeprefix("columns.")).partition("=")
+            given[name] = value
     arms = read_together({"baseline": first, "candidate": second}, Reading(**given))
     assert len({task for _, task in arms}) == 1 and pair(*arms.values())
 

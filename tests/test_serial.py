@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from scipy.fft import dct
 
-from invar_nb.foundations.numbers import ContractError, PairingError
+from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.statistics import serial
-from invar_nb.statistics.jackknife import jackknife_ratio, jackknife_ratio_difference
+from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import jackknife_interval, serial_ratio, serial_ratio_difference
 
 
@@ -35,14 +35,14 @@ def test_formula(n):
 
 @pytest.mark.parametrize("n", [2049, 2053, 10_007, 65_536, 100_003, 400_009])
 def test_waves_of_a_long_text_are_the_cosine_transform(n):
-    x, terms = np.random.default_rng(n).standard_t(3, n), serial._cosine_terms(n)
+    x, terms = np.random.default_rng(n).standard_t(3, n), serial.cosine_terms(n)
     direct = dct(x, 2)[1:terms + 1] / 2
     np.testing.assert_allclose(serial._slow_waves(x, terms), direct, rtol=0, atol=1e-9 * math.sqrt((direct**2).mean()))
 
 
 def test_both_sides_of_the_change_of_method_agree(monkeypatch):
     x = np.random.default_rng(0).normal(size=2048)
-    np.testing.assert_allclose(serial._cosines(2048) @ x, serial._slow_waves(x, serial._cosine_terms(2048)), atol=1e-9 * math.sqrt(1024))
+    np.testing.assert_allclose(serial._cosines(2048) @ x, serial._slow_waves(x, serial.cosine_terms(2048)), atol=1e-9 * math.sqrt(1024))
 
 
 def test_correlated_neighbours_widen_and_order_matters():

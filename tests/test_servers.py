@@ -18,13 +18,13 @@ from small_models import EPS32, torch
 import invar_nb
 from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
-from invar_nb.foundations.numbers import ContractError, UsageError
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models import servers
 from invar_nb.models.load import load_model
 from invar_nb.models.score import score_plan
 from invar_nb.models.servers import KEY_VARIABLE, Requests, as_address, ask_server, identify, score_served
 from invar_nb.models.windows import plan_text
-from invar_nb.shell.cli import main
+from commands import main
 
 TEXT = "It was the best of times, it was the worst of times, it was the age of wisdom. Zürich, Łódź, 東京. " * 2
 SECRET = "sk-4711-never-shown"
@@ -469,7 +469,7 @@ def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp
     monkeypatch.setenv(KEY_VARIABLE, SECRET)
     with Server("vllm", truths["base"]) as server:
         address = f"openai:{server.url}/v1"
-        scored, _ = run("score", address, "--tokenizer", BASE, "--concurrency", 2, "--out", tmp_path / "served.jsonl", code=0)
+        scored, _ = run("score", address, "--tokenizer", BASE, "scoring.concurrency=2", "--out", tmp_path / "served.jsonl", code=0)
         local, _ = run("score", BASE, "--dtype", "float32", "--out", tmp_path / "local.jsonl", code=0)
         assert scored["perplexity"] == pytest.approx(local["perplexity"], rel=CLOSE) and scored["data_id"] == local["data_id"]
         assert SECRET not in (tmp_path / "served.jsonl").read_text() and not list(tmp_path.glob(".*journal*"))

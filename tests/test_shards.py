@@ -103,7 +103,6 @@ def spoiled(name, folder, run):
     ("plan", "stride 16 instead of 32, in part-2-of-3"), ("version", "invar_nb '0.0.9' instead of '0.1.0', in part-2-of-3"), ("batches", "shard.batches 'sha256:0'"),
     ("windows", "near part-"), ("stale", "part-1-of-2.parquet"), ("no part", "part-2-of-3.parquet (the file must be a part)")])
 def test_what_is_no_part_of_the_run_is_refused_by_name(name, says, run, parts):
-    pytest.importorskip("pyarrow")
     spoiled(name, parts, run)
     code, out, err = shell("merge", parts, "--out", parts / "all.jsonl")
     assert code == 3 and says in err and not (parts / "all.jsonl").exists(), err

@@ -13,10 +13,11 @@ import time
 import pytest
 
 import invar_nb
+from invar_nb import Rules, compare_models
 from invar_nb.files.losses import read_losses, write_losses
-from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.shell.arms import arm_kind
-from invar_nb.shell.cli import main
+from commands import main
 from invar_nb.shell.doctor import examine
 from invar_nb.shell.options import parse_margin, resolve_margin, split_margins
 from invar_nb.shell.terminal import Progress, describe_error
@@ -74,17 +75,36 @@ def test_runs_are_known_by_their_seeds_and_write_a_report(files, better, code):
     assert shell("verify", files / "rr")[0] == 0
 
 
+def test_several_tables_of_runs_are_one_report(files):
+    "The worst candidate decides; a table whose run failed is named, and an absolute margin is a share of the baseline's mean."
+    worse, failed = files / "r2.csv", files / "r3.csv"
+    worse.write_text((files / "r0.csv").read_text().replace("2.", "3."))
+    failed.write_text((files / "r1.csv").read_text().replace("ok", "oom", 1))
+    run = lambda *more, out: shell("compare", *(files / f for f in ("r0.csv", "r1.csv", "r2.csv")), *more, "--metric", "loss", "--better", "lower", "--margin", "0.1", "--out", files / out, "--json")
+    assert run(out="several")[0] == 1 and shell("verify", files / "several")[0] == 0
+    d = json.loads((files / "several/report.json").read_text())
+    assert [pair["candidate"] for pair in d["pairs"]] == ["r1", "r2"] and d["headline"].startswith("2 candidates, loss: ") and d["rankings"] == []
+    code, _, err = run(failed, out="broken")
+    assert code == 5 and shell("verify", files / "broken")[0] == 0
+    page = (files / "several/report.html").read_text()
+    assert "then by Holm over the candidates" in page
+    rules = Rules(metrics=["loss"], better={"loss": "lower"})
+    assert len(compare_models(files / "r0.csv", [files / "r1.csv", worse], rules=rules)) == 2
+    for wrong in (dict(text=files / "a.jsonl", rules=rules), dict()):
+        with pytest.raises(UsageError): compare_models(files / "r0.csv", files / "r1.csv", **wrong)
+
+
 @pytest.mark.parametrize("arguments, code", [
     ([], 2), (["--help"], 0), (["--version"], 0), (["frobnicate"], 2), (["compare", "a"], 2), (["compare", "{}/x.jsonl", "{}/b.jsonl"], 2),
     (["compare", "{}/a.jsonl", "{}/new.csv"], 2), (["compare", "{}/a.jsonl", "{}/notes.csv"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "20"], 2),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "two"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--text", "{}/a.jsonl"], 2),
-    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--tier", "hard"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--seed", "1"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "rules.tier=hard"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--seed", "1"], 2),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--level", "95"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--profile", "ci"], 3),
     (["compare", "{}/a.jsonl", "{}/b.jsonl", "--out", "{}"], 2), (["compare", "{}/r0.csv", "{}/r1.csv"], 2),
     (["compare", "{}/r0.csv", "{}/r1.csv", "--metric", "nothing", "--better", "lower"], 2), (["evaluate", "{}/new.csv", "--margin", "1%"], 2),
     (["evaluate", "{}/new.csv", "--by", "nope"], 2), (["compare", "{}/old.csv", "{}/new.csv", "--by", "nope"], 2), (["compare", "", "{}/b.jsonl"], 2),
-    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "--replicates", "0", "--seed", "1"], 2), (["compare", "{}/a.jsonl", "{}/cut.parquet"], 3),
-    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "--replicates", "99"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "brier=0.1"], 2),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "rules.replicates=0", "--seed", "1"], 2), (["compare", "{}/a.jsonl", "{}/cut.parquet"], 3),
+    (["compare", "{}/a.jsonl", "{}/b.jsonl", "--method", "bca", "rules.replicates=99"], 2), (["compare", "{}/a.jsonl", "{}/b.jsonl", "--margin", "brier=0.1"], 2),
     (["compare", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--better", "lower", "--level", "5"], 2), (["compare", "{}/r0.csv", "{}/r1.csv", "--metric", "loss", "--better", "up"], 2),
     (["verify", "{}/a.jsonl"], 2), (["score", "{}/a.jsonl", "--text", "{}/a.jsonl", "--out", "{}/c.jsonl"], 2), (["doctor"], 0)])
 def test_codes_without_a_model(files, arguments, code):
@@ -251,14 +271,13 @@ def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_cave
     assert "weights hashed" not in (files / "k/report.md").read_text()  # these files name none
 
 
-@pytest.mark.parametrize("text, said", [
-    ('[tiers.balancd]\npreview = 20\nnote = "x"\n', "balancd"), ('[tiers.balanced]\nname = "aggressive"\nnote = "x"\n', "`name`"),
-    ('[tiers.balanced]\nfoo = 1\nnote = "x"\n', "`foo`"),
-    ('[tiers.balanced]\npreview = 0\nnote = "x"\n', "preview"), ('[tiers.balanced]\nlimit = "a"\nnote = "x"\n', "limit"), ('[tiers.balanced]\nnote = " "\n', "note"), (None, "No such file")])
-def test_a_tier_that_is_not_known_is_never_passed_over(files, text, said):
-    "A misspelled tier was ignored, `name` chose another tier than --tier, another key and a missing file crashed."
-    if text is not None: (files / "c.toml").write_text(text)
-    code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--config", files / "c.toml", "--out", files / "r", "-q")
+@pytest.mark.parametrize("table, said", [
+    ('balancd]\npreview = 20\nnote = "x"', "balancd"), ('balanced]\nname = "aggressive"\nnote = "x"', "`name`"), ('balanced]\nfoo = 1\nnote = "x"', "`foo`"),
+    ('balanced]\npreview = 0\nnote = "x"', "preview"), ('balanced]\nlimit = "a"\nnote = "x"', "limit"), ('balanced]\nnote = " "', "note")])
+def test_a_tier_that_is_not_known_is_never_passed_over(files, table, said):
+    "A misspelled tier was ignored, `name` chose another tier, another key crashed."
+    (files / "c.toml").write_text(f"[rules.tiers.{table}\n")
+    code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--study", files / "c.toml", "--out", files / "r", "-q")
     assert code == 2 and said in err and not (files / "r").exists()
 
 
@@ -293,8 +312,8 @@ def test_a_margin_of_runs_is_a_share_of_the_baseline_with_per_cent_else_in_the_m
 
 
 @pytest.mark.parametrize("arguments, said", [
-    (["--replicates", "99"], "--replicates, --seed and --resample belong to a bootstrap; got --method jackknife. Choose --method bca"),
-    (["--method", "bca", "--replicates", "99"], "--replicates and a seed go together; got --replicates 99, no --seed"),
+    (["rules.replicates=99"], "replicates, --seed and resample belong to a bootstrap; got --method jackknife. Choose --method bca"),
+    (["--method", "bca", "rules.replicates=99"], "replicates and a seed go together; got replicates = 99, no --seed"),
     (["--method", "bca", "--units", "serial"], "--method bca cannot use serial units"), (["--units", "items"], "--units must be one of"),
     (["--metric", "accuracy"], "--metric must read losses; got 'accuracy'"), (["--by", "nope"], "--by must be one of 'position'")])
 def test_messages_speak_of_options_and_come_before_scoring(files, monkeypatch, arguments, said):
@@ -311,10 +330,6 @@ def test_a_missing_package_is_usage_with_its_cure(monkeypatch, tmp_path):
     code, _, err = shell("demo", "--out", tmp_path / "d", "-q")
     assert code == 2 and err.startswith("invar-nb: models need torch and transformers; got no torch. pip install 'invar_nb[hf]'") and err.count("\n") == 1
     assert describe_error(ModuleNotFoundError("No module named 'pyarrow'"))[0] == 2
-    monkeypatch.setitem(sys.modules, "pyarrow", None)  # seen before a model is loaded
-    (tmp_path / "t.txt").write_text("A text.")
-    code, _, err = shell("score", MODELS + "/base", "--text", tmp_path / "t.txt", "--out", tmp_path / "o.parquet")
-    assert code == 2 and "Parquet files need pyarrow; got no pyarrow. pip install 'invar_nb[arrow]', or name a .jsonl file" in err, err
 
 
 def test_one_of_a_thing_is_singular(files):
@@ -361,6 +376,7 @@ def test_a_place_that_cannot_be_written_to_is_usage_before_any_work(files, text,
 
 def test_of_two_processes_on_one_folder_one_writes_and_the_other_says_so(text, tmp_path):
     "Both score at once: one line for the second (3, or 2 where it comes late), the report of the first is whole; a link at --out is followed."
+    pytest.importorskip("torch")
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     two = [command(*compared(text, tmp_path / "link"), "-q") for _ in range(2)]

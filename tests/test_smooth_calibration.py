@@ -1,6 +1,5 @@
 """Smooth calibration error against Gaussian images and quadrature, its limits, its continuity and its leave-one-out values."""
 import math
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,10 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import brentq
 
-from invar_nb.metrics.metric import METRICS
-from invar_nb.metrics.smooth_calibration import smooth_calibration_error, smooth_without
+from invar_nb.metrics.smooth_calibration import smooth_calibration_error
 
-metric = METRICS["smooth_calibration"]
 
 
 def left(p, y, sigma, cells=1500):
@@ -48,25 +45,3 @@ def test_between_bias_and_distance_and_continuous(given_rows, epsilon, random):
     q = np.clip(p + epsilon * np.array([random.choice((-1, 1)) for _ in p]), 0, 1)
     bound = epsilon * (1 + math.sqrt(2 / math.pi) / value) if value > 0.001 else math.sqrt(epsilon) + epsilon + 0.001
     assert smooth_calibration_error(q, y) - value <= bound + 1e-6
-
-
-@pytest.mark.parametrize("n, n_units", [(40, 40), (200, 200), (200, 23)])
-def test_without_each_unit(n, n_units):
-    rng = np.random.default_rng(n + n_units)
-    p = rng.uniform(0.3, 1, n)
-    y = (rng.random(n) < p).astype(float)
-    codes = np.arange(n) % n_units
-    value, without = smooth_without(p, y, codes, n_units)
-    again = np.array([smooth_calibration_error(p[codes != u], y[codes != u]) for u in range(n_units)])
-    assert value == pytest.approx(smooth_calibration_error(p, y), rel=1e-9)
-    assert np.abs(without - again).max() < (0.02 if n == n_units else 0.1) * np.abs(again - value).max()
-
-
-def test_the_metric():
-    p, y = np.linspace(0.1, 0.9, 60), np.arange(60) % 2
-    class Arm(SimpleNamespace):
-        def __len__(self): return len(self.correct)
-    value, without = metric.leave_one_out(Arm(confidence=p, correct=y), np.arange(60), 60)
-    assert value == pytest.approx(smooth_calibration_error(p, y)) and without.shape == (60,) and smooth_calibration_error([0.0, 1.0], [0, 1]) == 0
-    assert "confidence" in metric.missing(Arm(confidence=None, correct=y)) and "20" in metric.missing(Arm(confidence=p[:20], correct=y[:20]))
-    assert smooth_without(p, y, np.zeros(60, dtype=int), 1)[1].shape == (1,)

@@ -11,7 +11,7 @@ from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
 from invar_nb.files.sources import Reading, find_source, read_arms, read_every_eval, read_together
-from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.report.verify import verify
 
 DATA = Path(__file__).parent / "data"
@@ -30,7 +30,8 @@ def table(path, *columns, rows=ROWS):
     elif path.suffix == ".json": path.write_text(json.dumps(rows))
     elif path.suffix == ".csv": path.write_text("\n".join([",".join(columns), *(",".join(map(str, row.values())) for row in rows)]) + "\n")
     else:
-        pa, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        import pyarrow as pa
+        from pyarrow import parquet
         parquet.write_table(pa.Table.from_pylist(rows), path)
     return path
 
@@ -48,7 +49,6 @@ def test_tables_are_told_apart_by_their_columns(tmp_path, ending):
 
 @pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
 def test_our_own_losses_are_known_by_their_header(tmp_path, ending):
-    if ending == ".parquet": pytest.importorskip("pyarrow")
     losses = WindowLosses.from_arrays(["a", "b"], [3, 4], [1.0, 2.0], model="m")
     write_losses(losses, tmp_path / f"x{ending}")
     assert find_source(tmp_path / f"x{ending}").name == "losses" and read_arms(tmp_path / f"x{ending}")[""].model == "m"

@@ -1,5 +1,4 @@
 """The bootstrap, the paired tests and the proportions, beyond what their pages check: properties, goldens, extreme floats, and one table of refusals."""
-import json
 import math
 import subprocess
 import sys
@@ -12,13 +11,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from invar_nb.foundations.numbers import ContractError, canonical_json
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.statistics.bootstrap import BootstrapPlan, bootstrap_analysis, bootstrap_interval, bootstrap_replicates
 from invar_nb.statistics.multiplicity import adjust, benjamini_hochberg, holm
 from invar_nb.statistics.paired_test import paired_t_test, sign_flip_test, t_quantile, t_two_sided_p
 from invar_nb.statistics.proportions import discordant_pairs, fisher_exact, mcnemar, newcombe_interval, pass_at_k, pass_at_k_interval, wilson_interval
 from invar_nb.statistics.serial import fit_totals
-from invar_nb.statistics.totals import UnitTotals, in_blocks, sum_totals
+from invar_nb.statistics.totals import UnitTotals, sum_totals
 
 NAN = math.nan
 ONE, TWO = (UnitTotals.of({"tokens": np.ones(8), "delta": np.arange(8.0)}, start=start, block=2) for start in (0, 8))
@@ -39,7 +38,7 @@ REFUSALS = [  # (call, code)
     (lambda: discordant_pairs([1, 0], [1]), "pairing"), (lambda: discordant_pairs([], []), "empty"), (lambda: discordant_pairs([0.5], [1]), "not_boolean"), (lambda: discordant_pairs([1, 0], [1, NAN]), "contract"),
     (lambda: holm([0.1, None]), "contract"), (lambda: holm([0.1, NAN]), "contract"), (lambda: benjamini_hochberg([0.1, 1.5]), "contract"), (lambda: holm([-0.1]), "contract"), (lambda: holm([True]), "contract"),
     (lambda: holm([[0.1]]), "contract"), (lambda: holm(["0.1"]), "contract"), (lambda: adjust([0.1], "bonferroni"), "contract"), (lambda: UnitTotals.of({"t": []}), "contract"),
-    (lambda: ONE + ONE, "twice"), (lambda: ONE + replace(TWO, plan="other"), "pairing"), (lambda: ONE + in_blocks(TWO, 4), "pairing"), (lambda: in_blocks(ONE, 3), "contract"),
+    (lambda: ONE + ONE, "twice"), (lambda: ONE + replace(TWO, plan="other"), "pairing"), (lambda: ONE + replace(TWO, block=4), "pairing"),
     (lambda: fit_totals(TWO), "gap"), (lambda: sum_totals([]), "contract"),
     (lambda: mcnemar([1], 2), "shape"), (lambda: mcnemar(1, 2, trials=2), "counts"), (lambda: mcnemar(10**12, 1), "too_many"), (lambda: mcnemar(1, 2, trials=2**53 + 1), "too_many"), (lambda: mcnemar(-1, 2), "contract")]
 
@@ -141,11 +140,11 @@ def test_t_test_invariances(arms, random, power):
     back, scaled = paired_t_test(b, a), paired_t_test(np.ldexp(a, power), np.ldexp(b, power))
     assert (back.p_value, back.std, back.mean, back.degenerate, back.interval.low) == (r.p_value, r.std, -r.mean, r.degenerate, -r.interval.high)
     assert (scaled.p_value, scaled.statistic, scaled.effect_size, scaled.degenerate, scaled.mean) == (r.p_value, r.statistic, r.effect_size, r.degenerate, math.ldexp(r.mean, power))
-    assert json.loads(canonical_json(r.to_dict())) == r.to_dict() and r.interval.low <= r.mean <= r.interval.high
+    assert r.interval.low <= r.mean <= r.interval.high
     d = [x - y for x, y in zip(a, b, strict=True)]
     if r.degenerate is None:
         np.testing.assert_allclose(r.statistic, exact_t(d), rtol=1e-12)
-        assert r.p_value == t_two_sided_p(r.statistic, r.df) and (r.corrected_effect_size is None) == (r.n == 2)
+        assert r.p_value == t_two_sided_p(r.statistic, r.df)
     else: assert r.degenerate == "all_equal" and max(d) - min(d) <= 1e-14 * max(map(abs, a + b + [0.0]))
 
 
@@ -156,18 +155,11 @@ def test_t_test_where_floats_end():
         if r.degenerate is None: np.testing.assert_allclose(r.statistic, exact_t(d), rtol=1e-13)
     assert paired_t_test([1e308, 1e-320, 1.0], [1e308, 0, 0.5]).degenerate == "all_equal"  # beside 1e308 all these are roundings
     one = paired_t_test([3], [1])
-    assert (one.statistic, one.p_value, one.degenerate, one.significant, one.source_p_value, one.interval.low) == (None, None, "single_pair", False, None, 2.0)
+    assert (one.statistic, one.p_value, one.degenerate, one.significant, one.interval.low) == (None, None, "single_pair", False, 2.0)
     for size in (1e-3, 1e-9, 1e-12): assert paired_t_test([1 + size, 1 + 2 * size, 1 + 3 * size], [1, 1, 1]).degenerate is None
     nothing = paired_t_test([0.1 + 0.2] * 3, [0.3] * 3)  # a mean that is rounding, too
-    assert (nothing.degenerate, nothing.p_value, nothing.source_p_value, nothing.mean != 0) == ("all_equal", 1.0, 0.0, True)
+    assert (nothing.degenerate, nothing.p_value, nothing.mean != 0) == ("all_equal", 1.0, True)
     np.testing.assert_allclose([t_two_sided_p(2.2281388519649385, 10) - 0.05, t_quantile(0.975, 4)], [1.8087e-12, 2.7764451051977987], rtol=1e-3)
-
-
-def test_readings():
-    five = paired_t_test([30.78, 29.60, 30.41, 31.55, 30.13], [31.20, 29.85, 30.90, 32.10, 30.40])
-    assert "significant at 0.05" in five.reading and "cannot be below 0.0625" in five.reading
-    assert "not significant at 0.05" in paired_t_test([5, 6, 7, 8], [4, 6, 6, 7]).reading
-    assert "1 pair; one pair shows no spread" in paired_t_test([3], [1]).reading
 
 
 @given(st.lists(st.integers(-20, 20), min_size=1, max_size=9), st.integers(-900, 900))
@@ -175,7 +167,7 @@ def test_readings():
 def test_every_sign_pattern(d, power):
     sums = [abs(sum(e * x for e, x in zip(signs, d, strict=True))) for signs in product((1, -1), repeat=len(d))]
     p, r = sum(s >= abs(sum(d)) for s in sums) / len(sums), sign_flip_test(np.ldexp(np.array(d, float), power))
-    assert r.p_value == p and r.patterns == 2 ** len(d) and r.smallest <= p and r.mean == math.ldexp(math.fsum(d) / len(d), power)
+    assert r.p_value == p and r.patterns == 2 ** len(d)
     assert sign_flip_test(d[::-1]).p_value == sign_flip_test([x / 10 for x in d]).p_value == sign_flip_test([(7 + x / 10) - 7 for x in d], scale=10).p_value == p
 
 
@@ -208,14 +200,12 @@ def test_mcnemar_forgets_which_arm_is_which(a, b, more):
     test, back = mcnemar(a, b, trials=a + b + more + 1), mcnemar(b, a, trials=a + b + more + 1)
     assert (test.p_value, test.mid_p, test.interval.low) == (back.p_value, back.mid_p, -back.interval.high)
     assert 0 <= test.p_value <= 1 and test.mid_p <= test.p_value and test.interval.contains(test.difference)
-    assert json.loads(canonical_json(test.to_dict())) == test.to_dict()
     if a == b: assert test.p_value == test.mid_p == 1.0
 
 
 def test_a_near_tie_is_no_tie():
     assert fisher_exact(51, 151, 61, 194) == pytest.approx(0.6453005683853178, rel=1e-12)  # a tolerance of 1e-7 gives 0.7282
     assert fisher_exact(0, 5, 0, 9) == 1.0 and fisher_exact(0, 500, 500, 500) < 1e-298
-    assert "agree on every example" in mcnemar(0, 0).reading and "B is worse" in mcnemar(9, 0, trials=20).reading
 
 
 # --- totals -----------------------------------------------------------------------------------------------------------------------------

@@ -14,14 +14,16 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from invar_nb.foundations import document, journal as page
-from invar_nb.foundations.document import as_file, canonical_text, content_digest, file_digest, first_difference, read_canonical, write_bytes, write_folder
-from invar_nb.foundations.journal import Journal
-from invar_nb.foundations.numbers import ContractError, canonical_json
+from invar_nb.foundations import journal as page, store
+from invar_nb.foundations.store import (as_file, canonical_json, canonical_text,
+                                        content_digest, file_digest, first_difference,
+                                        read_canonical, write_bytes, write_folder)
+from invar_nb.foundations.journal import Journal, discard_journals
+from invar_nb.foundations.refuse import ContractError
 
 OLD, NEW = ({"report.json": text, "losses.jsonl": text} for text in (b"old", b"new" * 99))
 KEY = {"data_id": "sha256:" + "0" * 64, "config": {"rope_theta": 10000.0, "layers": [1, 2]}, "dtype": "float32"}
-ROOT = str(Path(document.__file__).parents[2])
+ROOT = str(Path(store.__file__).parents[2])
 text = st.text(st.characters(codec="utf-8"))
 leaf = st.none() | st.booleans() | st.integers(-9, 9) | st.floats(-2, 2) | st.text("ab", max_size=2)
 tree = st.recursive(leaf, lambda kids: st.lists(kids, max_size=3) | st.dictionaries(st.text("xyz", max_size=2), kids, max_size=3), max_leaves=12)
@@ -112,8 +114,8 @@ def test_links_to_folders_and_empty_folders(tmp_path):
 
 def test_of_two_writers_one_wins(tmp_path):
     "Many processes at once, none forced: exactly one report is there, whole, and the others say why."
-    code = ("import sys; sys.path.insert(0, sys.argv[3])\nfrom invar_nb.foundations.document import write_folder\n"
-            "from invar_nb.foundations.numbers import ContractError\nsys.stdin.readline()\n"
+    code = ("import sys; sys.path.insert(0, sys.argv[3])\nfrom invar_nb.foundations.store import write_folder\n"
+            "from invar_nb.foundations.refuse import ContractError\nsys.stdin.readline()\n"
             "try: write_folder(sys.argv[1], {'a': sys.argv[2].encode() * 10**5, 'b': sys.argv[2].encode()})\n"
             "except ContractError as error: sys.exit(3)")
     folder = tmp_path / "result"
@@ -128,8 +130,8 @@ def test_of_two_writers_one_wins(tmp_path):
 
 def test_a_folder_that_appears_meanwhile_is_kept(tmp_path, monkeypatch):
     "Another program makes it while the report is written: refused at the last moment."
-    folder, written = tmp_path / "result", document._write_new
-    monkeypatch.setattr(document, "_write_new", lambda path, data: (folder.mkdir(exist_ok=True), (folder / "theirs").touch(), written(path, data)))
+    folder, written = tmp_path / "result", store._write_new
+    monkeypatch.setattr(store, "_write_new", lambda path, data: (folder.mkdir(exist_ok=True), (folder / "theirs").touch(), written(path, data)))
     with pytest.raises(OSError): write_folder(folder, NEW)
     assert content(folder) == {"theirs": b""} and os.listdir(tmp_path) == ["result"]
 
@@ -144,7 +146,7 @@ def test_values_come_back_exactly(tmp_path_factory, records):
     with Journal(path, dict(reversed(KEY.items()))) as journal:  # the order of fields is no difference
         assert list(journal.items()) == list(records.items()) and len(journal) == len(records)
         assert [canonical_json(v) for _, v in journal.items()] == [canonical_json(v) for v in records.values()]  # -0.0 too
-        journal.discard()
+    discard_journals([path])
     assert not os.listdir(path.parent)
 
 

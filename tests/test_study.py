@@ -1,4 +1,5 @@
 """Arms under rules: pairs, metrics, differences, claims, families, floors, pools and looks, as far as no page tries them one by one."""
+import importlib.metadata
 import math
 from collections import Counter
 from dataclasses import replace
@@ -10,15 +11,13 @@ from hypothesis import strategies as st
 from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-import invar_nb.metrics.metric as metric_page
 from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Runs, Scores, UsageError, WindowLosses, compare, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
 from invar_nb.comparison import looks
 from invar_nb.comparison.difference import Settings, measure
-from invar_nb.comparison.looks import look_at, order_units
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
-from invar_nb.foundations.document import content_digest
-from invar_nb.foundations.numbers import ContractError
+from invar_nb.foundations.store import content_digest
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.metric import Registry
 from invar_nb.report.build import document_of
 from invar_nb.statistics.jackknife import jackknife_ratio
@@ -42,6 +41,7 @@ def ends(row): return row.value.interval.low, row.value.interval.high
 
 # --- studies of every kind ------------------------------------------------------------------------------------------------------------
 SHAPES = {  # claim, exit code, rows by role
+    "runs of several": ("regressed", 1, {"lead": 3, "rest": 3}),
     "losses": ("regressed", 1, {"lead": 1}), "bootstrap": ("regressed", 1, {"lead": 1}), "tail": ("regressed", 1, {"lead": 1, "rest": 2}), "control": ("equivalent", 0, {"lead": 1, "rest": 5, "control": 1}),
     "looks": ("equivalent", 0, {"lead": 1}), "answers": ("regressed", 1, {"lead": 1, "rest": 5}), "scores": ("equivalent", 0, {"lead": 1}), "shares": ("improved", 0, {"lead": 1, "rest": 2}),
     "translations": ("regressed", 1, {"lead": 1}), "candidates": ("equivalent", 0, {"lead": 2, "contrast": 1}), "tasks": ("regressed", 1, {"lead": 2}), "text and questions": ("regressed", 1, {"lead": 2, "rest": 4}),
@@ -221,7 +221,7 @@ def test_one_name_is_one_metric():
 
 @pytest.mark.parametrize("loaded", [Metric(name="theirs", kind="runs", totals=MARK.totals), Metric(name="ours", kind="scores", totals=abs), 5])
 def test_metrics_of_installed_packages_are_those_that_they_announce(monkeypatch, loaded):
-    monkeypatch.setattr(metric_page, "_entry_points", lambda: {"theirs": type("Point", (), {"load": lambda self: loaded})()})
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda group: [type("Point", (), {"name": "theirs", "load": lambda self: loaded})()])
     if getattr(loaded, "name", None) == "theirs": assert Registry()["theirs"] is loaded and [m.name for m in Registry().of_kind("runs")] == ["theirs"]
     else:
         with pytest.raises(ContractError, match="entry point 'theirs' of invar_nb.metrics: it must be a Metric of that name"): Registry()["theirs"]
@@ -316,28 +316,6 @@ def test_what_one_arm_lacks_is_no_contradiction():
     assert pair(a, b).clusters == ("x", "y") and a.values.tolist() == [2, 1]
 
 
-# --- looks ------------------------------------------------------------------------------------------------------------------------------
-def test_a_look_at_this_text_is_narrower_by_what_was_seen_and_forgets_the_order_of_rows():
-    seen = looked(.02, n=80)
-    for row in look_at(seen).looks.rows:
-        part = seen.take(order_units(seen.baseline).rows(row.units))
-        fit = jackknife_ratio(part.candidate.log_loss - part.baseline.log_loss, np.full(row.units, 64.0), means=True)
-        assert row.high - row.low == pytest.approx(fit.interval(row.level).width * math.sqrt(1 - row.units / 80), rel=1e-9)
-        assert row.level == pytest.approx(2 * stats.norm.cdf(row.bound) - 1 if row.bound else .95, abs=1e-4)
-    for a, b in zip(look_at(seen).looks.rows, look_at(seen.take(np.random.default_rng(1).permutation(seen.n))).looks.rows, strict=True):
-        np.testing.assert_allclose([a.delta, a.low, a.high, *a.z], [b.delta, b.low, b.high, *b.z], rtol=1e-9)
-    first = np.bincount([int(np.flatnonzero(looks._places(tuple("abcdef"), seed) == 0)[0]) for seed in range(1200)], minlength=6)
-    assert stats.chisquare(first).pvalue > 1e-3  # each window comes first equally often
-
-
-@pytest.mark.parametrize("edit", [{"seed": 8}, {"units": 81}, {"looks": 3}, {"target": "texts-like-this"}, {"spending": "linear"}])
-def test_another_design_gives_another_sequence_or_is_refused(edit):
-    seen = looked(.02, n=80)
-    arms = [arm.changed(provenance={"looks": {**arm.provenance["looks"], **edit}}) for arm in (seen.baseline, seen.candidate)]
-    try: assert compare(Pair(baseline=arms[0], candidate=arms[1])).looks.rows != compare(seen).looks.rows
-    except ContractError as error: assert error.code == "not_a_look"
-
-
 # --- refusals ---------------------------------------------------------------------------------------------------------------------------
 def window_arm(n=5, **changes):
     columns = dict(window_ids=[f"w{i}" for i in range(n)], tokens=[10] * n, log_loss=[2.0] * n, document_ids=list("aabbb")[:n], data_id="d:1") | changes
@@ -361,7 +339,14 @@ REFUSALS = [
     (lambda: Predictions(ids=["a"], label=["x"], labels=["x", "y"], prediction=["y"], slices=5), "contract"),
     # rules
     *[(lambda rules=rules: Rules(**rules), "usage") for rules in (dict(level=95), dict(method="bootstrap"), dict(replicates=100), dict(seed=1), dict(resample="tokens"), dict(method="bca", units="serial"), dict(margin={"perplexity": 20}),
-                                                                 dict(method="bca", replicates=1e12, seed=1), dict(method="bca", replicates=0, seed=1))],
+                                                                 dict(method="bca", replicates=1e12, seed=1), dict(method="bca", replicates=0, seed=1),
+                                                                 dict(gate=.5), dict(gate=20.), dict(gate="1.1"), dict(gate=True), dict(profile="prod"), dict(profile=None), dict(tail={}), dict(tail={"q95": -1}),
+                                                                 dict(tail={"q5": .1}), dict(tail={"q95": True}), dict(tail={"tokens": 5}), dict(tail={"q95": .1, "fraction": 2}), dict(tail={"mass": .1}), dict(tail=.1),
+                                                                 dict(tier={"name": "balanced", "final": 3}), dict(tier={"name": "balanced", "limit": "a", "note": "x"}), dict(margin="2%"), dict(margin={"mine": -1}), dict(pooling="all"),
+                                                                 dict(pooling={"law": "x"}), dict(pooling=3), dict(better={"loss": "less"}), dict(better="lower"), dict(scale={"loss": 2}), dict(multiplicity="none"), dict(intersect=1),
+                                                                 dict(contrasts="yes"), dict(fail_inconclusive=None), dict(metrics=[3]), dict(by={"language": 1}), dict(deciding=5))],
+    *[(lambda tier=tier: Rules(tier=tier), "contract") for tier in ("tight", None, 5, {"final": 3}, {"name": "balanced", "windows": 3}, {"name": "balanced", "final": 2.5, "note": "x"})],
+    *[(lambda rules=rules: compare(answers(), **rules), "usage") for rules in (dict(gate=1.1), dict(tail={"q95": .1}), dict(tier="aggressive"), dict(better={"accuracy": "higher"}))],
     *[(lambda margin=margin: as_margin(margin, METRICS["perplexity"]), "usage") for margin in (-.1, math.nan, True, "2%", 20, 1.0)],
     *[(lambda rules=rules: compare(windows(), **rules), "usage") for rules in (dict(units="documents"), dict(units="clusters"), dict(metrics=["perplexty"]), dict(metrics=["accuracy"]), dict(metrics=[MARK]), dict(metrics=["perplexity"] * 2),
                                                                               dict(margin={"accuracy": .1}), dict(margin={"mrk": .1}), dict(by="nope"), dict(by=["language"]), dict(tail={"q95": .1}, pooling="equal"), dict(deciding="x"))],

@@ -8,7 +8,7 @@ from invar_nb.arms.pair import Pair, pair
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.files.losses import write_losses
-from invar_nb.foundations.numbers import UsageError
+from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.brier import brier_metric
 from invar_nb.models import batches
 from invar_nb.models.demo_text import demo_documents
@@ -35,11 +35,11 @@ def files(tmp_path):
 
 def test_one_report_ranks_verifies_and_exits_by_the_candidates_that_gate(files):
     paths = [files / f"{name}.jsonl" for name in ("q2", "same", "q4", "q8")]
-    code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "--between", "--out", files / "r")
+    code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "rules.contrasts=true", "--out", files / "r")
     assert code == 1 and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out and "bits per weight" in out
     assert [line.split()[0] for line in out.split("\n")[4:9]] == ["baseline", "same", "q8", "q4", "q2"]
     assert shell("verify", files / "r")[0] == 0 and "Candidates against each other" in (files / "r/report.md").read_text()
-    code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "--gate-on", "q8", "--gate-on", "same", "--out", files / "r2", "--json", "-q")
+    code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "rules.deciding=q8", "rules.deciding=same", "--out", files / "r2", "--json", "-q")
     d = json.loads(out)
     assert code == 0 == d["exit_code"] and {*d["rules"]["deciding"]} == {"same", "q8"} and {*d["arms"]} == {"baseline", "same", "q8", "q4", "q2"}
     assert d["rankings"][0]["groups"] == [["same", "q8"], ["q4"], ["q2"]]
@@ -95,16 +95,16 @@ def test_what_makes_no_sense_is_refused():
 
 
 @pytest.mark.parametrize("more, said", [
-    (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["--gate-on", "q5"], "--gate-on must name a candidate"),
-    (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["--separator", ":"], "--separator needs --questions"),
+    (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["rules.deciding=q5"], "deciding must name a candidate"),
+    (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["scoring.separator=:"], "separator of the study file needs --questions"),
     (["--control"], "--control needs a BASELINE"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
 def test_the_command_refuses_in_one_line_before_any_work(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
     code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")
     assert code == 2 and said in err.strip().split("\n")[-1] and not out and not (files / "r").exists()
     if more[0] in ("--size", "--gate-on"):
-        code, _, err = shell("compare", "base.jsonl", "q4.jsonl", "--between", "--out", "r")
-        assert code == 2 and "--between is for several candidates" in err
+        code, _, err = shell("compare", "base.jsonl", "q4.jsonl", "rules.contrasts=true", "--out", "r")
+        assert code == 2 and "contrasts of the study file is for several candidates" in err
 
 
 def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
@@ -141,7 +141,7 @@ def test_six_real_quantisations_are_ranked(tmp_path):
     shutil.copytree(demo_model("base"), tmp_path / "identical")
     (tmp_path / "text.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in demo_documents()[1]))
     names = ("int3", "pruned30", "identical", "int8", "pruned10", "int4")
-    code, out, err = shell("compare", demo_model("base"), *(tmp_path / n for n in names), "--text", tmp_path / "text.jsonl", "--out", tmp_path / "r", "--between", "--device", "cpu")
+    code, out, err = shell("compare", demo_model("base"), *(tmp_path / n for n in names), "--text", tmp_path / "text.jsonl", "--out", tmp_path / "r", "rules.contrasts=true", "--device", "cpu")
     sweep, = json.loads((tmp_path / "r/report.json").read_text())["rankings"]
     assert code == 1 and err.count("baseline (1 of 7): scoring") == 1 and shell("verify", tmp_path / "r")[0] == 0
     assert {*sweep["order"][:3]} == {"identical", "int8", "pruned10"} and sweep["order"][3:] == ["int4", "pruned30", "int3"]
@@ -149,7 +149,7 @@ def test_six_real_quantisations_are_ranked(tmp_path):
 
 
 @pytest.mark.parametrize("more, line", [
-    pytest.param(["--text", "text.jsonl", "--max-length", 64, "--until-decided", "--target", "text", "--looks", "3"], "baseline: scoring", marks=pytest.mark.slow),
+    pytest.param(["--text", "text.jsonl", "--max-length", 64, "--until-decided", "rules.target=text", "rules.looks=3"], "baseline: scoring", marks=pytest.mark.slow),
     pytest.param(["--text", "a=text.jsonl", "--text", "b=more.jsonl", "--max-length", 64], "baseline, b: scoring", marks=pytest.mark.slow),
     (["--questions", "ask.jsonl"], "baseline: answering")])
 def test_a_command_that_goes_on_says_so_wherever_it_scores(more, line, tmp_path, monkeypatch):
@@ -176,9 +176,9 @@ def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
     monkeypatch.chdir(files)
     (files / "study.toml").write_text('[arms]\nbaseline = "base.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n[rules]\nmargin = {perplexity = "5%"}\ndeciding = ["q8"]\ncontrasts = true\ntail = {q50 = 0.5}\n'
                                       '[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
-    (files / "tiers.toml").write_text('[tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
+    (files / "tiers.toml").write_text('[rules.tiers.balanced]\npreview = 10\nfinal = 10\nnote = "a small text"\n')
     made = [shell("compare", "--study", "study.toml", "--out", "r", "--json"),
-            shell("compare", "base.jsonl", "q8.jsonl", "q4.jsonl", "--margin", "perplexity=5%", "--gate-on", "q8", "--between", "--tail-gate", "q50=0.5", "--config", "tiers.toml", "--out", "s", "--json")]
+            shell("compare", "base.jsonl", "q8.jsonl", "q4.jsonl", "--margin", "perplexity=5%", "rules.deciding=q8", "rules.contrasts=true", "rules.tail=q50=0.5", "--study", "tiers.toml", "--out", "s", "--json")]
     assert made[0][0] == made[1][0] and json.loads(made[0][1])["digest"] == json.loads(made[1][1])["digest"] and shell("verify", "r")[0] == 0
     assert json.loads(shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1])["rules"]["margin"] == {"perplexity": 0.09}
     for text, said in (("[rule]\n", "Did you mean rules?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean deciding?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
@@ -201,3 +201,25 @@ def test_what_an_attack_found(files, monkeypatch):
     arms = {(name, part): getattr(both, {"baseline": "baseline", "a": "candidate"}[name]) for part, both in (("text", text), ("quiz", quiz)) for name in ("baseline", "a")}
     folder = study(arms, Rules(deciding=("text",))).report().save(files / "both")
     for name in ("brier", "macro_f1", "smooth_calibration"): assert verify(folder, without=[name]).partly and shell("verify", folder, "--without", name)[0] == 3
+
+
+def test_what_a_second_attack_found(files, monkeypatch):
+    "A study file that won over what was typed, names and paths that nothing checked, revisions of folders."
+    monkeypatch.chdir(files)
+    for name, shift in (("ra", .1), ("rb", 0.0)): (files / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{i},ok,{2 + .01 * i + shift * (1 + .1 * i)}\n" for i in range(5)))
+    (files / "two.csv").write_text("id,score,other\n" + "".join(f"q{i},{i % 7},{i % 5}\n" for i in range(30)))
+    wins = ["compare", "rb.csv", "ra.csv", "--metric", "loss"]
+    assert shell(*wins, "--better", "lower", "rules.better={loss='higher'}", "--out", "w1")[0] == 1 and shell(*wins, "rules.better={loss='lower'}", "--out", "w2")[0] == 1
+    (files / "flat.toml").write_text('rules = "none"\n')
+    cases = [((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"), ((*wins, "columns.better=higher", "rules.better={loss='lower'}"), "must be said once"), (("evaluate", "two.csv", "--score", "score", "--column", "score=other", "--better", "higher"), "the one of --score"),
+             (("compare", "base.jsonl", "q4.jsonl", "scoring.by=context"), "by of the study file is for models"), (("compare", "base.jsonl", "q4.jsonl", "--task", "x"), "--task is an option of lm-eval"),
+             (("compare", "two.csv", "two.csv", "--score", "other", "--better", "higher", "columns.id="), "must have a value"), (("compare", f"{MODELS}/base@v1", f"{MODELS}/tuned", "--text", "base.jsonl"), "a revision must be of a hub id")]
+    for arms in ("baseline=1\nx='q4.jsonl'", "baseline='base.jsonl'\nx=['q4.jsonl']", "baseline='base.jsonl'\n''='q4.jsonl'", "baseline='base.jsonl'\ncandidate='q4.jsonl'\nb='q8.jsonl'",
+                 "baseline='base.jsonl'\na='q4.jsonl'\nb='q4.jsonl'", 'baseline="base.jsonl"\n"a\\nb"="q4.jsonl"', "x='q4.jsonl'"):
+        (files / f"arms{len(cases)}.toml").write_text(f"[arms]\n{arms}\n")
+        cases.append((("compare", "--study", f"arms{len(cases)}.toml"), "; got "))
+    for words, said in cases:
+        code, _, err = shell(*words, "--out", "refused")
+        assert code == 2 and said in err.splitlines()[-1] and not (files / "refused").exists(), err
+    for wrong in ({"units": "foo"}, {"margin": {1: 1}}, {"pooling": {}}):
+        with pytest.raises(UsageError): Rules(**wrong)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from small_models import (Letters, byte_tokenizer, llama, merged_tokenizer, processors, save, transformers, unigram_tokenizer, word_tokenizer, END)
 
 from invar_nb.arms.windows import plan_windows
-from invar_nb.foundations.numbers import ContractError, PairingError, UsageError
+from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.models import text as text_page
 from invar_nb.models.load import load_model
 from invar_nb.models.text import Documents, check_same_tokenizer, encode_text, read_documents, tokenizer_digest
@@ -36,8 +36,8 @@ def test_files_and_lines_are_documents(tmp_path):
 
 
 @pytest.mark.parametrize("name, data, words", [
-    ("c.txt", b"", "a text must not be empty"), ("d.txt", b"ab\xff", "text must be UTF-8; got byte 0xff at offset 2"), ("e.txt", b"\xef\xbb\xbfab", "a byte order mark"),
-    ("f.txt", b"a\0b", "a NUL byte at offset 1"), ("f.jsonl", b"a\0b", "NUL"), ("e.jsonl", b'{"text": 3}\n', "e.jsonl, line 1"), ("f.jsonl", b'{"text": "a"}\n{"text"\n', "f.jsonl, line 2"),
+    ("c.txt", b"", "a text must not be empty"), ("d.txt", b"ab\xff", "plain UTF-8.*got byte 0xff at offset 2"), ("e.txt", b"\xef\xbb\xbfab", "got byte 0xef at offset 0"),
+    ("f.txt", b"a\0b", "got byte 0x00 at offset 1"), ("f.jsonl", b"a\0b", "NUL"), ("e.jsonl", b'{"text": 3}\n', "e.jsonl, line 1"), ("f.jsonl", b'{"text": "a"}\n{"text"\n', "f.jsonl, line 2"),
     ("g.jsonl", b"\n", "g.jsonl"), ("h.jsonl", b'{"text": ""}\n', "a text must not be empty; got '' in .*h.jsonl, line 1"), ("i.jsonl", b'{"text": "\\ud800"}\n', "UTF-8"),
     ("j.jsonl", b'{"text": "x", "language": ["en"]}\n', "j.jsonl, line 1"), ("k.jsonl", b'{"text": "x", "language": ""}\n', 'a "language" must be text'), ("l.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),
     ("missing.txt", None, "a text file must exist"), ("", None, "a text file must exist")])
@@ -257,18 +257,14 @@ def test_the_same_tokenizer_twice(tmp_path):
     byte_tokenizer().save_pretrained(tmp_path)
     path = tmp_path / "tokenizer.json"
     path.write_text(json.dumps(json.loads(path.read_text()), indent=7))
-    check_same_tokenizer(byte_tokenizer(), transformers.AutoTokenizer.from_pretrained(tmp_path), texts=["東京"])
+    check_same_tokenizer(byte_tokenizer(), transformers.AutoTokenizer.from_pretrained(tmp_path))
     check_same_tokenizer(byte_tokenizer(), byte_tokenizer(pad=None))
 
 
 @pytest.mark.parametrize("other, words", [
-    (lambda: byte_tokenizer(bos=False), "split the text into the same tokens; got 55 and 54 tokens, first different at 0"), (merged_tokenizer, "the same tokens"),
-    (lambda: byte_tokenizer(extra=["unseen"]), "must have one tokenizer; got sha256:.* with 257 tokens and sha256:.* with 258 tokens")])
+    (lambda: byte_tokenizer(bos=False), r"the same tokens; got .*\[256, 51, 71, 68\] and \[51, 71, 68, 220\] at token 0 of an example"), (merged_tokenizer, "the same tokens"),
+    (lambda: byte_tokenizer(extra=["unseen"]), "the same tokens; got sha256:.* with 257 tokens and sha256:.* with 258 tokens")])
 def test_different_tokenizers_are_refused(other, words):
     with pytest.raises(PairingError, match=words) as caught: check_same_tokenizer(byte_tokenizer(), other())
     assert "\n" not in str(caught.value) and caught.value.code == "tokenizers_differ"
     with pytest.raises(PairingError): check_same_tokenizer(other(), byte_tokenizer())
-
-
-def test_tokenizers_that_differ_on_the_text_only():
-    with pytest.raises(PairingError, match="the same tokens"): check_same_tokenizer(byte_tokenizer(), byte_tokenizer(extra=["zebra"]), texts=["a zebra"])

@@ -10,7 +10,7 @@ import invar_nb
 from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.verify import verify
 from invar_nb.shell import arms
-from invar_nb.shell.cli import main
+from commands import main
 
 pytest.importorskip("torch")
 BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
@@ -47,22 +47,22 @@ def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, t
     assert leads(alone)[""]["value"]["delta"] == leads(plain)["law"]["value"]["delta"]      # the text by itself: the same windows and losses
     delta = np.array([leads(plain)[name]["value"]["delta"] for name in NAMES])
     for rule, weights in (("tokens", [next(part["weight"] for part in plain["parts"] if part["part"] == name) for name in NAMES]), ("given", [2, 1, 1])):
-        options = ("--weights", "news=2", "--weights", "law=1", "--weights", "code=1") if rule == "given" else ("--weights", rule)
+        options = ("rules.pooling=news=2", "rules.pooling=law=1", "rules.pooling=code=1") if rule == "given" else (f"rules.pooling={rule}",)
         code, found = run(*options, out=rule)
         w = np.array(weights) / sum(weights)
         pooled = leads(found, "pooled")["pooled"]
         np.testing.assert_allclose([pooled["about"]["weights"][name] for name in NAMES], w, rtol=1e-12)
         np.testing.assert_allclose(pooled["value"]["delta"], w @ delta, rtol=1e-12)
         assert found["claim"] == pooled["claim"] and code == 0
-    code, found = run("--weights", "random", out="random")
+    code, found = run("rules.pooling=random", out="random")
     pooled = leads(found, "pooled")["pooled"]
     assert pooled["about"]["speaks_of"] == "texts like these" and pooled["about"]["prediction"][0] < pooled["value"]["ci"][0]
     assert "next such text" in (tmp_path / "random" / "report.html").read_text() and verify(tmp_path / "random")
 
 
 @pytest.mark.parametrize("options, names, words", [
-    (("--weights", "random"), NAMES[:2], "at least 3 texts"), (("--weights", "bag"), NAMES, "must be equal, tokens, random"),
-    (("--weights", "equal"), NAMES[:1], "needs several texts"), (("--profile", "ci"), NAMES, "profile ci needs"),
+    (("rules.pooling=random",), NAMES[:2], "at least 3 texts"), (("rules.pooling=bag",), NAMES, "must be equal, tokens, random"),
+    (("rules.pooling=equal",), NAMES[:1], "needs several texts"), (("--profile", "ci"), NAMES, "profile ci needs"),
     (("--text", "other.txt"), NAMES, "must be a file")])
 def test_what_makes_no_sense(run, options, names, words, tmp_path):
     code, found = run(*options, names=names)
@@ -85,7 +85,7 @@ def test_three_candidates_on_two_texts_and_questions_in_one_command(run, tmp_pat
     assert verify(tmp_path / "r") and not list(tmp_path.glob(".*.journal"))
     facts = {pair["candidate"]: pair["facts"]["weights"] for pair in found["pairs"]}
     assert facts == {"tuned": "different", "copy": "identical", "other": "different"}
-    code, both = run("--divergence", "--control", "--show-text", "--tail-gate", "q50=1", models=models[:3], names=NAMES[:2], out="r2")
+    code, both = run("--divergence", "--control", "scoring.show_text=true", "rules.tail=q50=1", models=models[:3], names=NAMES[:2], out="r2")
     lead = {(row["key"]["candidate"], row["key"]["part"]): row["value"]["delta"] for row in both["rows"] if row["role"] == "lead"}
     assert lead["tuned", "law"] == pytest.approx(rows["tuned", "law"]["value"]["delta"], abs=1e-6) and verify(tmp_path / "r2")
     assert {(row["key"]["part"], row["role"]) for row in both["rows"] if row["key"]["metric"] == "perplexity" and not row["key"]["slice"]} >= {("news", "control"), ("law", "control")}

@@ -10,16 +10,17 @@ import invar_nb
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import losses_bytes, read_losses
-from invar_nb.foundations.document import canonical_text, content_digest, file_digest
-from invar_nb.foundations.numbers import ContractError, UsageError, canonical_json
+from invar_nb.foundations.store import (canonical_json, canonical_text, content_digest,
+                                        file_digest)
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.metric import METRICS, Metric
-from invar_nb.report import evidence
+from invar_nb.report import report as evidence
 from invar_nb.report import verify as page
 from invar_nb.report.verify import verify
 from studies import STUDIES, losses, marks
 
 # Columns of the evidence from which no number or word of such a report follows: kind -> (file's column).
-UNUSED = {"one arm's scores": {"ids", "prompt_digests"}, "translations": {"hypotheses"}}  # one wrong word for another
+UNUSED = {"one arm's scores": {"ids", "prompt_digests"}, "translations": {"hypotheses"}, "runs of several": {"detail", "experiment_id", "hypothesis_id"}}  # one wrong word for another
 
 
 def leaves(value, at=()):

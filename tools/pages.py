@@ -146,7 +146,7 @@ def run(path, installed=False, slow=False, timeout=900, warm=False):
         try: client.execute(env=environment())
         except CellExecutionError as e:
             text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))
-            missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers)\b|invar_nb\[hf\]", text)
+            missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers|gguf|tqdm)\b|invar_nb\[hf\]", text)
             raise PageError(f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}", bool(missing)) from None
     return whole, time.perf_counter() - began
 

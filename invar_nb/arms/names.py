@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from ..foundations.numbers import refuse
+from ..foundations.refuse import refuse
 
 # %% ../../nbs/arms/00_names.ipynb #c007
 def natural_order(name: str | None) -> tuple:

@@ -14,9 +14,100 @@ import numpy as np
 
 from .window_losses import StreamedLosses, WindowLosses
 from .names import as_labels, listed, natural_order
-from ..foundations.numbers import PairingError, as_counts, as_vector, refuse
+from ..foundations.refuse import PairingError, as_counts, as_vector, refuse
 
-# %% ../../nbs/arms/05_pair.ipynb #c014
+# %% ../../nbs/arms/05_pair.ipynb #k0000014
+def _unpaired(must, got, cure):
+    refuse("pair", must, got, cure, error=PairingError)
+
+
+def _facts(arm):
+    facts = arm.provenance.get("source")
+    return facts if isinstance(facts, Mapping) else {}
+
+
+def _match(baseline, candidate, name, cure):
+    a, b = getattr(baseline, name, None), getattr(candidate, name, None)
+    if a is None or b is None: return
+    if isinstance(a, str) or name == "labels":
+        if a != b: _unpaired(f"{name} must match", f"{a!r} and {b!r}", cure)
+        return
+    _match_values(a, b, baseline.ids, name, cure)
+
+
+def _match_values(a, b, ids, name, cure):
+    same = np.array_equal if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else eq
+    if same(a, b): return
+    a, b = (x.tolist() if hasattr(x, "tolist") else list(x) for x in (a, b))
+    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+    _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
+
+
+def _match_ids(*arms):
+    a, b = (arm.ids for arm in arms)
+    if a == b: return
+    lacks = [text for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1]))
+             if (text := _lacking(who, own, other))]
+    if lacks:
+        _unpaired("ids must match in order", f"{len(a)} and {len(b)} items, "
+                  f"{', '.join(lacks)}", "Measure both models on the same items")
+    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
+    _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
+              "The ids are the same in another order: write both in one order")
+
+
+def _lacking(who, own, other):
+    "How many items of the other arm this one lacks, and why, where its source knows."
+    known, limit = set(own.ids), _facts(own).get("limit")
+    lost = [name for name in other.ids if name not in known]
+    why = f" (it was run with --limit {limit:g})" if limit else ""
+    return lost and f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" + (
+        ", ..." if len(lost) > 1 else "")
+
+# %% ../../nbs/arms/05_pair.ipynb #k0000017
+_FACTS = ("task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
+          "max_length", "n_ctx", "n_chunk")
+_PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
+            "system_instruction": "system instruction"}
+
+
+def _match_prompts(*arms):
+    "Where the prompts differ because of a setting, name the setting."
+    a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
+    if a == b: return
+    for name, said in _PROMPTS.items():
+        a, b = ("none" if (v := _facts(arm).get(name)) is None else str(v)[:12]
+                for arm in arms)
+        if a != b:
+            _unpaired("both models must be asked with the same prompts", f"{said} {a} for the "
+                      f"baseline and {b} for the candidate", f"Run both with the same {said}")
+
+
+def _match_sources(*arms):
+    "Where files of one tool hold different data, name the fact that differs."
+    if len({arm.data_id for arm in arms}) < 2: return
+    known = list(map(_facts, arms))
+    for name in _FACTS if all(known) else ():
+        a, b = (facts.get(name) for facts in known)
+        if a != b:
+            _unpaired(f"{name} must match", f"{a!r} and {b!r}", f"Run both with one {name}")
+
+
+def _match_data(a, b, cure):
+    if not a.data_id or not b.data_id or a.data_id == b.data_id: return
+    lone = {*a.slices} ^ {*b.slices} | {name for name in ("prompt_digests", "clusters") if (
+        getattr(a, name, None) is None) != (getattr(b, name, None) is None)}
+    _unpaired("data_id must match", f"{min(lone)!r} in one of them only" if lone
+              else f"{a.data_id!r} and {b.data_id!r}", cure)
+
+
+def _seen_by_either(*arms):
+    "Arms whose classes were only seen: a class that one model never names is a class of both."
+    if any(getattr(arm, "labels_from", "") != "seen" for arm in arms): return arms
+    labels = as_labels(sorted({*arms[0].labels, *arms[1].labels}, key=natural_order), "pair")
+    return [arm.changed(labels=labels) for arm in arms]
+
+# %% ../../nbs/arms/05_pair.ipynb #k0000020
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Pair:
     "Two arms on the same items, matched once; code behind it trusts that."
@@ -61,7 +152,7 @@ class Pair:
         "The pair of some of the items."
         return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
-# %% ../../nbs/arms/05_pair.ipynb #c016
+# %% ../../nbs/arms/05_pair.ipynb #k0000021
 _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradiction
     "losses": (("weight_unit", "Convert one file: tokens, bytes and words cannot be mixed"),
                ("tokens", "Score both models with one tokenizer and one plan"),
@@ -84,7 +175,7 @@ _AGREE = {  # kind: (field, cure); a field that one arm lacks is no contradictio
                      ("clusters", "Correct the column: clusters belong to the sentences")),
 }
 
-# %% ../../nbs/arms/05_pair.ipynb #c026
+# %% ../../nbs/arms/05_pair.ipynb #k0000022
 def pair(
     baseline,  # A: window losses, predictions, scores, runs
     candidate,  # B, the same kind of arm, on the same items
@@ -121,100 +212,7 @@ def pair(
                 "labels, prompts, clusters and slices in both files")
     return Pair(baseline=baseline, candidate=candidate)
 
-# %% ../../nbs/arms/05_pair.ipynb #c018
-def _unpaired(must, got, cure):
-    refuse("pair", must, got, cure, error=PairingError)
-
-
-_FACTS = ("task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
-          "max_length", "n_ctx", "n_chunk")
-
-# %% ../../nbs/arms/05_pair.ipynb #c028
-_PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
-            "system_instruction": "system instruction"}
-
-
-def _facts(arm):
-    found = arm.provenance.get("source")
-    return found if isinstance(found, Mapping) else {}
-
-
-def _match_prompts(*arms):
-    "Where the prompts differ because of a setting, name the setting."
-    a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
-    if a == b: return
-    for name, said in _PROMPTS.items():
-        a, b = ("none" if (v := _facts(arm).get(name)) is None else str(v)[:12]
-                for arm in arms)
-        if a != b:
-            _unpaired("both models must be asked with the same prompts", f"{said} {a} for the "
-                      f"baseline and {b} for the candidate", f"Run both with the same {said}")
-
-
-def _match_sources(*arms):
-    "Where files of one tool hold different data, name the fact that differs."
-    if len({arm.data_id for arm in arms}) < 2: return
-    known = list(map(_facts, arms))
-    for name in _FACTS if all(known) else ():
-        a, b = (facts.get(name) for facts in known)
-        if a != b:
-            _unpaired(f"{name} must match", f"{a!r} and {b!r}", f"Run both with one {name}")
-
-
-def _match_data(a, b, cure):
-    if not a.data_id or not b.data_id or a.data_id == b.data_id: return
-    lone = {*a.slices} ^ {*b.slices} | {name for name in ("prompt_digests", "clusters") if (
-        getattr(a, name, None) is None) != (getattr(b, name, None) is None)}
-    _unpaired("data_id must match", f"{min(lone)!r} in one of them only" if lone
-              else f"{a.data_id!r} and {b.data_id!r}", cure)
-
-
-def _seen_by_either(*arms):
-    "Arms whose classes were only seen: a class that one model never names is a class of both."
-    if any(getattr(arm, "labels_from", "") != "seen" for arm in arms): return arms
-    labels = as_labels(sorted({*arms[0].labels, *arms[1].labels}, key=natural_order), "pair")
-    return [arm.changed(labels=labels) for arm in arms]
-
-# %% ../../nbs/arms/05_pair.ipynb #c021
-def _match_ids(*arms):
-    a, b = (arm.ids for arm in arms)
-    if a == b: return
-    lacks = [text for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1]))
-             if (text := _lacking(who, own, other))]
-    if lacks:
-        _unpaired("ids must match in order", f"{len(a)} and {len(b)} items, "
-                  f"{', '.join(lacks)}", "Measure both models on the same items")
-    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-    _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
-              "The ids are the same in another order: write both in one order")
-
-
-def _lacking(who, own, other):
-    "How many items of the other arm this one lacks, and why, where its source knows."
-    known, limit = set(own.ids), _facts(own).get("limit")
-    lost = [name for name in other.ids if name not in known]
-    why = f" (it was run with --limit {limit:g})" if limit else ""
-    return lost and f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" + (
-        ", ..." if len(lost) > 1 else "")
-
-# %% ../../nbs/arms/05_pair.ipynb #c029
-def _match(baseline, candidate, name, cure):
-    a, b = getattr(baseline, name, None), getattr(candidate, name, None)
-    if a is None or b is None: return
-    if isinstance(a, str) or name == "labels":
-        if a != b: _unpaired(f"{name} must match", f"{a!r} and {b!r}", cure)
-        return
-    _match_values(a, b, baseline.ids, name, cure)
-
-
-def _match_values(a, b, ids, name, cure):
-    same = np.array_equal if isinstance(a, np.ndarray) and isinstance(b, np.ndarray) else eq
-    if same(a, b): return
-    a, b = (x.tolist() if hasattr(x, "tolist") else list(x) for x in (a, b))
-    i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
-    _unpaired(f"{name} must match", f"{a[i]!r} and {b[i]!r} at item {i} ({ids[i]!r})", cure)
-
-# %% ../../nbs/arms/05_pair.ipynb #c002
+# %% ../../nbs/arms/05_pair.ipynb #k0000025
 def pair_arrays(
     baseline_log_loss,  # l_i(A), shape (n,) [nats/token]
     candidate_log_loss,  # l_i(B), shape (n,) [nats/token]

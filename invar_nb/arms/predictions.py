@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['AMBIGUOUS', 'LABELS_FROM', 'AnswersArm', 'Predictions']
 
-# %% ../../nbs/arms/03_predictions.ipynb #c005
+# %% ../../nbs/arms/03_predictions.ipynb #k0000005
 import json, math, numbers
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ from typing import NoReturn
 
 import numpy as np
 
-from ..foundations.numbers import (as_choice, as_printed, digest, find_precision, lock,
-                                          refuse)
+from ..foundations.refuse import as_choice, as_printed, find_precision, lock, refuse
+from ..foundations.store import digest
 from .names import (as_labels, as_name, listed, natural_order, nearest,
                                        refuse_twins)
-from .window_losses import Arm, _of_all, _plain_json, _taken, _text
+from .window_losses import Arm, of_all_items, plain_json, entries_at, as_text
 
-# %% ../../nbs/arms/03_predictions.ipynb #c007
+# %% ../../nbs/arms/03_predictions.ipynb #k0000006
 @dataclass(frozen=True)
 class _Rows:
     "Where the rows stood, and what a refusal calls the whole."
@@ -42,7 +42,7 @@ class _Rows:
                    f"{len(values)} for {len(self.places)} ids", "Nothing is cut or repeated")
         return values.tolist() if hasattr(values, "tolist") else list(values)
 
-# %% ../../nbs/arms/03_predictions.ipynb #c014
+
 def _names(rows: _Rows, values, what: str) -> tuple[str, ...]:
     "A column of names."
     cells, known, out = rows.one_each(values, what), {}, []
@@ -73,17 +73,7 @@ def _shares(rows: _Rows, values, what: str) -> np.ndarray:
     cells = [as_printed(v) for v in cells] if single else cells
     return lock(np.array(cells, dtype=np.float64))
 
-# %% ../../nbs/arms/03_predictions.ipynb #c009
-def _check_known(rows: _Rows, names, labels, what: str) -> None:
-    known = set(labels)
-    bad = next((i for i, name in enumerate(names) if name not in known), None)
-    if bad is not None:
-        near = nearest(names[bad], labels)
-        rows.refuse(bad, f"{what} must be one of {listed(labels)}", repr(names[bad]),
-                    f"Did you mean {near!r}?" if near else
-                    "Correct the row, or name all labels (with a probability for each)")
-
-# %% ../../nbs/arms/03_predictions.ipynb #c011
+# %% ../../nbs/arms/03_predictions.ipynb #k0000009
 def _matrix(rows: _Rows, values, labels) -> np.ndarray:
     "Probabilities, shape (n, C); rows that add up to 1."
     shape = np.shape(values)
@@ -105,33 +95,27 @@ def _matrix(rows: _Rows, values, labels) -> np.ndarray:
     return lock(p)
 
 
-def _most_probable(p: np.ndarray, labels) -> tuple[str, ...]:
-    "The most probable label of each row; of equally probable ones the first by name."
-    by_name = sorted(range(len(labels)), key=lambda c: natural_order(labels[c]))
-    return tuple([labels[by_name[c]] for c in p[:, by_name].argmax(axis=1).tolist()])
-
-# %% ../../nbs/arms/03_predictions.ipynb #c012
-def _check_prediction(rows: _Rows, p, labels, prediction) -> np.ndarray:
-    "The prediction's probability, shape (n,), where the prediction is a most probable label."
+def _most_probable(rows: _Rows, p: np.ndarray, labels, said, sure) -> tuple[tuple, np.ndarray]:
+    "Predictions and their probabilities, with which those that were given must agree."
+    if said is None:
+        by_name = sorted(range(len(labels)), key=lambda c: natural_order(labels[c]))
+        said = tuple([labels[by_name[c]] for c in p[:, by_name].argmax(axis=1).tolist()])
     number = {label: c for c, label in enumerate(labels)}
-    mine = p[np.arange(len(p)), [number[name] for name in prediction]]
-    if (bad := np.flatnonzero(mine < p.max(axis=1))).size:
+    implied = p[np.arange(len(p)), [number[name] for name in said]]
+    if (bad := np.flatnonzero(implied < p.max(axis=1))).size:
         i = int(bad[0])
         best, name = p[i].max(), labels[int(p[i].argmax())]
         rows.refuse(i, "prediction must be the most probable label",
-                    f"{prediction[i]!r} with {mine[i]:g} where {name!r} has {best:g}",
+                    f"{said[i]!r} with {implied[i]:g} where {name!r} has {best:g}",
                     "One of the two columns is wrong; leave that one out")
-    return lock(mine)
-
-
-def _check_confidence(rows: _Rows, confidence, implied) -> None:
-    if (bad := np.flatnonzero(np.abs(confidence - implied) > 1e-6)).size:
+    if sure is not None and (bad := np.flatnonzero(np.abs(sure - implied) > 1e-6)).size:
         i = int(bad[0])
         rows.refuse(i, "confidence must be the probability of the prediction",
-                    f"{confidence[i]:g} where the probability is {implied[i]:g}",
+                    f"{sure[i]:g} where the probability is {implied[i]:g}",
                     "Leave the column out: the probabilities say it already")
+    return said, lock(implied)
 
-# %% ../../nbs/arms/03_predictions.ipynb #c027
+# %% ../../nbs/arms/03_predictions.ipynb #k0000012
 def _tallies(rows: _Rows, drawn, right) -> tuple:
     "Samples drawn and samples right; an example without samples has None in both."
     if drawn is None and right is None: return None, None
@@ -168,7 +152,21 @@ def _sliced(rows: _Rows, slices) -> dict[str, tuple]:
             for v, place in zip(cells, rows.places, strict=True))
     return out
 
-# %% ../../nbs/arms/03_predictions.ipynb #c015
+# %% ../../nbs/arms/03_predictions.ipynb #k0000015
+AMBIGUOUS = ("own_class", "excluded")  # what an example counts whose truth is ambiguous
+LABELS_FROM = ("given", "probabilities", "seen", "choices")  # a file's; places of choices
+
+
+def _check_known(rows: _Rows, names, labels, what: str) -> None:
+    known = set(labels)
+    bad = next((i for i, name in enumerate(names) if name not in known), None)
+    if bad is not None:
+        near = nearest(names[bad], labels)
+        rows.refuse(bad, f"{what} must be one of {listed(labels)}", repr(names[bad]),
+                    f"Did you mean {near!r}?" if near else
+                    "Correct the row, or name all labels (with a probability for each)")
+
+
 def _check_answers(arm, rows: _Rows) -> dict:
     "labels, label, prediction, confidence, probabilities: plain and in agreement."
     label = _names(rows, arm.label, "label")
@@ -192,18 +190,15 @@ def _check_answers(arm, rows: _Rows) -> dict:
     p = None
     if arm.probabilities is not None:
         p = _matrix(rows, arm.probabilities, labels)
-        said = said or _most_probable(p, labels)
-        implied = _check_prediction(rows, p, labels, said)
-        if sure is not None: _check_confidence(rows, sure, implied)
-        sure = implied
+        said, sure = _most_probable(rows, p, labels, said, sure)
     return dict(labels=labels, label=label, prediction=said, confidence=sure, probabilities=p,
                 labels_from="seen" if seen else as_choice(
                     arm.labels_from, LABELS_FROM, where=rows.where, name="labels_from"))
 
-# %% ../../nbs/arms/03_predictions.ipynb #c016
+# %% ../../nbs/arms/03_predictions.ipynb #k0000016
 def _check_predictions(arm) -> dict:
     "Every field of `Predictions`, checked and plain, rows in the order of their ids."
-    where = _text(arm.where, "Predictions", "where")
+    where = as_text(arm.where, "Predictions", "where")
     if not hasattr(arm.ids, "__len__") or not len(arm.ids):
         refuse(where, "there must be an example", "none", "Score at least one example")
     places = [f"index {i}" for i in range(len(arm.ids))] if arm.places is None else arm.places
@@ -215,28 +210,19 @@ def _check_predictions(arm) -> dict:
         rows.refuse(i, "every example must have an id of its own",
                     f"{ids[i]!r} at {rows.places[seen[ids[i]]]} and", "Keep one of the rows")
     drawn, right = _tallies(rows, arm.samples, arm.correct_samples)
-    of_all = lambda name: _of_all(getattr(arm, name), len(ids), where, name)
+    of_all = lambda name: of_all_items(getattr(arm, name), len(ids), where, name)
     fields = dict(
         ids=ids, places=rows.places, samples=drawn, correct_samples=right,
         **_check_answers(arm, rows),
         slices=_sliced(rows, arm.slices), clusters=of_all("clusters"),
-        prompt_digests=of_all("prompt_digests"), provenance=_plain_json(arm.provenance, where),
+        prompt_digests=of_all("prompt_digests"), provenance=plain_json(arm.provenance, where),
         ambiguous=as_choice(arm.ambiguous, AMBIGUOUS, where=where, name="ambiguous"),
-        model=_text(arm.model, where, "model"), data_id=_text(arm.data_id, where, "data_id"))
+        model=as_text(arm.model, where, "model"),
+        data_id=as_text(arm.data_id, where, "data_id"))
     order = np.array(sorted(range(len(ids)), key=ids.__getitem__))
     if (order[1:] < order[:-1]).any():
-        fields |= {name: _taken(fields[name], order) for name in arm.per_item}
+        fields |= {name: entries_at(fields[name], order) for name in arm.per_item}
     return fields
-
-# %% ../../nbs/arms/03_predictions.ipynb #c017
-AMBIGUOUS = ("own_class", "excluded")  # what an example counts whose truth is ambiguous
-LABELS_FROM = ("given", "probabilities", "seen", "choices")  # a file's; places of choices
-
-
-def _numbered(names, labels) -> np.ndarray:
-    "Names as class numbers."
-    number = {label: c for c, label in enumerate(labels)}
-    return lock([number[name] for name in names])
 
 
 def _test_digest(arm) -> str:
@@ -248,22 +234,26 @@ def _test_digest(arm) -> str:
     spell = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
     return digest("\n".join(map(spell, (names, *rows))))
 
-# %% ../../nbs/arms/03_predictions.ipynb #c019
+# %% ../../nbs/arms/03_predictions.ipynb #k0000018
 class AnswersArm(Arm):
     "What follows from the fields of `Predictions`."
     kind = "answers"
     per_item = ("ids", "label", "prediction", "confidence", "probabilities", "slices",
                 "clusters", "samples", "correct_samples", "prompt_digests", "places")
 
+    def _numbered(self, names) -> np.ndarray:
+        number = {label: c for c, label in enumerate(self.labels)}
+        return lock([number[name] for name in names])
+
     @cached_property
     def true_index(self) -> np.ndarray:  # shape (n,)
         "The truth as a class number."
-        return _numbered(self.label, self.labels)
+        return self._numbered(self.label)
 
     @cached_property
     def predicted_index(self) -> np.ndarray:  # shape (n,)
         "The prediction as a class number."
-        return _numbered(self.prediction, self.labels)
+        return self._numbered(self.prediction)
 
     @cached_property
     def correct(self) -> np.ndarray:  # shape (n,), booleans
@@ -288,7 +278,7 @@ class AnswersArm(Arm):
         best = self.probabilities == self.probabilities.max(axis=1, keepdims=True)
         return int((best.sum(axis=1) > 1).sum())
 
-# %% ../../nbs/arms/03_predictions.ipynb #c020
+# %% ../../nbs/arms/03_predictions.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Predictions(AnswersArm):
     "What one model answered on one list of examples; rows in the order of their ids."

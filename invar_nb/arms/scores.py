@@ -5,28 +5,28 @@
 # %% auto #0
 __all__ = ['Scores', 'Runs', 'Translations']
 
-# %% ../../nbs/arms/04_scores.ipynb #c002
+# %% ../../nbs/arms/04_scores.ipynb #k0000002
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
-from .window_losses import (Arm, _each_once, _of_all, _plain_json, _taken,
-                                               _text)
-from ..foundations.numbers import as_choice, as_counts, as_names, as_vector, refuse
+from .window_losses import (Arm, each_once, of_all_items, plain_json, entries_at,
+                                               as_text)
+from ..foundations.refuse import as_choice, as_counts, as_names, as_vector, refuse
 
-# %% ../../nbs/arms/04_scores.ipynb #c014
+# %% ../../nbs/arms/04_scores.ipynb #k0000007
 def _checked(arm, where, what) -> dict:
     "The fields that scores and runs share."
-    ids = _each_once(as_names(arm.ids, where=where, name=what), where, what)
+    ids = each_once(as_names(arm.ids, where=where, name=what), where, what)
     values = as_vector(arm.values, where=where, name="values", length=len(ids))
     if np.abs(values).max(initial=0) > 1e150:
         refuse(where, "values must be at most 1e150 in size", f"{np.abs(values).max():g}",
                "The squares of larger ones do not fit float64: change the unit")
     return dict(ids=ids, values=values,
-                model=_text(arm.model, where, "model"), data_id=_text(
+                model=as_text(arm.model, where, "model"), data_id=as_text(
                     arm.data_id, where, "data_id"),
-                provenance=_plain_json(arm.provenance, where))
+                provenance=plain_json(arm.provenance, where))
 
 
 def _slices(slices, n, where):
@@ -40,7 +40,7 @@ def _slices(slices, n, where):
 def _put(arm, fields):
     for name, value in fields.items(): object.__setattr__(arm, name, value)
 
-# %% ../../nbs/arms/04_scores.ipynb #c008
+# %% ../../nbs/arms/04_scores.ipynb #k0000008
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Scores(Arm):
     "One number for each example, in the order of the ids: exact match, F1, a mark, seconds."
@@ -61,18 +61,19 @@ class Scores(Arm):
     def __post_init__(self):
         where, fields = "Scores", _checked(self, "Scores", "ids")
         ids = fields["ids"]
-        fields |= {name: _of_all(getattr(self, name), len(ids), where, name)
+        fields |= {name: of_all_items(getattr(self, name), len(ids), where, name)
                    for name in ("clusters", "prompt_digests")}
         fields["slices"] = _slices(self.slices, len(ids), where)
         if self.repeats is not None:
             fields["repeats"] = as_counts(self.repeats, where=where, name="repeats",
                                           length=len(ids))
-        fields["score"] = _text(self.score, where, "score")
+        fields["score"] = as_text(self.score, where, "score")
         as_choice(self.better, ("higher", "lower"), where=where, name="better")
         order = np.array(sorted(range(len(ids)), key=ids.__getitem__), dtype=int)
-        _put(self, fields | {name: _taken(fields.get(name), order) for name in self.per_item})
+        _put(self, fields | {
+            name: entries_at(fields.get(name), order) for name in self.per_item})
 
-# %% ../../nbs/arms/04_scores.ipynb #c017
+# %% ../../nbs/arms/04_scores.ipynb #k0000011
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Runs(Arm):
     "One metric of one run for each seed."
@@ -90,7 +91,7 @@ class Runs(Arm):
     def __post_init__(self):
         _put(self, _checked(self, "Runs", "seeds"))
 
-# %% ../../nbs/arms/04_scores.ipynb #c006
+# %% ../../nbs/arms/04_scores.ipynb #k0000014
 def _texts(values, n, where, name="hypotheses"):
     values = tuple(values)
     if len(values) != n:
@@ -101,7 +102,7 @@ def _texts(values, n, where, name="hypotheses"):
     refuse(where, f"{name} must be texts", f"{values[bad]!r} at index {bad}",
            "A sentence without text is the empty string")
 
-# %% ../../nbs/arms/04_scores.ipynb #c015
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Translations(Arm):
     "What one model wrote for each sentence, with reference texts."
@@ -127,13 +128,13 @@ class Translations(Arm):
 
     def __post_init__(self):
         where = "Translations"
-        ids = _each_once(as_names(self.ids, where=where, name="ids"), where, "ids")
+        ids = each_once(as_names(self.ids, where=where, name="ids"), where, "ids")
         given = [(r,) if isinstance(r, str) else tuple(r) for r in self.references]
         _put(self, {
             "ids": ids, "hypotheses": _texts(self.hypotheses, len(ids), where),
             "references": tuple(given), "slices": _slices(self.slices, len(ids), where),
-            "clusters": _of_all(self.clusters, len(ids), where, "clusters"),
-            "provenance": _plain_json(self.provenance, where)})
+            "clusters": of_all_items(self.clusters, len(ids), where, "clusters"),
+            "provenance": plain_json(self.provenance, where)})
         _texts(map("".join, given), len(ids), where, "references")
         if (none := next((i for i, r in enumerate(given) if not r), None)) is not None:
             refuse(where, "every sentence must have a reference", f"none at index {none}",

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..foundations.numbers import (as_choice, as_count, as_counts, as_names,
-                                          as_vector, refuse)
+from ..foundations.refuse import (as_choice, as_count, as_counts, as_names, as_vector,
+                                         refuse)
 from ..foundations.text_column import TextColumn
 from ..statistics.totals import weighted_mean
 
@@ -98,39 +98,22 @@ def plan_windows(
         start, score_from = start + step, stop
     return tuple(windows)
 
-# %% ../../nbs/arms/01_windows.ipynb #c002
-def _last(utf8: np.ndarray, mark: str, before: np.ndarray) -> np.ndarray:
-    "The last place of a mark before each place; -1 where there is none."
-    places = np.append(-1, np.flatnonzero(utf8 == ord(mark)))
-    return places[np.searchsorted(places, before) - 1]
-
-
-def _whole_numbers(utf8: np.ndarray, first: np.ndarray, stop: np.ndarray) -> np.ndarray | None:
-    "The numbers of one to 15 digits between these places."
-    longest = int((stop - first).max(initial=0))
-    if longest > 15 or (stop <= first).any(): return None
-    found, power = np.zeros(len(first), np.int64), 1
-    for back in range(1, longest + 1):
-        at = stop - back
-        digits = np.where(at >= first, utf8[at] - np.uint8(48), np.uint8(0))
-        if digits.max() > 9: return None
-        found, power = found + digits.astype(np.int64) * power, 10 * power
-    return found
-
 # %% ../../nbs/arms/01_windows.ipynb #c061
 def scored_ranges(
     ids: TextColumn,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
     "Number of the document, start and stop of ids such as `0:128-256`; None for other ids."
-    utf8, places = ids.utf8, ids.starts - ids.starts[0]
-    begins, ends = places[:-1], places[1:]
-    dash = _last(utf8, "-", ends)
-    colon = _last(utf8, ":", dash)
-    if (colon < begins).any(): return None
-    start, stop = _whole_numbers(utf8, colon + 1, dash), _whole_numbers(utf8, dash + 1, ends)
-    if start is None or stop is None or (start >= stop).any(): return None
-    if len(ids) * (int(stop.max()) + 1) > 2**62: return None  # no tokens of any text
-    return ids.cut(begins, colon).codes()[0], start, stop
+    from pyarrow import compute
+    parts = compute.split_pattern(ids.array, ":", max_splits=1, reverse=True).flatten()
+    if len(parts) != 2 * len(ids): return None
+    ends = compute.split_pattern(parts.take(np.arange(1, len(parts), 2)), "-",
+                                 max_splits=1).flatten()
+    good = compute.and_(compute.ascii_is_decimal(ends), compute.less(
+        compute.binary_length(ends), 16))
+    if len(ends) != 2 * len(ids) or not good.to_numpy(zero_copy_only=False).all(): return None
+    start, stop = ends.cast("int64").to_numpy().reshape(-1, 2).T
+    if (start >= stop).any() or len(ids) * (int(stop.max()) + 1) > 2**62: return None
+    return TextColumn(parts.take(np.arange(0, len(parts), 2))).codes()[0], start, stop
 
 # %% ../../nbs/arms/01_windows.ipynb #c057
 def assign_splits(
@@ -152,14 +135,14 @@ def assign_splits(
     return tuple(replace(window, split=SPLITS[i >= preview])
                  for i, window in enumerate(windows[:preview + final]))
 
-# %% ../../nbs/arms/01_windows.ipynb #c058
+# %% ../../nbs/arms/01_windows.ipynb #c059
 def _scored(log_loss, tokens, where):
     log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
     tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
     if len(log_loss): return log_loss, tokens
     refuse(where, "there must be at least one window", "none", "Score some text first")
 
-# %% ../../nbs/arms/01_windows.ipynb #c059
+
 def perplexity(
     log_loss,  # l_i [nats/token], shape (n,), finite, >= 0
     tokens,  # t_i, shape (n,), counts >= 1

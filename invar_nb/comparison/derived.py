@@ -15,7 +15,7 @@ import numpy as np
 from .difference import Difference
 from .rows import Key, Row
 from ..foundations.interval import Interval
-from ..foundations.numbers import PairingError, UsageError, refuse
+from ..foundations.refuse import PairingError, UsageError, refuse
 from ..statistics.jackknife import Jackknife
 from ..statistics.pooling import Pooled, pool_fixed, pool_random
 
@@ -28,15 +28,11 @@ def part_weights(
     tokens: Mapping[str, float],         # part -> scored tokens of the baseline
 ) -> dict[str, float]:
     "The weight of each part; raises UsageError."
-    if isinstance(pooling, Mapping):
-        if {*pooling} != {*tokens}:
-            refuse("study", "weights must name every text once", ", ".join(map(str, pooling)),
-                   f"Name {', '.join(tokens)}", error=UsageError)
-        return {part: float(pooling[part]) for part in tokens}
-    if pooling not in POOLING:
-        refuse("study", f"pooling must be one of {', '.join(POOLING)}, or weights",
-               repr(pooling), "Say equal, for instance", error=UsageError)
-    return dict(tokens) if pooling == "tokens" else dict.fromkeys(tokens, 1.0)
+    if not isinstance(pooling, Mapping):
+        return dict(tokens) if pooling == "tokens" else dict.fromkeys(tokens, 1.0)
+    if {*pooling} == {*tokens}: return {part: float(pooling[part]) for part in tokens}
+    refuse("study", "weights must name every text once", ", ".join(map(str, pooling)),
+           f"Name {', '.join(tokens)}", error=UsageError)
 
 # %% ../../nbs/comparison/05_derived.ipynb #c009
 def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool):

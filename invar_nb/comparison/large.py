@@ -17,16 +17,15 @@ import math
 import numpy as np
 
 from ..arms.pair import Pair, pair
-from ..arms.window_losses import StreamedLosses, WindowLosses
+from ..arms.window_losses import WindowLosses
 from .difference import Difference, conclude, pair_totals
 from .units import Units, units_rule
-from ..foundations.numbers import (PairingError, UsageError, canonical_json,
-                                         refuse)
-from ..foundations.text_column import TextColumn
+from ..foundations.refuse import PairingError, UsageError, refuse
+from ..foundations.store import canonical_json
+from ..foundations.text_column import TextColumn, text_keys
 from ..metrics.metric import Metric, as_metric, prepare_metric
 from ..statistics.serial import block_size, fit_totals
-from ..statistics.totals import (RunningTotals, UnitTotals, round_off, sum_totals,
-                                        units_eff)
+from ..statistics.totals import (RunningTotals, UnitTotals, round_off, units_eff)
 
 # %% ../../nbs/comparison/09_large.ipynb #c007
 def _prepared(metric, pair):
@@ -67,7 +66,12 @@ def totals_difference(
     windows: int | None = None,          # how many there must be in all parts together
 ) -> Difference:
     "What `measure` says of all the windows that were counted."
-    where, summed = "UnitTotals.difference", _summed_metric(totals)
+    where = "UnitTotals.difference"
+    missing = {"baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2"} - {
+        *totals.columns}
+    if missing: refuse(where, "the totals must be of sum_pair", f"no column {min(missing)!r}",
+                       "Sum pairs of windows with sum_pair")
+    summed = json.loads(totals.plan)[0]
     metric = as_metric(summed if metric is None else metric, where)
     if metric.name != summed:
         refuse(where, f"the metric must be the one that was summed, {summed!r}",
@@ -82,17 +86,8 @@ def totals_difference(
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
     error = math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / W
     baseline = sums["baseline"] / W
-    return conclude(metric, [baseline, baseline + D], fit, replace(fit, standard_error=error),
-                    n, totals.kind, level)
-
-
-def _summed_metric(totals):
-    "The name of the metric in the plan of `sum_pair`."
-    missing = {"baseline", "delta", "weight", "weight^2", "weight*delta", "delta^2"} - {
-        *totals.columns}
-    if missing: refuse("UnitTotals.difference", "the totals must be of sum_pair",
-                       f"no column {min(missing)!r}", "Sum pairs of windows with sum_pair")
-    return json.loads(totals.plan)[0]
+    rows = replace(fit, standard_error=error)
+    return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level)
 
 
 def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (n_units,), sums to 0
@@ -113,11 +108,6 @@ def _batch_arm(template: WindowLosses, batch: Mapping) -> WindowLosses:
         name: batch.get(column) for name, column in fields.items()})
 
 
-def _equal(a, b) -> bool:
-    if isinstance(a, np.ndarray): return np.array_equal(a, b)
-    return a is None or b is None or a == b
-
-
 def batches_of(both: Pair) -> Iterator[Pair]:  # of arms that stay in their files
     "Consecutive windows of both files, matched as `pair` matches; PairingError."
     arms, done = (both.baseline, both.candidate), 0
@@ -129,7 +119,9 @@ def batches_of(both: Pair) -> Iterator[Pair]:  # of arms that stay in their file
         if len(batches[0]["tokens"]) != len(batches[1]["tokens"]):
             for _ in chain(*readers): pass  # the file that lost windows says so at its end
         made = [_batch_arm(*one) for one in zip(templates, batches, strict=True)]
-        checked = done and all(_equal(*(batch.get(k) for batch in batches)) for k in SHARED)
+        shared = ((batch.get(name) for batch in batches) for name in SHARED)
+        checked = done and all(a is None or b is None or len(a) == len(b)
+                               and np.all(a == b) for a, b in shared)
         try: part = Pair(baseline=made[0], candidate=made[1]) if checked else pair(*made)
         except PairingError as error:
             if not done: raise
@@ -143,8 +135,9 @@ def batches_of(both: Pair) -> Iterator[Pair]:  # of arms that stay in their file
 class OnceNamed:
     "Numbers the names of a column as they come; a name that comes again is refused."
 
-    def __init__(self, column: str):
-        self.column, self.keys, self.n, self.last = column, [], 0, None
+    def __init__(self, column: str, most: int):
+        self.column, self.n, self.last = column, 0, None
+        self.keys = np.empty(most, np.uint64)  # 8 bytes a name; what is not used is not held
 
     def number(self, texts: TextColumn) -> np.ndarray:
         "The number of each text's name in the whole file; a name that goes on keeps its own."
@@ -152,19 +145,19 @@ class OnceNamed:
         else:
             codes = texts.codes()[0]
             begins = np.r_[self.last != texts[0], codes[1:] != codes[:-1]]
-        self.keys.append(texts.keys[begins])
-        numbers = self.n - 1 + np.cumsum(begins)
+        numbers, before = self.n - 1 + np.cumsum(begins), self.n
         self.n, self.last = self.n + int(begins.sum()), texts[len(texts) - 1]
+        self.keys[before:self.n] = text_keys(texts)[begins]
         return numbers
 
     def check(self, file, must: str, cure: str) -> None:
         "Refuse the first name that comes again, by its place."
-        keys = np.sort(np.concatenate([np.empty(0, np.uint64), *self.keys]))
-        twice = keys[1:][keys[1:] == keys[:-1]]
-        self.keys, seen, row, last = [], set(), 0, None
+        keys = self.keys[:self.n]
+        keys.sort()
+        twice, seen, row, last = keys[1:][keys[1:] == keys[:-1]], set(), 0, None
         for batch in file.batches() if twice.size else ():
             texts = batch[self.column]
-            for i in np.flatnonzero(np.isin(texts.keys, twice)).tolist():
+            for i in np.flatnonzero(np.isin(text_keys(texts), twice)).tolist():
                 name = texts[i]
                 goes_on = self.column != "window_id" and (texts[i - 1] if i else last) == name
                 if name in seen and not goes_on: refuse(file.place(row + i), must, repr(name),
@@ -196,7 +189,7 @@ def sum_files(
 ) -> Summed:
     "Sums over the units of two files, read side by side once; ContractError, UsageError."
     base, sums, start, same = both.baseline, defaultdict(RunningTotals), 0, 0
-    once, spans = OnceNamed("window_id"), OnceNamed("document_id")
+    once, spans = (OnceNamed(name, len(base)) for name in ("window_id", "document_id"))
     block = block_size(len(base))
     for part in batches_of(both):
         once.number(part.ids)
@@ -205,9 +198,10 @@ def sum_files(
             refuse("compare", "units='documents' needs an id for every row", "none",
                    "Give the ids with the evidence, or choose other units", error=UsageError)
         same += int((part.baseline.log_loss == part.candidate.log_loss).sum())
-        tokens = {"tokens": part.baseline.tokens.astype(float)}
-        sums["tokens"].add(UnitTotals.of(tokens, start=start, units=np.zeros(
-            len(part), int) if numbers is None else numbers))
+        if numbers is None or units == "serial" or "perplexity" not in metrics:
+            tokens = {"weight": part.baseline.tokens.astype(float)}
+            sums["tokens"].add(UnitTotals.of(tokens, start=start, units=np.zeros(
+                len(part), int) if numbers is None else numbers))
         for name, metric in metrics.items():
             if numbers is not None and units != "serial":
                 sums[name, "documents"].add(sum_pair(part, metric, start=start, units=numbers))
@@ -219,8 +213,10 @@ def sum_files(
                   if "document_id" in arm.file.columns), base.file)
     spans.check(owner, "windows of a document must stand together in a file of this size",
                 "Order both files by document, with all windows in the order of the text")
-    tokens = sums["tokens"].total().columns["tokens"]
     documents = spans.n or None
+    del once, spans  # 8 bytes a window are free before the totals are joined
+    weighed = "tokens" if "tokens" in sums else ("perplexity", "documents")
+    tokens = sums[weighed].total().columns["weight"]
     effective = units_eff(tokens)
     name, because = units_rule(units, start, documents, effective)
     if name != "documents": effective = float(start)

@@ -12,7 +12,6 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy.special import gammaln, stdtr, stdtrit
 
-# %% ../../nbs/comparison/07_passages.ipynb #c012
 from ..arms.pair import Pair
 from ..foundations.text_column import text_column
 from ..statistics.totals import unit_codes, unit_totals
@@ -130,19 +129,14 @@ def _side(sign, ids, delta, weights, total, level):
     least = np.partition(d, -min(MOST, d.size))[-min(MOST, d.size)]
     largest = np.flatnonzero(d >= max(least, np.nextafter(0, 1)))
     order = largest[np.argsort(-d[largest], kind="stable")][:MOST].tolist()
-    tail = _Tail(d, weights) if _shows_tail(d) else None
+    differ = np.count_nonzero(d - np.median(d) > 1e-9 * np.abs(d).max())  # not by rounding
+    tail = _Tail(d, weights) if d.size >= ENOUGH and differ >= LISTED else None
     bounds = None if tail is None else sign * tail.bounds(level)
     return tuple(Passage(
         id=ids[i], weight=float(weights[i]), delta=float(delta[i]),
         share=float(weights[i] * delta[i]) / total,
         expected=None if tail is None else sign * tail.expected(k),
         bound=None if tail is None else float(bounds[i])) for k, i in enumerate(order, 1))
-
-
-def _shows_tail(d):
-    "Whether there are enough passages, and enough of them differ by more than rounding."
-    above = np.count_nonzero(d - np.median(d) > 1e-9 * np.abs(d).max())
-    return d.size >= ENOUGH and above >= LISTED
 
 # %% ../../nbs/comparison/07_passages.ipynb #c018
 def find_passages(

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['CLAIMS', 'as_margin', 'claim_of', 'is_identical', 'claim_alone', 'claim_within', 'items_for_power', 'change_text',
-           'margin_text', 'shown_unit', 'interval_text', 'is_beyond', 'headline', 'rationale', 'Verdict', 'verdict_of']
+           'margin_text', 'shown_unit', 'interval_text', 'is_beyond', 'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 from .difference import Difference, turned
 from ..metrics.metric import is_margin
 from .units import counted, noun_of
-from ..foundations.numbers import UsageError, refuse
+from ..foundations.refuse import UsageError, refuse
 from ..statistics.planning import n_for_power
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c022
@@ -214,22 +214,3 @@ class Verdict:
         late = ("adjusted_p_value", "multiplicity", "candidate_geometric_mean",
                 "baseline_geometric_mean")
         return {k: v for k, v in asdict(self).items() if v is not None or k not in late}
-
-
-def verdict_of(
-    d: Difference,
-    claim: str,
-    margin: float,
-    hypothesis_id: int = 0,
-) -> Verdict:
-    "The record of one difference and its claim."
-    return Verdict(
-        hypothesis_id=hypothesis_id, metric=d.metric.name, direction=f"{d.better}_is_better",
-        scale=d.scale, candidate_mean=d.candidate, baseline_mean=d.baseline,
-        improvement=d.improvement, p_value=d.p_value,
-        significance_threshold=round(1 - d.level, 12), improvement_threshold=margin,
-        verdict=claim if claim in ("improved", "regressed") else "noise", claim=claim,
-        rationale=rationale(d, claim, margin), headline=headline(d, claim, margin),
-        n_for_power=items_for_power(d, margin) if claim == "inconclusive" else None,
-        beyond_margin=bool(d.enough and is_beyond(d, margin)),
-        not_worse=bool(d.enough and d.worse.high < margin))

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['HIGHER', 'LOWER', 'LINEAR', 'LOG', 'MetricSpec', 'written_mean', 'geometric_mean', 'fieller_interval', 'Improvement',
-           'find_improvement', 'decide', 'claim_of_runs', 'seeds_for_power', 'RunsComparison', 'compare_runs',
-           'judge_runs', 'judge_many', 'Evaluator']
+           'find_improvement', 'decide', 'seeds_for_power', 'RunsComparison', 'compare_runs', 'judge_runs',
+           'judge_many', 'Evaluator']
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c002
 import math
@@ -21,7 +21,7 @@ import numpy as np
 from ..comparison.verdict import Verdict
 from .runs import Failures, as_runs, find_failures, pair_runs
 from ..foundations.interval import Interval
-from ..foundations.numbers import as_choice, as_count, as_fraction, refuse
+from ..foundations.refuse import as_choice, as_count, as_fraction, refuse
 from ..statistics.multiplicity import PROCEDURES, adjust
 from ..statistics.planning import n_for_power
 from ..statistics.paired_test import (paired_t_test, sign_flip_test,
@@ -98,7 +98,6 @@ class Improvement:
     p_value: float | None  # paired t, or of the signs where all differences are equal
     interval: Interval | None  # None for one seed, or where a relative change has no bounds
     standard_deviation: float | None  # of one seed's improvement
-    effect_size: float | None  # mean difference / its standard deviation
     sign_flip_p_value: float | None  # exact
     outlying: bool  # a difference is far from the others
     degenerate: str | None  # "single_pair", "all_equal" or None
@@ -137,40 +136,20 @@ def find_improvement(
     return Improvement(
         value=g, p_value=t.p_value, degenerate=t.degenerate, interval=interval,
         standard_deviation=spread,
-        effect_size=None if t.effect_size is None else sign * t.effect_size,
         outlying=t.degenerate is None and bool(far.max() > 3 * np.median(far)),
         sign_flip_p_value=None if t.n < 2 else sign_flip_test(
             d, scale=max(map(abs, x))).p_value)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c030
 def decide(
-    improvement: float,  # signed, positive is better
-    p_value: float | None,  # two-sided; None where nothing could be tested
-    *,
-    improvement_threshold: float = 0.02,
-    significance_threshold: float = 0.05,
-    failed: bool = False,  # a run of either arm did not end well
-) -> str:
-    "The source's table; equality passes both thresholds."
-    if failed: return "failed"
-    if not math.isfinite(improvement):
-        refuse("decide", "improvement must be finite", improvement, "Pass failed=True")
-    if abs(improvement) < improvement_threshold: return "noise"
-    if p_value is None or p_value > significance_threshold: return "noise"
-    if improvement == 0: return "noise"  # passes a threshold of 0, and has no direction
-    return "improved" if improvement > 0 else "regressed"
-
-
-def claim_of_runs(
     found: Improvement,  # its interval at level 1 - alpha
-    p_value: float | None,  # adjusted in a family
+    p_value: float | None,  # adjusted in a family; None where nothing could be tested
     spec: MetricSpec,
 ) -> str:
-    "improved, regressed, equivalent or inconclusive: the table, with noise split in two."
-    m = spec.improvement_threshold
-    word = decide(found.value, p_value, improvement_threshold=m,
-                  significance_threshold=spec.significance_threshold)
-    if word != "noise": return word
+    "improved, regressed, equivalent or inconclusive; equality passes both thresholds."
+    g, m = found.value, spec.improvement_threshold
+    significant = p_value is not None and p_value <= spec.significance_threshold
+    if significant and abs(g) >= m and g != 0: return "improved" if g > 0 else "regressed"
     bounded = found.interval is not None and found.degenerate is None
     return "equivalent" if m and bounded and found.interval.inside(-m, m) else "inconclusive"
 
@@ -277,7 +256,7 @@ def _verdict(c) -> Verdict:
                        verdict="failed", rationale=line, headline=line)
     found, m, i = c.improvement, c.spec.improvement_threshold, c.improvement.interval
     p = c.p_value if c.adjusted_p_value is None else c.adjusted_p_value
-    claim, seeds = claim_of_runs(found, p, c.spec), None
+    claim, seeds = decide(found, p, c.spec), None
     if claim == "inconclusive":
         seeds = seeds_for_power(found, threshold=m, level=c.level)
         seeds = seeds and max(seeds, c.n + 1)

@@ -17,7 +17,7 @@ import numpy as np
 
 # %% ../../nbs/experiments/00_runs.ipynb #c003
 from ..arms.scores import Runs
-from ..foundations.numbers import PairingError, as_count, refuse
+from ..foundations.refuse import PairingError, as_count, refuse
 from ..statistics.proportions import fisher_exact
 
 # %% ../../nbs/experiments/00_runs.ipynb #c014

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 # %% ../../nbs/foundations/01_interval.ipynb #c003
-from .numbers import as_choice, as_fraction, refuse
+from .refuse import as_choice, as_fraction, refuse
 
 # %% ../../nbs/foundations/01_interval.ipynb #c026
 FALLBACKS = ("single_pair", "all_equal", "infinite_bias", "zero_jackknife_variance",
@@ -26,14 +26,10 @@ class Fallback:
     reason: str  # a sentence: what happened, and what was used instead
 
     def __post_init__(self):
-        object.__setattr__(
-            self, "code", as_choice(self.code, FALLBACKS, where="Fallback", name="code"))
-        if not isinstance(self.reason, str) or not self.reason.strip():
-            refuse("Fallback", "reason must say what happened", repr(self.reason),
-                   "Write one sentence")
+        as_choice(self.code, FALLBACKS, where="Fallback", name="code")
 
-# %% ../../nbs/foundations/01_interval.ipynb #c053
-def _number(value: object, where: str, name: str) -> float:
+# %% ../../nbs/foundations/01_interval.ipynb #c002
+def _finite(value: object, where: str, name: str) -> float:
     "A finite float64, or a refusal."
     if type(value) is float and abs(value) < math.inf: return value  # the usual case, fast
     real = isinstance(value, numbers.Real) and not isinstance(value, bool)
@@ -41,48 +37,6 @@ def _number(value: object, where: str, name: str) -> float:
     refuse(where, f"{name} must be a finite number", repr(value), "Find where it came from")
 
 
-def _applied(f: Callable[[float], float], x: float, what: str) -> float:
-    "f(x) as a finite float, or a refusal."
-    try:
-        y = f(x)
-    except OverflowError:
-        y = math.inf
-    if not isinstance(y, numbers.Real) or not math.isfinite(y):
-        refuse("Interval.map", f"{what} must be a finite number", f"{y!r} from {x!r}",
-               "Stay in the unit where the numbers fit")
-    return float(y)
-
-# %% ../../nbs/foundations/01_interval.ipynb #c029
-def _checked(interval: "Interval") -> dict:
-    "The fields of an interval, or a refusal of the first that is none."
-    where, fallback = "Interval", interval.fallback
-    low, high = _number(interval.low, where, "low"), _number(interval.high, where, "high")
-    if low > high:
-        refuse(where, "low must not exceed high", f"[{low!r}, {high!r}]",
-               "Swap them only if you know why they are swapped")
-    if not isinstance(interval.method, str) or not interval.method:
-        refuse(
-            where, "method must be a name", repr(interval.method), "Name the method asked for")
-    if fallback is not None and not isinstance(fallback, Fallback):
-        refuse(where, "fallback must be a Fallback or None", repr(fallback),
-               "Build Fallback(code=..., reason=...)")
-    return {"low": low, "high": high,
-            "level": as_fraction(interval.level, where=where, name="level"),
-            "engine": as_choice(interval.engine, ENGINES, where=where, name="engine")}
-
-# %% ../../nbs/foundations/01_interval.ipynb #c030
-def _positive_exp(x: float) -> float:
-    "exp(x), or a refusal where float64 ends: 0 and infinity are no ratios."
-    try:
-        y = math.exp(x)
-    except OverflowError:
-        y = math.inf
-    if not 0 < y < math.inf:
-        refuse("Interval.exp", "exp of an endpoint must be a positive finite float64",
-               f"exp({x!r}) = {y!r}", "Stay on the log scale")
-    return y
-
-# %% ../../nbs/foundations/01_interval.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     "Two endpoints and what they promise: the level, the method, what was used instead."
@@ -94,7 +48,14 @@ class Interval:
     engine: str = "given"  # one of ENGINES
 
     def __post_init__(self):
-        for name, value in _checked(self).items(): object.__setattr__(self, name, value)
+        where = "Interval"
+        low, high = (_finite(getattr(self, end), where, end) for end in ("low", "high"))
+        if low > high:
+            refuse(where, "low must not exceed high", f"[{low!r}, {high!r}]",
+                   "Swap them only if you know why they are swapped")
+        as_choice(self.engine, ENGINES, where=where, name="engine")
+        level = as_fraction(self.level, where=where, name="level")
+        vars(self).update(low=low, high=high, level=level)
 
     @property
     def width(self) -> float:
@@ -102,10 +63,7 @@ class Interval:
         return self.high - self.low
 
     def contains(self, x: float) -> bool:
-        "Whether x lies in the closed interval."
-        if not isinstance(x, numbers.Real) or x != x:
-            refuse("Interval.contains", "x must be a number", repr(x),
-                   "NaN is neither inside nor outside")
+        "Whether x lies in the closed interval; NaN does not."
         return bool(self.low <= x <= self.high)
 
     def inside(self, low: float, high: float) -> bool:
@@ -117,17 +75,21 @@ class Interval:
 
     def map(self, f: Callable) -> "Interval":
         "The interval in another unit, for increasing f."
-        ends = self.low, self.high
-        low, high = (_applied(f, end, "the mapped endpoint") for end in ends)
+        where, ends = "Interval.map", [self.low, self.high]
+        try: low, high = map(f, ends)
+        except OverflowError: low, high = ends[0], math.inf
+        low, high = (_finite(end, where, "the mapped endpoint") for end in (low, high))
         if low > high:
-            refuse("Interval.map", "f must be increasing",
-                   f"[{low!r}, {high!r}] from {[*ends]}",
+            refuse(where, "f must be increasing", f"[{low!r}, {high!r}] from {ends}",
                    "Map by -f and say what the sign means")
         return replace(self, low=low, high=high)
 
     def exp(self) -> "Interval":
         "The interval of the ratio: exp of each endpoint, bit for bit what math.exp gives."
-        return self.map(_positive_exp)
+        if self.high > math.log(sys.float_info.max) or math.exp(self.low) == 0:
+            refuse("Interval.exp", "exp of an endpoint must be a positive finite float64",
+                   f"exp of {[self.low, self.high]}", "Stay on the log scale")
+        return self.map(math.exp)
 
     def to_dict(self) -> dict:
         "Plain values only, ready for JSON."

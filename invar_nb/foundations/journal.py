@@ -10,9 +10,9 @@ import contextlib, errno, glob, json, os, sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
-from .numbers import canonical_json, digest, refuse
-from .document import (ABSENT, clear_staging, file_digest,
-                                           first_difference, lock_file, locked)
+from .refuse import refuse
+from .store import (ABSENT, canonical_json, clear_staging, digest,
+                                        file_digest, first_difference, lock_file, locked)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c025
 @contextlib.contextmanager
@@ -136,11 +136,6 @@ class Journal:
         "Release the file."
         self._link = None
         self._held.close()
-
-    def discard(self) -> None:
-        "Delete the journal: what it kept is now in a file of its own."
-        self.close()
-        discard_journals([self.path])
 
 # %% ../../nbs/foundations/03_journal.ipynb #c010
 def discard_journals(journals: Iterable[str | os.PathLike]) -> None:

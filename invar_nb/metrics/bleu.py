@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .metric import Metric
-from ..foundations.numbers import as_choice, as_count, as_vector, refuse
+from ..foundations.refuse import as_choice, as_count, as_vector, refuse
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c016
 SMOOTHINGS = ("none", "floor", "add-k", "exp")  # what a precision of 0 becomes

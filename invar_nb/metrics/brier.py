@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 
 from .metric import Metric
-from ..foundations.numbers import as_choice, find_precision, refuse
+from ..foundations.refuse import as_choice, find_precision, refuse
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
                                           width_edges)
 

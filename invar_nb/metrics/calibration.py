@@ -14,7 +14,7 @@ import numpy as np
 
 from .metric import Metric
 from ..foundations.interval import Interval
-from ..foundations.numbers import refuse
+from ..foundations.refuse import refuse
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
                                           mass_edges)
 from ..statistics.jackknife import jackknife_statistic

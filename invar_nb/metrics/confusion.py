@@ -16,7 +16,7 @@ import numpy as np
 from .metric import Metric
 from ..arms.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
-from ..foundations.numbers import as_choice, as_fraction, as_names, lock, refuse
+from ..foundations.refuse import as_choice, as_fraction, as_names, lock, refuse
 from .means import share_fields
 from ..statistics.proportions import wilson_interval
 
@@ -134,15 +134,13 @@ def precision_recall_f1(
     "Precision, recall and F1 of every class, intervals and means (@eq-confusion-rates)."
     where, cells = "precision_recall_f1", np.asarray(matrix)
     level = as_fraction(level, where=where, name="level")
-    if cells.ndim != 2 or cells.shape[0] != cells.shape[1] or not cells.size:
-        refuse(where, "a confusion matrix must be square", f"shape {cells.shape}",
-               "Make it with confusion_matrix")
-    counts = cells.astype(float) if cells.dtype.kind in "iuf" else np.full(cells.shape, np.nan)
-    bad = np.argwhere(~((counts >= 0) & (counts == np.floor(counts)) & (counts < 2**53)))
-    if bad.size:
-        at = tuple(bad[0].tolist())
-        refuse(where, "the cells must be counts", f"{cells[at]!s} at {at}",
-               "Pass whole numbers, not shares: an interval needs the number of examples")
+    square = cells.ndim == 2 and cells.shape[0] == cells.shape[1] and cells.size
+    counts = square and cells.dtype.kind in "iuf" and np.all(
+        (cells >= 0) & (cells < 2**53) & (cells % 1 == 0))
+    if not counts:
+        refuse(where, "a confusion matrix must be square and hold whole numbers",
+               f"{cells.tolist()!r}", "Make it with confusion_matrix; an interval needs the "
+               "number of examples, not shares")
     labels = _classes(range(len(cells)) if labels is None else labels, where)
     if len(labels) != len(cells):
         refuse(where, f"there must be {len(cells)} labels, one a row", f"{len(labels)} labels",
@@ -238,10 +236,7 @@ def _macro_f1_without(arm, codes, n_units):
     return float(_share(scores.sum(), classes)), _share(scores.sum() + change, classes - gone)
 
 
-def _no_classes(arm):
-    if getattr(arm, "choices", False): return "its labels are places of choices, not classes"
-
-
-macro_f1_metric = Metric(name="macro_f1", title="macro F1", unit="share",
-                         kind="answers", better="higher", missing=_no_classes,
-                         leave_one_out=_macro_f1_without)
+macro_f1_metric = Metric(
+    name="macro_f1", title="macro F1", unit="share", kind="answers", better="higher",
+    leave_one_out=_macro_f1_without, missing=lambda arm: getattr(arm, "choices", None) and
+    "its labels are places of choices, not classes" or None)

@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from .metric import Metric
-from ..foundations.numbers import refuse
+from ..foundations.refuse import refuse
 
 # %% ../../nbs/metrics/09_divergence.ipynb #c015
 _SIZES = 2.0 ** (-np.arange(41) / 2)  # 1 down to 2^-20

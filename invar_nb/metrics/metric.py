@@ -16,7 +16,7 @@ from importlib import import_module
 import numpy as np
 
 from ..foundations.interval import Interval
-from ..foundations.numbers import ContractError, UsageError, as_choice, as_names, refuse
+from ..foundations.refuse import ContractError, UsageError, as_choice, as_names, refuse
 
 # %% ../../nbs/metrics/00_metric.ipynb #c007
 _CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
@@ -205,19 +205,6 @@ _BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "bleu": ("translations", "bleu"),
 }
 
-
-def _entry_points():
-    from importlib.metadata import entry_points
-    return {point.name: point for point in entry_points(group="invar_nb.metrics")}
-
-
-def _load(name, point):
-    "The metric of another package, announced under its own name."
-    metric = point.load()
-    if isinstance(metric, Metric) and metric.name == name: return metric
-    refuse(f"entry point {name!r} of invar_nb.metrics", "it must be a Metric of that name",
-           getattr(metric, "name", type(metric).__name__), "Correct or remove the package")
-
 # %% ../../nbs/metrics/00_metric.ipynb #c023
 class Registry(Mapping):
     "Metrics by name: those of this package, of installed packages, and registered ones."
@@ -226,7 +213,10 @@ class Registry(Mapping):
         self._metrics, self._points = {}, None
 
     def _announced(self):
-        if self._points is None: self._points = _entry_points()
+        "Metrics of other packages, by the names under which they announce them."
+        from importlib.metadata import entry_points
+        if self._points is None: self._points = {
+            point.name: point for point in entry_points(group="invar_nb.metrics")}
         return self._points
 
     def __getitem__(self, name: str) -> Metric:
@@ -234,7 +224,12 @@ class Registry(Mapping):
             page = import_module(f"invar_nb.metrics.{_BUILT_IN[name][1]}")
             self._metrics[name] = getattr(page, f"{name}_metric")
         if name not in self._metrics and name in self._announced():
-            self._metrics[name] = _load(name, self._announced()[name])
+            metric = self._announced()[name].load()
+            if not isinstance(metric, Metric) or metric.name != name:
+                refuse(f"entry point {name!r} of invar_nb.metrics", "it must be a Metric of "
+                       "that name", getattr(metric, "name", type(metric).__name__),
+                       "Correct or remove the package")
+            self._metrics[name] = metric
         if name in self._metrics: return self._metrics[name]
         mistake, *labels = str(name).split(":")  # mistake:yes:no is a metric for two labels
         if mistake != "mistake" or len(labels) != 2 or not all(labels): raise KeyError(name)

@@ -11,10 +11,10 @@ import math
 from dataclasses import asdict, dataclass, fields
 
 import numpy as np
-from scipy.fft import irfft, next_fast_len, rfft
+import scipy
 
-from ..foundations.numbers import (as_choice, as_count, as_fraction, as_vector,
-                                          find_booleans, find_precision, lock, refuse)
+from ..foundations.refuse import (as_choice, as_count, as_fraction, as_vector,
+                                         find_booleans, find_precision, lock, refuse)
 from ..statistics.proportions import wilson_interval
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c015
@@ -106,9 +106,9 @@ def poisson_binomial(p):
     table[:p.size, 0], table[:p.size, 1] = 1 - p, p
     while len(table) > 1:
         length = 2 * table.shape[1] - 1
-        size = next_fast_len(length, real=True)
-        spectrum = rfft(table, size, axis=1)
-        table = irfft(spectrum[0::2] * spectrum[1::2], size, axis=1)[:, :length]
+        size = scipy.fft.next_fast_len(length, real=True)
+        spectrum = scipy.fft.rfft(table, size, axis=1)
+        table = scipy.fft.irfft(spectrum[0::2] * spectrum[1::2], size, axis=1)[:, :length]
     mass = np.zeros(n + 1)
     mass[certain:certain + p.size + 1] = table[0, :p.size + 1].clip(0)
     return mass / mass.sum()
@@ -129,11 +129,11 @@ def _ece_law(laws):
     kept = [(mass[mass > _ROUNDING], far[mass > _ROUNDING]) for _, mass, far in laws]
     step = math.fsum(float(far.max()) for _, far in kept) / _CELLS
     if step == 0: return 1.0, np.ones(1)  # every confidence is 0 or 1
-    size, spectrum = next_fast_len(_CELLS + len(kept) + 1, real=True), 1.0
+    size, spectrum = scipy.fft.next_fast_len(_CELLS + len(kept) + 1, real=True), 1.0
     for mass, far in kept:
         cells = np.rint(far / step).astype(np.intp)
-        spectrum = spectrum * rfft(np.bincount(cells, weights=mass, minlength=size))
-    total = irfft(spectrum, size).clip(0)
+        spectrum = spectrum * scipy.fft.rfft(np.bincount(cells, weights=mass, minlength=size))
+    total = scipy.fft.irfft(spectrum, size).clip(0)
     return step, total / total.sum()
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c040

@@ -7,8 +7,7 @@ __all__ = ['smooth_calibration_metric', 'smooth_calibration_error', 'smooth_with
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c002
 import numpy as np
-from scipy.fft import dct
-from scipy.optimize import brentq
+import scipy
 from scipy.sparse import csr_array
 
 from .metric import Metric
@@ -36,8 +35,8 @@ def _diffuse(mass, sigma):
     "Density on the nodes after diffusion to a bandwidth (@eq-smooth-cosines)."
     ends = mass.copy()
     ends[..., [0, -1]] *= 2
-    modes = dct(ends, type=1) / 2 * np.exp(-_RATES * sigma**2)
-    return dct(modes, type=1)
+    modes = scipy.fft.dct(ends, type=1) / 2 * np.exp(-_RATES * sigma**2)
+    return scipy.fft.dct(modes, type=1)
 
 # %% ../../nbs/metrics/05_smooth_calibration.ipynb #c014
 def _remainder(mass, n, sigma):
@@ -49,7 +48,8 @@ def _fixed_point(mass, n):
     "The bandwidth that equals the error (@eq-smooth-fixed)."
     if _remainder(mass, n, _FINEST) <= _FINEST: return 0.0
     excess = lambda sigma: _remainder(mass, n, sigma) - sigma
-    return min(1.0, brentq(excess, _FINEST, 1.5, xtol=1e-12))  # 1 may round to above
+    root = scipy.optimize.brentq(excess, _FINEST, 1.5, xtol=1e-12)
+    return min(1.0, root)  # 1 may round to above
 
 
 def smooth_calibration_error(

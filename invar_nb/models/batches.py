@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BATCH_TOKENS', 'EVEN', 'cut_passes', 'as_batches', 'usual_tokens', 'in_memory', 'Scorer', 'plan_scoring',
-           'token_log_losses']
+           'as_documents', 'token_log_losses']
 
 # %% ../../nbs/models/05_batches.ipynb #c003
 import dataclasses
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 # %% ../../nbs/models/05_batches.ipynb #c004
-from ..foundations.numbers import as_count, refuse
+from ..foundations.refuse import as_count, refuse
 from ..arms.windows import Window
 from .windows import check_length
 from .load import LoadedModel, import_torch, positions
@@ -50,10 +50,10 @@ def cut_passes(windows: list[Window], budget: int, batching: str) -> list[list[i
     return _passes(lengths, order, budget, _PADDING[batching])
 
 
-def as_batches(passes: list[list[int]], size: int = 8) -> tuple[tuple[int, ...], ...]:
+def as_batches(passes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
     "Eight passes a batch."
-    return tuple(tuple(i for part in passes[k:k + size] for i in part)
-                 for k in range(0, len(passes), size))
+    return tuple(tuple(i for part in passes[k:k + 8] for i in part)
+                 for k in range(0, len(passes), 8))
 
 # %% ../../nbs/models/05_batches.ipynb #c019
 BATCH_TOKENS = 512  # of a forward pass
@@ -151,11 +151,20 @@ def plan_scoring(
     batch_tokens: int | None = None,  # of a forward pass, padding included; by the device
 ) -> Scorer:
     "Check ids and windows, look at the model, and decide which windows share a batch."
-    windows, documents = tuple(windows), _documents(token_ids)
+    windows, documents = tuple(windows), as_documents(token_ids)
     if batch_tokens is not None:
         batch_tokens = as_count(batch_tokens, where="score_windows", name="batch_tokens")
     model = model.model if isinstance(model, LoadedModel) else model
-    _check_windows(windows, documents, positions(model))
+    if not windows:
+        refuse("score_windows", "there must be a window to score", "none", "Plan the text")
+    limit = positions(model)
+    for i, w in enumerate(windows):
+        n = len(documents.get(w.document_id, ()))
+        if w.stop > n:
+            refuse("score_windows", "a window must end inside its document",
+                   f"stop {w.stop} of {n} tokens at window {i} of document {w.document_id!r}",
+                   "Plan the windows from this text")
+        check_length(w.stop - w.start - 1, limit, "score_windows")  # a target
     engine = look_at_model(model, documents[windows[0].document_id])
     for ids in documents.values():
         check_ids(ids, engine.vocab_size)
@@ -168,9 +177,10 @@ def plan_scoring(
                   batches=as_batches(passes), budget=1 if engine.alone else budget)
 
 
-def _documents(token_ids: object) -> dict[str, np.ndarray]:
-    given = dict(token_ids) if isinstance(token_ids, Mapping) else {"0": token_ids}
-    for name, ids in given.items():
+def as_documents(token_ids: object) -> dict[str, np.ndarray]:
+    "Token ids of each document; those of one document are document 0."
+    documents = dict(token_ids) if isinstance(token_ids, Mapping) else {"0": token_ids}
+    for name, ids in documents.items():
         array = np.asarray(ids.cpu() if hasattr(ids, "cpu") else ids)
         if array.ndim != 1 or array.dtype.kind not in "iu":
             refuse("score_windows", "token ids must be integers in one dimension",
@@ -179,20 +189,8 @@ def _documents(token_ids: object) -> dict[str, np.ndarray]:
             at = int(np.flatnonzero(array < 0)[0])
             refuse("score_windows", "token ids must not be negative",
                    f"{int(array[at])} at token {at}", "Labels such as -100 are not token ids")
-        given[name] = array
-    return given
-
-
-def _check_windows(windows, documents: Mapping, limit: int | None) -> None:
-    if not windows:
-        refuse("score_windows", "there must be a window to score", "none", "Plan the text")
-    for i, window in enumerate(windows):
-        n = len(documents.get(window.document_id, ()))
-        if window.stop > n:
-            refuse("score_windows", "a window must end inside its document",
-                   f"stop {window.stop} of {n} tokens at window {i} "
-                   f"of document {window.document_id!r}", "Plan the windows from this text")
-        check_length(window.stop - window.start - 1, limit, "score_windows")  # a target
+        documents[name] = array
+    return documents
 
 # %% ../../nbs/models/05_batches.ipynb #c028
 def token_log_losses(

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 import numpy as np
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c004
-from ..foundations.numbers import refuse
+from ..foundations.refuse import refuse
 from ..arms.windows import Window
 from .head_tiles import ROWS, can_tile, head_losses
 from .load import import_torch, positions, quiet
@@ -44,14 +44,12 @@ def evaluating(model: object):
     "Dropout off, no graph kept; the model is left in the mode it came in."
     torch, transformers = import_torch("score_windows")
     training = bool(getattr(model, "training", False))
-    if training:
-        model.eval()
+    if training: model.eval()
     try:
         with torch.inference_mode(), quiet(transformers):  # advice on masks is not for us
             yield
     finally:
-        if training:
-            model.train()
+        if training: model.train()
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c028
 def _arguments(module: object) -> frozenset:
@@ -96,8 +94,13 @@ def _check_causal(torch, ask: Callable, example: np.ndarray, logits) -> bool:
     return mixed
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c031
-def _transforms(config: object) -> list[tuple[str, Callable]]:
-    "What an architecture may do behind its head, from its config; the plain head is last."
+def _head_path(torch, model, backbone, head, rows, logits) -> tuple[str, Callable | None]:
+    "How the model's own logits follow from its stack and head; ('logits', None) if no way."
+    if backbone is None: return "logits", None
+    hidden = getattr(_call(backbone, _arguments(backbone), rows), "last_hidden_state", None)
+    if hidden is None or hidden.shape[:2] != logits.shape[:2]: return "logits", None
+    plain, close = head(hidden), 4 * torch.finfo(logits.dtype).eps
+    config = model.config
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     names = ("final_logit_softcapping", "logit_scale", "logits_scaling")
     values = (getattr(text, name, None) for name in names)
@@ -106,17 +109,8 @@ def _transforms(config: object) -> list[tuple[str, Callable]]:
             ("head*scale", scale, lambda x: x * scale),
             ("head/scale", scaling, lambda x: x / scaling),
             ("head*scale", scaling, lambda x: x * scaling), ("head", True, None)]
-    return [(path, act) for path, value, act in ways if value]
-
-
-def _head_path(torch, model, backbone, head, rows, logits) -> tuple[str, Callable | None]:
-    "How the model's own logits follow from its stack and head; ('logits', None) if no way."
-    if backbone is None: return "logits", None
-    hidden = getattr(_call(backbone, _arguments(backbone), rows), "last_hidden_state", None)
-    if hidden is None or hidden.shape[:2] != logits.shape[:2]: return "logits", None
-    plain, close = head(hidden), 4 * torch.finfo(logits.dtype).eps
-    return next(((path, act) for path, act in _transforms(model.config)
-                 if _near(torch, act(plain) if act else plain, logits, close)),
+    return next(((path, act) for path, value, act in ways
+                 if value and _near(torch, act(plain) if act else plain, logits, close)),
                 ("logits", None))  # as where the model hands its stack more than token ids
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c033
@@ -237,8 +231,7 @@ def score_batch(
     torch, _ = import_torch("score_windows")
     layouts = [pass_layout(torch, documents, windows, more, multiple) for windows in passes]
     with evaluating(engine.model):
-        act = _tiled_losses if engine.tiled else _whole_losses
-        losses = torch.cat(list(act(torch, engine, layouts))).cpu().numpy()
+        losses = torch.cat(list(_blocks_of_losses(torch, engine, layouts))).cpu().numpy()
     windows = [w for windows in passes for w in windows]
     losses = np.split(losses, np.cumsum([w.tokens for w in windows])[:-1])
     for window, own in zip(windows, losses, strict=True):
@@ -246,15 +239,14 @@ def score_batch(
     return losses
 
 
-def _tiled_losses(torch, engine: Engine, layouts: list) -> Iterator:
-    target, done = torch.cat([layout[-1] for layout in layouts]), 0
-    for hidden in head_blocks(torch, engine, layouts):
-        own, done = target[done:done + len(hidden)], done + len(hidden)
-        yield head_losses(torch, engine.head, engine.after, hidden, own)
-
-
-def _whole_losses(torch, engine: Engine, layouts: list) -> Iterator:
-    "-log softmax at the targets, in float32 whatever the model computes in."
+def _blocks_of_losses(torch, engine: Engine, layouts: list) -> Iterator:
+    "Losses of the scored tokens, in tiles or by whole rows; float32 whatever the model is."
+    if engine.tiled:
+        target, done = torch.cat([layout[-1] for layout in layouts]), 0
+        for hidden in head_blocks(torch, engine, layouts):
+            own, done = target[done:done + len(hidden)], done + len(hidden)
+            yield head_losses(torch, engine.head, engine.after, hidden, own)
+        return
     for *where, target in layouts:
         rows_at, step = logit_rows(torch, engine, *where), engine.chunk_rows
         for k in range(0, len(target), step):

@@ -6,17 +6,11 @@
 __all__ = ['library_modules', 'module_docstring', 'passages', 'text_runs', 'demo_documents']
 
 # %% ../../nbs/models/13_demo_text.ipynb #c022
-import ast
-import io
-import os
-import re
-import sysconfig
-import tokenize
-import warnings
+import ast, io, os, re, sysconfig, tokenize, warnings
 from pathlib import Path
 
 # %% ../../nbs/models/13_demo_text.ipynb #c004
-from ..foundations.numbers import refuse
+from ..foundations.refuse import refuse
 
 # %% ../../nbs/models/13_demo_text.ipynb #c006
 _LEFT_OUT = frozenset("""distutils ensurepip idlelib lib2to3 pydoc_data test tkinter turtledemo
@@ -28,22 +22,21 @@ def library_modules(
 ) -> dict[str, Path]:
     "Dotted name -> source file of each module that every system has, sorted by name."
     root = Path(folder or sysconfig.get_paths()["stdlib"])
-    found = {}
+    modules = {}
     for here, folders, files in os.walk(root):
         folders[:] = set(folders) - _LEFT_OUT
         for path in (Path(here, name) for name in files if name.endswith(".py")):
             parts = path.relative_to(root).with_suffix("").parts
             if parts[-1] not in _LEFT_OUT:
-                found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return dict(sorted(found.items()))
+                modules[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return dict(sorted(modules.items()))
 
 # %% ../../nbs/models/13_demo_text.ipynb #c025
 def module_docstring(path: Path) -> str:
     "The docstring of a source file, or nothing; only its first statement is parsed."
     source, other = path.read_bytes(), (tokenize.ENCODING, tokenize.COMMENT, tokenize.NL)
     tokens = tokenize.tokenize(io.BytesIO(source).readline)
-    if next(t for t in tokens if t.type not in other).type != tokenize.STRING:
-        return ""
+    if next(t for t in tokens if t.type not in other).type != tokenize.STRING: return ""
     last = next(t for t in tokens if t.type == tokenize.NEWLINE).end[0]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # old escape sequences are no concern of ours
@@ -63,16 +56,6 @@ def text_runs(
     flat = " ".join(text.split())
     return {flat[i : i + length] for i in range(len(flat) - length + 1)}
 
-# %% ../../nbs/models/13_demo_text.ipynb #c013
-def _manual_runs():
-    try:
-        from pydoc_data.topics import topics
-    except ImportError:
-        refuse("demo_documents", "Python's manual must be installed",
-               "no module pydoc_data.topics",
-               "Install the full standard library (some systems split it into packages)")
-    return set().union(*map(text_runs, topics.values()))
-
 # %% ../../nbs/models/13_demo_text.ipynb #c026
 def demo_documents(
     modules: dict[str, Path] | None = None,  # None: `library_modules()`
@@ -81,11 +64,17 @@ def demo_documents(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     "Module names, sorted, and their docstrings, each passage once. Raises ContractError."
     modules = library_modules() if modules is None else modules
-    documents, seen = {}, _manual_runs() if known is None else set(known)
+    if known is None:
+        try: from pydoc_data.topics import topics
+        except ImportError:
+            refuse("demo_documents", "Python's manual must be installed",
+                   "no module pydoc_data.topics",
+                   "Install the full standard library (some systems split it into packages)")
+        known = set().union(*map(text_runs, topics.values()))
+    documents, seen = {}, set(known)
     for name, path in modules.items():
         docstring = module_docstring(path)
-        if not 200 <= len(docstring) <= 3000:
-            continue
+        if not 200 <= len(docstring) <= 3000: continue
         new = (block for block in passages(docstring) if seen.isdisjoint(text_runs(block)))
         text = "\n\n".join(new)
         if len(text) >= 200:

@@ -15,12 +15,6 @@ COLUMNS, ROWS = 1008, 512  # of a tile: 2 MiB of float32 stay in a processor's c
 _LOG2E = math.log2(math.e)
 
 
-def _edges(size: int, device) -> list[int]:
-    "Where tiles begin and the last one ends."
-    width = COLUMNS if device.type == "cpu" else 16 * COLUMNS
-    return [*range(0, size, width), size]
-
-
 class Tiles:
     "Shifted logits over log 2 of a block of rows, a tile at a time, in one buffer."
 
@@ -30,7 +24,8 @@ class Tiles:
         self.rows = hidden * _LOG2E if self.plain else hidden
         self.shift = hidden.new_zeros((len(hidden), 1), dtype=torch.float32)
         self.picked = self.shift[:, 0].clone()  # x of the targets
-        self.edges = _edges(len(head.weight), hidden.device)
+        size, width = len(head.weight), COLUMNS * (1 if hidden.device.type == "cpu" else 16)
+        self.edges = [*range(0, size, width), size]  # where tiles begin and the last one ends
         self.target, self.order = target.to(hidden.device).sort()
         begins = self.target.new_tensor(self.edges)
         self.cuts = torch.searchsorted(self.target, begins).tolist()
@@ -72,12 +67,12 @@ def head_losses(
     "@eq-head-tiles-sum: -log p of each target [nats, float32], shape (rows,)."
     tiles = Tiles(torch, head, after, hidden, target)
     total = torch.stack([x.exp2_().sum(1) for x in tiles]).sum(0)
-    found = (total.log2() - tiles.picked) * math.log(2)
-    again = (~total.isfinite()).nonzero()[:, 0]
-    if len(again):
-        target = target.to(hidden.device)[again]
-        found[again] = _careful(torch, head, after, hidden[again], target)
-    return found
+    losses = (total.log2() - tiles.picked) * math.log(2)
+    rows = (~total.isfinite()).nonzero()[:, 0]
+    if len(rows):
+        target = target.to(hidden.device)[rows]
+        losses[rows] = _careful(torch, head, after, hidden[rows], target)
+    return losses
 
 
 def _careful(torch, head, after, hidden, target):

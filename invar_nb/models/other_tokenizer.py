@@ -6,15 +6,15 @@
 __all__ = ['check_spelled', 'plan_whole', 'document_of_each_text', 'whole_data_id', 'whole_documents']
 
 # %% ../../nbs/models/11_other_tokenizer.ipynb #c020
-import os
 from collections.abc import Iterable
-
+from os.path import commonprefix
 import numpy as np
 
 # %% ../../nbs/models/11_other_tokenizer.ipynb #c003
 from ..arms.window_losses import WindowLosses
-from ..foundations.numbers import canonical_json, digest, refuse
-from .text import Documents
+from ..foundations.refuse import refuse
+from ..foundations.store import canonical_json, digest
+from .text import Documents, document_start
 from .windows import TextPlan, plan_text
 
 # %% ../../nbs/models/11_other_tokenizer.ipynb #c021
@@ -32,7 +32,7 @@ def check_spelled(
     texts = tuple(texts)
     for i, text in enumerate(texts):
         if (back := _back(tokenizer, text)) == text: continue
-        at = len(os.path.commonprefix([text, back]))
+        at = len(commonprefix([text, back]))
         lines = [line for text in texts for line in text.splitlines(keepends=True)]
         n_bytes = sum(len(line.encode()) for line in lines)
         missing = sum(len(line.encode()) for line in lines if _back(tokenizer, line) != line)
@@ -44,22 +44,6 @@ def check_spelled(
                code="not_spelled")
 
 # %% ../../nbs/models/11_other_tokenizer.ipynb #c008
-def _before(tokenizer, bos, prefix_token):
-    "The option of `plan_text` that puts one token before each text."
-    sample = tokenizer("a", verbose=False)["input_ids"]
-    bare = tokenizer("a", add_special_tokens=False, verbose=False)["input_ids"]
-    if prefix_token is None and (bos == "add" or bos == "auto" and sample[:1] != bare[:1]):
-        return {"bos": bos}
-    line = tokenizer("\n", add_special_tokens=False, verbose=False)["input_ids"]
-    tokens = (prefix_token, getattr(tokenizer, "bos_token_id", None),
-              getattr(tokenizer, "eos_token_id", None), line[0] if len(line) == 1 else None)
-    token = next((t for t in tokens if t is not None), None)
-    if token is None:
-        refuse("plan_whole", "a token must stand before each document",
-               "a tokenizer without BOS, EOS and line break", "Give one: prefix_token=0")
-    return {"bos": "none", "prefix_token": token}
-
-
 def plan_whole(
     tokenizer: object,              # a Hugging Face tokenizer, or a LoadedModel
     texts: str | Iterable[str] | Documents,
@@ -74,8 +58,17 @@ def plan_whole(
         texts = Documents(texts=(texts,) if isinstance(texts, str) else tuple(texts))
     words = getattr(tokenizer, "tokenizer", tokenizer)
     check_spelled(words, texts.texts)
-    return plan_text(tokenizer, texts, max_length=max_length, stride=stride,
-                     **_before(words, bos, prefix_token))
+    if prefix_token is not None or bos == "none" or bos == "auto" and not any(
+            document_start(words, text, bos) for text in texts.texts[:1]):
+        line = words("\n", add_special_tokens=False, verbose=False)["input_ids"]
+        tokens = (prefix_token, getattr(words, "bos_token_id", None),
+                  getattr(words, "eos_token_id", None), line[0] if len(line) == 1 else None)
+        bos, prefix_token = "none", next((t for t in tokens if t is not None), None)
+        if prefix_token is None:
+            refuse("plan_whole", "a token must stand before each document",
+                   "a tokenizer without BOS, EOS and line break", "Give one: prefix_token=0")
+    return plan_text(tokenizer, texts, max_length=max_length, stride=stride, bos=bos,
+                     prefix_token=prefix_token)
 
 # %% ../../nbs/models/11_other_tokenizer.ipynb #c012
 _OWN = ("tokenizer_digest", "bos_tokens", "bos", "prefix_token", "languages",

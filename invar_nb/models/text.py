@@ -10,12 +10,13 @@ __all__ = ['UNDETERMINED', 'PIECES', 'PIECE', 'BESIDE', 'BOS_POLICIES', 'Documen
 import dataclasses, itertools, json, re
 from collections import defaultdict
 from collections.abc import Iterable
+from os.path import commonprefix  # of any sequences
 from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/00_text.ipynb #c004
-from ..foundations.numbers import (PairingError, UsageError, canonical_json, digest,
-                                          refuse)
+from ..foundations.refuse import PairingError, UsageError, refuse
+from ..foundations.store import canonical_json, digest
 from ..files.tables import read_table
 
 # %% ../../nbs/models/00_text.ipynb #c013
@@ -81,18 +82,15 @@ def _read_file(path: Path) -> list[tuple[str, str, str | None]]:
                 refuse(f"read_documents: {place}", 'a "language" must be text, such as "en"',
                        repr(language), "Name it, or leave the field out")
         return rows
-    data = path.read_bytes()
-    if data.startswith(b"\xef\xbb\xbf"):
-        refuse(where, "text must be plain UTF-8", "a byte order mark",
-               "Save it as UTF-8 without BOM")
-    if b"\0" in data:
-        refuse(where, "text must be plain UTF-8", f"a NUL byte at offset {data.index(0)}",
-               "It is damaged, UTF-16 or no text")
+    data, bad = path.read_bytes(), None
     try: text = data.decode()
-    except UnicodeDecodeError as error:
-        refuse(where, "text must be UTF-8",
-               f"byte {data[error.start]:#04x} at offset {error.start}",
-               "Convert the file, for example with iconv -t utf-8")
+    except UnicodeDecodeError as error: bad = error.start
+    if data.startswith(b"\xef\xbb\xbf"): bad = 0
+    if b"\0" in data: bad = data.index(0)
+    if bad is not None:
+        refuse(where, "text must be plain UTF-8, without a byte order mark",
+               f"byte {data[bad]:#04x} at offset {bad}",
+               "It is damaged or no text, or convert it: iconv -t utf-8")
     check_text(text, f"in {path}", "read_documents")
     return [(str(path), text, None)]
 
@@ -253,26 +251,17 @@ def tokenizer_digest(tokenizer: object) -> str:
 def check_same_tokenizer(
     baseline: object,  # a tokenizer, or a model with its tokenizer
     candidate: object,
-    *,
-    texts: Iterable[str] = (),  # also compare the ids that these become
 ) -> None:
     "Raise PairingError where two models split text differently: then their tokens differ."
     a, b = (getattr(arm, "tokenizer", arm) for arm in (baseline, candidate))
-    must, got = "both models must have one tokenizer", ""
-    for text in (_EXAMPLE, *texts):
-        one, two = _token_list(a, text, True), _token_list(b, text, True)
-        if one == two: continue
-        both = min(len(one), len(two))
-        at = next((i for i in range(both) if one[i] != two[i]), both)
-        must = "both models must split the text into the same tokens"
-        got = (f"{len(one)} and {len(two)} tokens, first different at {at} "
-               f"({one[at:at + 4]} and {two[at:at + 4]})")
-        break
     one, two = tokenizer_digest(a), tokenizer_digest(b)
-    if not got and one != two:
-        got = f"{one[:19]} with {len(a)} tokens and {two[:19]} with {len(b)} tokens"
-    if got:
-        refuse("check_same_tokenizer", must, got,
-               "Compare bits per byte of whole documents (--per-byte), or load both models "
-               "with one tokenizer, if both were trained with it",
-               error=PairingError, code="tokenizers_differ")
+    if one == two: return
+    got = f"{one[:19]} with {len(a)} tokens and {two[:19]} with {len(b)} tokens"
+    one, two = (_token_list(words, _EXAMPLE, True) for words in (a, b))
+    if one != two:
+        at = len(commonprefix([one, two]))
+        got += f"; {one[at:at + 4]} and {two[at:at + 4]} at token {at} of an example"
+    refuse("check_same_tokenizer", "both models must split a text into the same tokens", got,
+           "Compare bits per byte of whole documents (--per-byte), or load both models "
+           "with one tokenizer, if both were trained with it",
+           error=PairingError, code="tokenizers_differ")

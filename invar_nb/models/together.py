@@ -12,7 +12,8 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/08_together.ipynb #c004
-from ..foundations.numbers import PairingError, digest, refuse
+from ..foundations.refuse import PairingError, refuse
+from ..foundations.store import digest
 from ..arms.window_losses import WindowLosses
 from ..metrics.divergence import EDGES, change_columns, change_counts
 from .windows import TextPlan
@@ -52,8 +53,8 @@ def _in_tiles(torch, engines, hidden, target):
         product += torch.mul(tiles[0], z, out=z).sum(1)  # vecdot would ask for memory
     logs = x.total.log2(), y.total.log2()
     kl = (product / x.total - logs[0] + logs[1]).clamp(min=0)  # below 0 by rounding only
-    found = torch.stack([logs[0] - x.picked, logs[1] - y.picked, kl]) * math.log(2)
-    return torch.cat([found, (x.first != y.first)[None]])
+    losses_and_kl = torch.stack([logs[0] - x.picked, logs[1] - y.picked, kl]) * math.log(2)
+    return torch.cat([losses_and_kl, (x.first != y.first)[None]])
 
 # %% ../../nbs/models/08_together.ipynb #c020
 _BLOCK = 2**22  # numbers of a table of float64
@@ -74,8 +75,8 @@ def _from_rows(torch, rows, target, places):
     width = rows[0](places[:1]).shape[1], rows[1](places[:1]).shape[1]
     _check_vocabulary(*width)
     parts = places.split(max(1, _BLOCK // width[0]))
-    return torch.cat([_whole(torch, *(row(part) for row in rows), target[part])
-                      for part in parts], dim=1)
+    return torch.cat([_whole(torch, *(row(part).to(target.device) for row in rows),
+                             target[part]) for part in parts], dim=1)
 
 
 def _check_vocabulary(one, two):
@@ -98,52 +99,42 @@ class PairScorer:
 
     def score(self, batch: tuple[int, ...]) -> np.ndarray:
         "(losses of A, of B, KL, changed) of the scored tokens of a batch, shape (4, tokens)."
+        torch, _ = import_torch("score_together")
         passes = [[self.windows[i] for i in part] for part in self.scorers[0].passes(batch)]
         windows = [w for part in passes for w in part]
-        found = in_memory(lambda: _score_batch(self, passes), max(passes, key=len))
+        act = lambda: torch.cat(list(self._blocks(torch, passes)), dim=1).cpu().numpy()
+        engines = [scorer.engine for scorer in self.scorers]
+        with evaluating(engines[0].model), evaluating(engines[1].model):
+            rows = in_memory(act, max(passes, key=len))
         cuts = np.cumsum([w.tokens for w in windows])[:-1]
-        for window, values in zip(windows, np.split(found, cuts, axis=1), strict=True):
+        for window, values in zip(windows, np.split(rows, cuts, axis=1), strict=True):
             ids = self.scorers[0].documents[window.document_id]
-            for row in values[:2]: check_finite(row, window, ids)
+            for losses in values[:2]: check_finite(losses, window, ids)
             if np.isinf(values[2]).any():
                 refuse("score_together", "the candidate must allow what the baseline allows",
                        f"an infinite divergence in window {window.window_id!r}",
                        "Compare them without the divergence", code="not_finite")
-        return found
+        return rows
 
-# %% ../../nbs/models/08_together.ipynb #c023
-def _score_batch(scorer: PairScorer, passes) -> np.ndarray:
-    torch, _ = import_torch("score_together")
-    engines = [one.engine for one in scorer.scorers]
-    layouts = [pass_layout(torch, scorer.scorers[0].documents, part) for part in passes]
-    with evaluating(engines[0].model), evaluating(engines[1].model):
-        act = _tiled if scorer.tiled else _by_rows
-        return torch.cat(list(act(torch, engines, layouts)), dim=1).cpu().numpy()
-
-
-def _by_rows(torch, engines, layouts):
-    device = engines[0].device
-    for *where, target in layouts:
-        rows = [_on(device, logit_rows(torch, e, *where)) for e in engines]
-        yield _from_rows(torch, rows, target.to(device), torch.arange(len(target)))
-
-
-def _tiled(torch, engines, layouts):
-    blocks = [head_blocks(torch, engine, layouts) for engine in engines]
-    target, done = torch.cat([layout[-1] for layout in layouts]).to(engines[0].device), 0
-    for hidden in zip(*blocks, strict=True):
-        own, done = target[done:done + len(hidden[0])], done + len(hidden[0])
-        found = _in_tiles(torch, engines, hidden, own)
-        again = (~found.isfinite().all(0)).nonzero()[:, 0]
-        if len(again):
-            rows = [lambda at, e=e, h=h: behind_head(e, e.head(h[at]))
-                    for e, h in zip(engines, hidden, strict=True)]
-            found[:, again] = _from_rows(torch, rows, own, again)
-        yield found
-
-
-def _on(device, rows: Callable) -> Callable:
-    return lambda places: rows(places).to(device)
+    def _blocks(self, torch, passes):
+        "These numbers of a few tokens at a time; where tiles fail, of whole rows."
+        engines, documents = [s.engine for s in self.scorers], self.scorers[0].documents
+        layouts, device = [pass_layout(torch, documents, p) for p in passes], engines[0].device
+        if not self.tiled:
+            for *where, target in layouts:
+                rows = [logit_rows(torch, e, *where) for e in engines]
+                yield _from_rows(torch, rows, target.to(device), torch.arange(len(target)))
+            return
+        target, done = torch.cat([layout[-1] for layout in layouts]).to(device), 0
+        for hidden in zip(*(head_blocks(torch, e, layouts) for e in engines), strict=True):
+            own, done = target[done:done + len(hidden[0])], done + len(hidden[0])
+            numbers = _in_tiles(torch, engines, hidden, own)
+            again = (~numbers.isfinite().all(0)).nonzero()[:, 0]
+            if len(again):
+                rows = [lambda at, e=e, h=h: behind_head(e, e.head(h[at]))
+                        for e, h in zip(engines, hidden, strict=True)]
+                numbers[:, again] = _from_rows(torch, rows, own, again)
+            yield numbers
 
 # %% ../../nbs/models/08_together.ipynb #c025
 def plan_together(
@@ -203,18 +194,16 @@ def score_together(
 # %% ../../nbs/models/08_together.ipynb #c029
 def _records(scorer: PairScorer, batch: tuple[int, ...], classes=()) -> list:
     "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
-    found, made = scorer.score(batch), []
+    rows, records = scorer.score(batch), []
     cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
-    for i, values in zip(batch, np.split(found, cuts, axis=1), strict=True):
+    for i, values in zip(batch, np.split(rows, cuts, axis=1), strict=True):
         w = scorer.windows[i]
         ids = scorer.scorers[0].documents[w.document_id]
-        made.append(_record(values) + [class_sums(classes, ids, w, x) for x in values[:2]])
-    return made
-
-
-def _record(values: np.ndarray) -> list:
-    change = np.exp(-values[1]) - np.exp(-values[0])
-    counts = change_counts(change)
-    steps = np.flatnonzero(counts)
-    return [*map(float, values[:2].mean(axis=1)), *map(float, values[2:].sum(axis=1)),
-            float(change.sum()), steps.tolist(), counts[steps].tolist()]
+        change = np.exp(-values[1]) - np.exp(-values[0])
+        counts = change_counts(change)
+        steps = np.flatnonzero(counts)
+        records.append([*map(float, values[:2].mean(axis=1)),
+                        *map(float, values[2:].sum(axis=1)), float(change.sum()),
+                        steps.tolist(), counts[steps].tolist(),
+                        *(class_sums(classes, ids, w, x) for x in values[:2])])
+    return records

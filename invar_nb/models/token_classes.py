@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 # %% ../../nbs/models/06_token_classes.ipynb #c003
-from ..foundations.numbers import UsageError, as_choice
+from ..foundations.refuse import UsageError, as_choice
 from ..comparison.slices import CLASSES, class_columns
 from ..arms.windows import Window
 
@@ -38,38 +38,36 @@ class TokenClasses:
         return [column for kind in zip(*names, strict=True) for column in kind]
 
 # %% ../../nbs/models/06_token_classes.ipynb #c007
-_WORDS = ("rare", "uncommon", "common", "very common")
-
-
-def _named(found, low, high, unit, words=("",) * 4):
+def _quarters(quarter, low, high, unit, words=("",) * 4):
     "(their names, codes without gaps) of those quarters that some token is in."
-    there, codes = np.unique(found, return_inverse=True)
+    used, codes = np.unique(quarter, return_inverse=True)
     names = []
-    for quarter in there:
-        ends = low[found == quarter].min(), high[found == quarter].max()
-        text = f"{ends[0]} to {ends[1]} {unit}s" if ends[0] < ends[1] else f"{ends[0]} {unit}"
-        if ends[0] == ends[1] != 1: text += "s"
-        names.append(f"{words[quarter]}, {text}" if words[quarter] else text)
+    for q in used:
+        first, last = low[quarter == q].min(), high[quarter == q].max()
+        text = f"{first} to {last} {unit}s" if first < last else f"{first} {unit}"
+        if first == last != 1: text += "s"
+        names.append(f"{words[q]}, {text}" if words[q] else text)
     return tuple(names), codes
 
 
 def _frequency(documents, windows):
-    size = 1 + max(int(ids.max()) for ids in documents.values())
-    counts = np.zeros(size, dtype=np.int64)
+    counts = np.zeros(1 + max(int(ids.max()) for ids in documents.values()), dtype=np.int64)
     for w in windows:
-        counts += np.bincount(documents[w.document_id][w.score_from:w.stop], minlength=size)
+        ids = documents[w.document_id][w.score_from:w.stop]
+        counts += np.bincount(ids, minlength=len(counts))
     each, kind, kinds = np.unique(counts, return_inverse=True, return_counts=True)
     upto = np.cumsum(each * kinds)
     quarter = 2 * (2 * upto - each * kinds) // upto[-1]  # 4 times the middle
     some = each > 0
-    values, codes = _named(quarter[some], each[some], each[some], "time", _WORDS)
+    values, codes = _quarters(quarter[some], each[some], each[some], "time",
+                              ("rare", "uncommon", "common", "very common"))
     return values, np.append(np.zeros(int(not some[0]), int), codes)[kind]
 
 
 def _context(documents, windows):
     longest = max(w.stop - w.start - 1 for w in windows)
     n = np.arange(1, longest + 1)
-    values, codes = _named(4 * (n - 1) // longest, n, n, "token")
+    values, codes = _quarters(4 * (n - 1) // longest, n, n, "token")
     return values, np.append(0, codes)
 
 # %% ../../nbs/models/06_token_classes.ipynb #c010
@@ -79,21 +77,21 @@ def find_classes(
     by: Iterable[str],                    # of CLASSES
 ) -> tuple[TokenClasses, ...]:
     "Classes of the scored tokens, by their frequency in this text and by their context."
-    made, windows = {"frequency": _frequency, "context": _context}, tuple(windows)
-    found = []
+    windows, classes = tuple(windows), []
     for name in dict.fromkeys(by):
         as_choice(name, CLASSES, where="find_classes", name="by", error=UsageError)
-        values, table = made[name](documents, windows)
-        found.append(TokenClasses(by=name, values=values, table=table))
-    return tuple(found)
+        table_of = {"frequency": _frequency, "context": _context}[name]
+        values, table = table_of(documents, windows)
+        classes.append(TokenClasses(by=name, values=values, table=table))
+    return tuple(classes)
 
 
 def class_sums(classes: Iterable[TokenClasses], ids, window: Window, losses) -> list:
     "All sums of one window."
-    return [x for one in classes for x in one.sums(ids, window, losses)]
+    return [x for each in classes for x in each.sums(ids, window, losses)]
 
 
 def sum_columns(classes: Iterable[TokenClasses], rows: list) -> dict[str, np.ndarray]:
     "What `class_sums` found for each window, as columns of the arm."
-    names = [column for one in classes for column in one.columns]
+    names = [column for each in classes for column in each.columns]
     return dict(zip(names, np.array(rows).T, strict=True))

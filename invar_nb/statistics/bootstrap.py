@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import brentq
+import scipy
 from scipy.special import ndtr, ndtri
 
 from ..foundations.interval import Fallback, Interval
-from ..foundations.numbers import as_choice, as_count, as_fraction, refuse
+from ..foundations.refuse import as_choice, as_count, as_fraction, refuse
 from .totals import as_pairs, spread_is_rounding, weighted_mean
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c017
@@ -35,9 +35,6 @@ class BootstrapPlan:
     def __post_init__(self):
         where, given = "BootstrapPlan", f"replicates={self.replicates}, seed={self.seed}"
         as_choice(self.method, METHODS, where=where, name="method")
-        if self.resample in ("blocks", "documents"):
-            refuse(where, "a bootstrap resamples 'windows' or 'tokens'", repr(self.resample),
-                   "For documents use the jackknife over documents")
         as_choice(self.resample, RESAMPLES, where=where, name="resample")
         level = as_fraction(self.level, where=where, name="level")
         object.__setattr__(self, "level", level)
@@ -193,7 +190,7 @@ class Limit:
         while off(right) < 0 and right < high: right, step = min(high, right + step), 2 * step
         if off(left) >= 0: return self.centre + left
         if off(right) <= 0: return self.centre + right
-        return self.centre + brentq(off, left, right, xtol=1e-6 * self.unit)
+        return self.centre + scipy.optimize.brentq(off, left, right, xtol=1e-6 * self.unit)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 def _last_frequency(law: Limit) -> float:

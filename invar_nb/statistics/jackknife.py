@@ -36,8 +36,17 @@ class Jackknife:
             return Interval(low=self.estimate, high=self.estimate, level=level, method=method,
                             fallback=self.fallback, engine="point")
         q = -float(stdtrit(self.dof, (1 - level) / 2))
-        return Interval(low=_end(self, q), high=_end(self, -q), level=level, method=method,
+        return Interval(low=self.null_at(q), high=self.null_at(-q), level=level, method=method,
                         engine="closed_form")
+
+    def null_at(self, x: float) -> float:
+        "The null value whose statistic is x: @eq-jackknife-hall solved for theta."
+        c = self.skewness
+        u = x - c / 6
+        if abs(c * u) < 1e-9: s = u * (1 - c * u / 3)
+        elif c * u < -0.9: s = 3 / c * (math.cbrt(1 + c * u) - 1)
+        else: s = 3 / c * math.expm1(math.log1p(c * u) / 3)
+        return self.estimate - self.standard_error * s
 
     def p_value(self, null: float = 0.0) -> float | None:
         "Two-sided p of D = null, dual to `interval` at every level; None for one unit."
@@ -48,16 +57,6 @@ class Jackknife:
         w = self.skewness * s / 3
         x = s * (1 + w * (1 + w / 3)) + self.skewness / 6
         return min(1.0, 2 * float(stdtr(self.dof, -abs(x))))
-
-# %% ../../nbs/statistics/01_jackknife.ipynb #c020
-def _end(fit: Jackknife, x: float) -> float:
-    "The null value whose statistic is x: @eq-jackknife-hall solved for theta."
-    c = fit.skewness
-    u = x - c / 6
-    if abs(c * u) < 1e-9: s = u * (1 - c * u / 3)
-    elif c * u < -0.9: s = 3 / c * (math.cbrt(1 + c * u) - 1)
-    else: s = 3 / c * math.expm1(math.log1p(c * u) / 3)
-    return fit.estimate - fit.standard_error * s
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c022
 def _shape(n: int, s2: float, s3: float, s4: float, s5: float, s6: float) -> tuple:
@@ -92,14 +91,7 @@ def _power_sums(n: int, fill: Callable, scale: tuple, keep: np.ndarray | None) -
     s3, s4, s5, s2 = four.tolist()
     return [s2, s3, s4, s5, s6, squares]
 
-# %% ../../nbs/statistics/01_jackknife.ipynb #c043
-def _safe_scale(n: int, fill: Callable) -> tuple[float, float]:
-    "Powers of two that bring the largest y and e near 1, where y^6 would leave float64."
-    y, e, other = np.empty((3, n))
-    fill(slice(0, n), y, e, other)
-    return tuple(2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1])) for a in (y, e))
-
-# %% ../../nbs/statistics/01_jackknife.ipynb #c024
+# %% ../../nbs/statistics/01_jackknife.ipynb #c025
 _EPS = 2.0**-52
 _REASONS = {"single_pair": "One unit carries all the weight: there is no spread to measure.",
             "all_equal": "All units changed by the same amount."}
@@ -110,19 +102,6 @@ def _no_spread(n: int, code: str, **parts: float) -> Jackknife:
                      fallback=Fallback(code=code, reason=_REASONS[code]), **parts)
 
 
-def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Callable,
-         keep: np.ndarray | None = None) -> Jackknife:
-    "One walk over the units, then the closed form."
-    parts, scale = (n, estimate, effective, rounding), (1, 1)
-    if effective - 1 < 1e-9: return jackknife_sums(*parts, [0.0] * 6)
-    with np.errstate(over="ignore", invalid="ignore"):
-        sums = _power_sums(n, fill, scale, keep)
-    if not (1e-70 < sums[0] < 1e70 and 1e-250 < sums[5] < 1e250):
-        scale = _safe_scale(n, fill)
-        sums = _power_sums(n, fill, scale, keep)
-    return jackknife_sums(*parts, sums, scale)
-
-# %% ../../nbs/statistics/01_jackknife.ipynb #c025
 def jackknife_sums(
     n: int,             # units
     estimate: float,    # D
@@ -139,6 +118,22 @@ def jackknife_sums(
     nu, c = _shape(n, *sums[:5])
     error = math.sqrt(sums[5]) / scale[1]
     return Jackknife(standard_error=error, skewness=c, dof=nu, nu=nu, n_units=n, **parts)
+
+# %% ../../nbs/statistics/01_jackknife.ipynb #c024
+def _fit(n: int, estimate: float, effective: float, rounding: float, fill: Callable,
+         keep: np.ndarray | None = None) -> Jackknife:
+    "One walk over the units, then the closed form."
+    parts, scale = (n, estimate, effective, rounding), (1, 1)
+    if effective - 1 < 1e-9: return jackknife_sums(*parts, [0.0] * 6)
+    with np.errstate(over="ignore", invalid="ignore"):
+        sums = _power_sums(n, fill, scale, keep)
+    if not (1e-70 < sums[0] < 1e70 and 1e-250 < sums[5] < 1e250):  # y^6 may leave float64
+        y, e, other = np.empty((3, n))
+        fill(slice(0, n), y, e, other)
+        scale = tuple(2.0 ** -max(-1000, min(1000, math.frexp(np.abs(a).max())[1]))
+                      for a in (y, e))  # powers of two that bring the largest near 1
+        sums = _power_sums(n, fill, scale, keep)
+    return jackknife_sums(*parts, sums, scale)
 
 # %% ../../nbs/statistics/01_jackknife.ipynb #c028
 class _Ratio:

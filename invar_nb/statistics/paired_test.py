@@ -11,10 +11,10 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import poch, stdtr, stdtrit
+from scipy.special import stdtr, stdtrit
 
 from ..foundations.interval import Fallback, Interval
-from ..foundations.numbers import PairingError, as_count, as_fraction, as_vector, refuse
+from ..foundations.refuse import PairingError, as_count, as_fraction, as_vector, refuse
 from .totals import spread_is_rounding
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c021
@@ -34,13 +34,6 @@ def t_two_sided_p(
     return 2 * float(stdtr(df, -abs(statistic)))
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c024
-_REASONS = {
-    "single_pair": "one pair shows no spread: there is no statistic and no p-value, and the "
-                   "interval is the difference itself",
-    "all_equal": "the differences are equal within the rounding of the inputs: no spread to "
-                 "divide by, so p is that of the signs alone and the interval is their mean"}
-
-
 @dataclass(frozen=True, kw_only=True)
 class TTest:
     "Candidate against baseline over pairs: the t test, or why there is none."
@@ -52,46 +45,19 @@ class TTest:
     n: int
     degenerate: str | None   # "single_pair", "all_equal" or None
     interval: Interval       # of the mean difference
-    level: float
-    effect_size: float | None            # d_z = D / std
-    corrected_effect_size: float | None  # J d_z, @eq-ttest-hedges; None below 3 pairs
-    p_from: str | None       # "t", "sign_flip" (all_equal) or None
-
-    @property
-    def reason(self) -> str | None:
-        "The sentence behind `degenerate`."
-        return _REASONS.get(self.degenerate)
-
-    @property
-    def source_p_value(self) -> float | None:
-        "The source systems' rule: 0 or 1 without spread, by the mean; else p_value."
-        if self.degenerate != "all_equal": return self.p_value
-        return 0.0 if self.mean != 0 else 1.0
+    effect_size: float | None  # D / std
 
     @property
     def significant(self) -> bool:
         "Whether there is a p-value and it is at most 1 - level."
-        return self.p_value is not None and self.p_value <= 1 - self.level
+        return self.p_value is not None and self.p_value <= 1 - self.interval.level
 
-    @property
-    def reading(self) -> str:
-        "One sentence for a report."
-        text = f"candidate - baseline {self.mean:+.4g} over {self.n} pair{'s'[:self.n - 1]}"
-        if self.n == 1: return f"{text}; {self.reason}."
-        threshold, smallest = f"{1 - self.level:.3g}", math.ldexp(1.0, 1 - self.n)
-        word = f"{'' if self.significant else 'not '}significant at {threshold}"
-        if self.degenerate: return f"{text}; {word}, p {self.p_value:.3g}; {self.reason}."
-        trust = ("; this relies on normality: sign-flip p values cannot be below "
-                 f"{smallest:.3g}") if self.significant and smallest > 1 - self.level else ""
-        return (f"{text} [{self.interval.low:+.4g}, {self.interval.high:+.4g}]; {word}, t "
-                f"{self.statistic:.4g} on {self.df} degrees of freedom, p {self.p_value:.3g}"
-                f"{trust}.")
 
-    def to_dict(self) -> dict:
-        "Plain values only, ready for JSON."
-        more = ("reason", "source_p_value", "significant")
-        return {**vars(self), **{name: getattr(self, name) for name in more},
-                "interval": self.interval.to_dict()}
+_REASONS = {
+    "single_pair": "one pair shows no spread: there is no statistic and no p-value, and the "
+                   "interval is the difference itself",
+    "all_equal": "the differences are equal within the rounding of the inputs: no spread to "
+                 "divide by, so p is that of the signs alone and the interval is their mean"}
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c026
 def paired_t_test(
@@ -119,26 +85,22 @@ def paired_t_test(
     digits, bits = math.frexp(max(map(abs, [*c.tolist(), *b.tolist()])))
     scale = math.ldexp(digits, min(bits - power, 1000))
     mean = min(max(math.fsum(d.tolist()) / n, float(d.min())), float(d.max()))
-    values = dict(statistic=None, df=df, p_value=None, std=None, n=n, level=level, p_from=None,
-                  effect_size=None, corrected_effect_size=None, degenerate=None)
+    statistic = p_value = spread = effect_size = code = None
     half = 0.0
-    if n == 1: values.update(degenerate="single_pair")
+    if n == 1: code = "single_pair"
     else:
         rest = (d - mean).tolist()
         squares = math.fsum([r * r for r in rest]) - math.fsum(rest) ** 2 / n
         std = math.sqrt(max(squares, 0.0) / df)
-        values.update(std=math.ldexp(std, power))
+        spread = math.ldexp(std, power)
         if spread_is_rounding(d, scale=scale):
             no_mean = spread_is_rounding(np.append(d, 0.0), scale=scale)
-            p = 1.0 if no_mean else math.ldexp(1.0, 1 - n)
-            values.update(degenerate="all_equal", p_value=p, p_from="sign_flip")
+            code, p_value = "all_equal", 1.0 if no_mean else math.ldexp(1.0, 1 - n)
         else:
-            t, half = mean / std * math.sqrt(n), -t_quantile((1 - level) / 2, df)
-            half *= std / math.sqrt(n)
-            J = float(poch((df - 1) / 2, 0.5)) / math.sqrt(df / 2) if df > 1 else None
-            values.update(statistic=t, p_value=t_two_sided_p(t, df), effect_size=mean / std,
-                          corrected_effect_size=J and J * (mean / std), p_from="t")
-    code = values["degenerate"]
+            half = -t_quantile((1 - level) / 2, df) * (std / math.sqrt(n))
+            effect_size = mean / std
+            statistic = effect_size * math.sqrt(n)
+            p_value = t_two_sided_p(statistic, df)
     try: low, mean, high = (math.ldexp(x, power) for x in (mean - half, mean, mean + half))
     except OverflowError:
         refuse(where, "mean, spread and interval must fit float64",
@@ -146,7 +108,8 @@ def paired_t_test(
     fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
     interval = Interval(low=low, high=high, level=level, method="t", fallback=fallback,
                         engine="point" if code else "given")
-    return TTest(mean=mean, interval=interval, **values)
+    return TTest(statistic=statistic, df=df, p_value=p_value, mean=mean, std=spread, n=n,
+                 degenerate=code, interval=interval, effect_size=effect_size)
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c029
 EXACT_PAIRS = 40  # differences up to which every pattern is counted
@@ -170,9 +133,6 @@ def patterns_reaching(
 class SignFlip:
     "What the signs of the differences show, given their sizes (@eq-signflip-share)."
     p_value: float  # two-sided
-    mean: float
-    n: int
-    smallest: float  # no data with these sizes could give less
     reaching: int    # patterns at least as far from 0
     patterns: int    # of so many: 2^n, or the draws
     engine: str      # "enumeration" or "monte_carlo"
@@ -183,10 +143,6 @@ class SignFlip:
         "Monte Carlo error of p_value; 0 where every pattern was counted."
         if self.engine == "enumeration": return 0.0
         return math.sqrt(self.p_value * (1 - self.p_value) / self.patterns)
-
-    def to_dict(self) -> dict:
-        "Plain values only, ready for JSON."
-        return {**vars(self), "standard_error": self.standard_error}
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c033
 def sign_flip_test(
@@ -218,15 +174,13 @@ def sign_flip_test(
     signed = np.rint(d * unit).astype(np.int64)
     sizes = np.sort(np.abs(signed))
     least = max(0, abs(int(signed.sum())) - math.ceil(8 * n * 2**-52 * unit * scale) - n)
-    shared = dict(mean=math.ldexp(math.fsum(d.tolist()) / n, power), n=n,
-                  smallest=math.ldexp(1.0, min(0, 1 - int(np.count_nonzero(d)))))
     if replicates is None:
         reaching = patterns_reaching(sizes, least)
         return SignFlip(p_value=reaching / 2**n, reaching=reaching, patterns=2**n,
-                        engine="enumeration", **shared)
+                        engine="enumeration")
     rng, reaching, rows = np.random.default_rng(seed), 0, max(1, 2**20 // n)
     for done in range(0, replicates, rows):  # a sum of signs: twice the plus side less all
         plus = rng.integers(0, 2, (min(rows, replicates - done), n))
         reaching += int((np.abs(2 * (plus @ sizes) - int(sizes.sum())) >= least).sum())
     return SignFlip(p_value=(reaching + 1) / (replicates + 1), reaching=reaching,
-                    patterns=replicates, engine="monte_carlo", seed=seed, **shared)
+                    patterns=replicates, engine="monte_carlo", seed=seed)

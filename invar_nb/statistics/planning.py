@@ -14,7 +14,7 @@ from scipy.special import chdtri, fdtri, ndtr, ndtri, stdtrit
 
 # %% ../../nbs/statistics/10_planning.ipynb #c021
 from .jackknife import Jackknife
-from .serial import _cosine_terms
+from .serial import cosine_terms
 
 # %% ../../nbs/statistics/10_planning.ipynb #c035
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +28,7 @@ class Pilot:
     def run_dof(self, n: int) -> float:
         "Degrees of freedom of the interval over n units."
         nu = min(n - 1.0, max(2.0, self.tail * n))
-        return 1 / (1 / _cosine_terms(n) + 1 / nu) if self.serial else nu
+        return 1 / (1 / cosine_terms(n) + 1 / nu) if self.serial else nu
 
     def upper(self, assurance: float) -> float:
         "What s stays below with this probability (@eq-planning-upper)."
@@ -44,17 +44,13 @@ def as_pilot(
 ) -> Pilot:
     "The pilot that an interval's fit amounts to."
     windows = rows or fit
-    pilot = Pilot(sd=fit.standard_error * math.sqrt(windows.units_eff), tail=_tail(windows),
+    n, tail = windows.n_units, 1.0
+    if windows.nu < n - 1:  # 2 / (k - 1), @eq-planning-kurtosis
+        excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (2 * n / windows.nu - 2) + 6)
+        tail = min(1.0, 2 / (2 + excess))
+    pilot = Pilot(sd=fit.standard_error * math.sqrt(windows.units_eff), tail=tail,
                   serial=serial)
     return replace(pilot, dof=fit.dof if rows else pilot.run_dof(fit.n_units))
-
-
-def _tail(fit):
-    "2 / (k - 1), at most 1, from the degrees of freedom of a fit (@eq-planning-kurtosis)."
-    n = fit.n_units
-    if fit.nu >= n - 1: return 1.0
-    excess = (n - 1) / ((n - 2) * (n - 3)) * ((n + 1) * (2 * n / fit.nu - 2) + 6)
-    return min(1.0, 2 / (2 + excess))
 
 # %% ../../nbs/statistics/10_planning.ipynb #c038
 def half_width(

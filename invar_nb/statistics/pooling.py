@@ -13,7 +13,7 @@ import numpy as np
 from scipy.special import stdtr, stdtrit
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c003
-from ..foundations.numbers import UsageError, as_vector, refuse
+from ..foundations.refuse import UsageError, as_vector, refuse
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c008
 @dataclass(frozen=True, kw_only=True)

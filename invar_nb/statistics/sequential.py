@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from scipy.special import ndtr, ndtri
 
-from ..foundations.numbers import as_choice, refuse
-from .jackknife import Jackknife, _end
+from ..foundations.refuse import as_choice, refuse
+from .jackknife import Jackknife
 
 # %% ../../nbs/statistics/09_sequential.ipynb #c014
 SPENDING = ("pocock", "linear")
@@ -114,7 +114,7 @@ def edge_z(
     "z of a change of `edge`, positive where the data say more (@eq-sequential-z)."
     p = fit.p_value(edge)
     if p is None: return 0.0
-    return math.copysign(-float(ndtri(p / 2)), _end(fit, 0.0) - edge)
+    return math.copysign(-float(ndtri(p / 2)), fit.null_at(0.0) - edge)
 
 
 def repeated_level(
