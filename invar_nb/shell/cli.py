@@ -9,6 +9,7 @@ __all__ = ['app', 'compare', 'plan', 'score', 'merge', 'answer_questions', 'eval
 # %% ../../nbs/shell/18_cli.ipynb #c005
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Optional
 import typer
@@ -123,7 +124,7 @@ def plan(
         scoring.study, job, baseline, [candidate] if candidate else None)
     if candidate and len(candidate) > 1:
         o.usage("a plan is of one candidate", ", ".join(candidate), "Name BASELINE CANDIDATE")
-    scoring, columns = job.scoring, job.columns
+    scoring, columns = replace(job.scoring, windows=scoring.windows), job.columns
     named = candidate.values() if isinstance(candidate, dict) else candidate or ()
     given = [name for name in (baseline, *named) if name is not None]
     say(f"invar-nb plan: {' and '.join(given) or 'no models'}", output.quiet)

@@ -56,8 +56,8 @@ def with_rules(p: g.Planning, job: g.Job) -> g.Planning:
     margins = dict(text.rpartition("=")[::2] for text in job.asked.margin or ())
     rules = {"metric": name, "level": job.asked.level, "units": job.asked.units,
              "margin": margins.get(name or "perplexity", margins.get(""))}
-    return replace(p, **{key: value for key, value in rules.items()
-                         if getattr(p, key) == getattr(g.Planning, key)})
+    return replace(p, **{key: value for key, value in rules.items() if key not in o.TYPED.get()
+                         and getattr(p, key) == getattr(g.Planning, key)})
 
 
 def _goal_of(p, metric):

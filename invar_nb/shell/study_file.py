@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import fields, replace
 import difflib
 from pathlib import Path
-from typing import get_args, get_type_hints
+from typing import Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -30,6 +30,9 @@ def as_option(value, kind, key: str):
     if Path in get_args(plain): return Path(str(value))
     try: value = msgspec.convert(value, plain)
     except msgspec.ValidationError as error:
+        named = [name for one in (plain, *get_args(plain)) if get_origin(one) is Literal
+                 for name in get_args(one)]
+        if named: o.usage(f"{key} must be one of {', '.join(named)}", repr(value), "Write one")
         o.usage(f"{key} must be a value that its option takes", f"{value!r} ({error})",
                 f"{typed.help}")
     for wrong, bound in ((typed.min is not None and value < typed.min, typed.min),
@@ -40,7 +43,7 @@ def as_option(value, kind, key: str):
 
 # %% ../../nbs/shell/12_study_file.ipynb #readers
 def _decoded(path):
-    try: return msgspec.toml.decode(Path(path).read_bytes())
+    try: return msgspec.toml.decode(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         o.usage("--study must be a file that can be read", f"{path} ({error.strerror})",
                 "Check the path")
@@ -91,7 +94,7 @@ def read_study(
             _known(key, keys, f"{path}: a key of [{section}]")
             name = keys[key]
             if name not in usual: continue  # of another command
-            if getattr(holder, name) != usual[name]: continue  # typed
+            if name in o.TYPED.get() or getattr(holder, name) != usual[name]: continue  # typed
             if typed and name == "better_by_metric": continue
             said[name] = as_option(value, kinds[name], f"{path}: {key}")
         job = replace(job, **{group: replace(holder, **said)})
