@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 # %% ../../nbs/models/01_windows.ipynb #c004
-from ..foundations.refuse import UsageError, as_choice, as_count, as_names, refuse
+from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import canonical_json, digest
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
-from .text import (BOS_POLICIES, UNDETERMINED, Documents, check_text,
-                                  document_start, encode_text, tokenizer_digest)
+from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
+                                  encode_text, tokenizer_digest)
 
 # %% ../../nbs/models/01_windows.ipynb #c007
 def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
@@ -194,7 +194,7 @@ class Cut:
                        repr(value), "Leave it out, or use windowing='invar'", error=UsageError)
 
     def of(self, source: object) -> "Cut":  # a tokenizer, or a LoadedModel
-        "The same with its lengths: those of the tool, or within what the model can see."
+        "The same with its lengths, within what the model can see, and its prefix token."
         tool, where = WINDOWINGS[self.windowing], "plan_text"
         loaded = hasattr(source, "weights_digest")
         limit, length = source.max_length if loaded else None, self.max_length or tool.length
@@ -207,7 +207,17 @@ class Cut:
         stride = length if tool.fixed else max(1, length // 2)
         if self.stride is not None:
             stride = as_count(self.stride, where=where, name="stride")
-        return dataclasses.replace(self, max_length=length, stride=stride)
+        words, token = getattr(source, "tokenizer", source), self.prefix_token
+        if tool.prefix and token is None:
+            own = (getattr(words, name, None) for name in ("bos_token_id", "eos_token_id"))
+            token = next((i for i in own if i is not None), None)
+            if token is None:
+                refuse(where, f"windowing={self.windowing!r} needs a token before the text",
+                       "a tokenizer without BOS and EOS",
+                       "Give one, such as prefix_token=0", error=UsageError)
+        if token is not None:
+            token = as_count(token, where=where, name="prefix_token", minimum=0)
+        return dataclasses.replace(self, max_length=length, stride=stride, prefix_token=token)
 
 # %% ../../nbs/models/01_windows.ipynb #c023
 def plan_text(
@@ -223,51 +233,47 @@ def plan_text(
     where, cut = "plan_text", Cut(**cut)
     tool, texts = WINDOWINGS[cut.windowing], _as_documents(texts, WINDOWINGS[cut.windowing])
     cut, words = cut.of(tokenizer), getattr(tokenizer, "tokenizer", tokenizer)
-    before = _prefix(words, tool, cut.prefix_token)
-    start = before + document_start(words, texts.texts[0], cut.bos)
-    encoded = {name: encode_text(words, text, start)
-               for name, text in zip(texts.text_ids, texts.texts, strict=True)}
-    planned = []
-    for name, (ids, _) in encoded.items():
+    start = document_start(words, texts.texts[0], cut.bos)
+    if cut.prefix_token is not None: start = (cut.prefix_token, *start)
+    token_ids, sizes, planned = {}, {}, []
+    for name, text in zip(texts.text_ids, texts.texts, strict=True):
+        ids, sizes[name] = encode_text(words, text, start)
         if len(ids) < 2:
             refuse(where, "a text must have a token to score after its first",
                    f"{len(ids)} token as text {name}",
                    "Leave it out, join it to another, or use the BOS policy 'add'")
-        planned += plan_as(cut.windowing, len(ids), max_length=cut.max_length,
-                           stride=cut.stride, first_window=cut.first_window, document_id=name)
+        own = plan_as(cut.windowing, len(ids), max_length=cut.max_length, stride=cut.stride,
+                      first_window=cut.first_window, document_id=name)
+        if tool.restarts and start:  # over tokens that no window scores
+            ids[[w.start for w in own]] = start[0]
+        ids.flags.writeable = False
+        token_ids[name] = ids
+        planned += own
     if windows is not None and as_count(windows, where=where, name="windows") > len(planned):
         refuse(where, "windows must not ask for more than the text holds",
                f"windows {windows}, {len(planned)} planned",
                "Ask for fewer, or give more text")
     kept = assign_splits(planned[:windows], preview=preview, final=final)
-    sizes = {name: own for name, (_, own) in encoded.items()}  # None: without offsets
-    n_bytes = None if any(own is None for own in sizes.values()) else np.array(
-        [sizes[w.document_id][w.score_from:w.stop].sum() for w in kept], dtype=np.int64)
-    if n_bytes is not None and n_bytes.min() < 1: n_bytes = None
-    token_ids = {name: ids for name, (ids, _) in encoded.items()}
-    for name, ids in token_ids.items():
-        if tool.restarts and start:  # over tokens that no window scores
-            ids[[w.start for w in planned if w.document_id == name]] = start[0]
-        ids.flags.writeable = False
-    facts = {**dataclasses.asdict(cut), "tokenizer_digest": tokenizer_digest(words),
-             "bos_tokens": list(start), "prefix_token": before[0] if before else None,
-             "windows_planned": len(planned), "windows_scored": len(kept)}
+    n_bytes = None  # without offsets, or where a window owns no byte
+    if all(own is not None for own in sizes.values()):
+        n_bytes = np.array([sizes[w.document_id][w.score_from:w.stop].sum() for w in kept],
+                           dtype=np.int64)
+        if n_bytes.min() < 1: n_bytes = None
     owners = dict(zip(texts.text_ids, texts.documents or texts.text_ids, strict=True))
     scored = tuple(owners[w.document_id] for w in kept)
+    facts = {**dataclasses.asdict(cut), "tokenizer_digest": tokenizer_digest(words),
+             "bos_tokens": list(start), "windows_planned": len(planned),
+             "windows_scored": len(kept), **_text_facts(texts, owners, kept, scored)}
     return TextPlan(
         token_ids=token_ids, windows=kept, document_ids=scored, max_length=cut.max_length,
-        n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept),
-        provenance=facts | _text_facts(texts, owners, kept, scored))
+        n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept), provenance=facts)
 
 # %% ../../nbs/models/01_windows.ipynb #c024
 def _as_documents(texts: object, tool: Windowing) -> Documents:
-    "The texts, checked; as one, where a tool joins them."
+    "The texts; as one, where a tool joins them."
     if not isinstance(texts, Documents):
         listed = isinstance(texts, Iterable) and not isinstance(texts, str)
         texts = Documents(texts=tuple(texts) if listed else (texts,))
-    if not texts.texts:
-        refuse("plan_text", "there must be at least one text", "none", "Give a text")
-    for i, text in enumerate(texts.texts): check_text(text, f"as text {i}", "plan_text")
     if not tool.joins: return texts
     if texts.pieces:
         refuse("plan_text", "documents that are joined must not be cut into pieces",
@@ -275,21 +281,8 @@ def _as_documents(texts: object, tool: Windowing) -> Documents:
                "Leave the pieces out, or use windowing='invar'", error=UsageError)
     text = "\n\n".join(texts.texts)
     if tool.restarts: text = text.removesuffix("\n")  # llama.cpp reads so
-    check_text(text, "in the joined documents", "plan_text")
     named = set(texts.languages or (None,))
     return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
-
-
-def _prefix(tokenizer: object, tool: Windowing, token: int | None) -> tuple[int, ...]:
-    "A token before a text, so that its first token is scored; lm-eval has one always."
-    if not tool.prefix and token is None: return ()
-    own = (getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id"))
-    token = next((i for i in (token, *own) if i is not None), None)
-    if token is None:
-        refuse("plan_text", f"windowing={tool.name!r} needs a token before the text",
-               "a tokenizer without BOS and EOS", "Give one, such as prefix_token=0",
-               error=UsageError)
-    return (as_count(token, where="plan_text", name="prefix_token", minimum=0),)
 
 
 def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple) -> dict:
@@ -300,9 +293,8 @@ def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple
     if texts.files:
         facts["document_files"] = dict(zip(owners.values(), texts.files, strict=True))
     if not any(texts.languages or ()): return facts
-    names = as_names([name or UNDETERMINED for name in texts.languages], where="plan_text",
-                     name="languages")
-    of = dict(zip(owners.values(), names, strict=True))
+    of = {owner: name or UNDETERMINED
+          for owner, name in zip(owners.values(), texts.languages, strict=True)}
     counts = {name: {"documents": 0, "tokens": 0} for name in sorted({of[d] for d in scored})}
     for document in set(scored): counts[of[document]]["documents"] += 1
     for window, document in zip(windows, scored, strict=True):
