@@ -119,12 +119,12 @@ def test_passes_are_the_longest_that_fit():
     "By the definition: windows in order, so many that the padded pass stays in its budget and the padding in its share; both may be used up exactly."
     rng = np.random.default_rng(6)
     for trial in range(300):
-        lengths, budget, padding = rng.integers(1, 9, 12).tolist(), int(rng.integers(1, 33)), [0, 1 / 8, 1 / 4][trial % 3]
-        order, wanted = [*range(12)], []
-        if trial % 2: order.sort(key=lambda i: (-1) ** (trial // 2) * lengths[i])
+        lengths, budget, (way, padding) = rng.integers(1, 9, 12).tolist(), int(rng.integers(1, 33)), [("padded", 1 / 8), ("equal lengths", 0)][trial % 2]
+        windows, order, wanted = [Window(start=0, score_from=1, stop=n + 1) for n in lengths], [*range(12)], []
+        if trial % 3: order.sort(key=lambda i: (-1) ** (trial % 3) * lengths[i])
         fits = lambda part: max(part) * len(part) <= budget and max(part) * len(part) - sum(part) <= padding * max(part) * len(part)
         while (done := sum(map(len, wanted))) < 12: wanted.append(order[done:done + next(k for k in range(1, 13 - done) if k == 12 - done or not fits([lengths[i] for i in order[done:done + k + 1]]))])
-        assert batches._passes(lengths, order, budget, padding) == wanted
+        assert batches.cut_passes(windows, budget, way, order) == wanted and (trial % 3 != 1 or batches.cut_passes(windows, budget, way) == wanted)
 
 
 @pytest.mark.parametrize("moved, harmless", [(2e-6, True), (2e-5, False), (np.nan, False)])
