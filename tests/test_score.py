@@ -18,7 +18,7 @@ from invar_nb.models.text import Documents
 from invar_nb.models.load import config_digest, load_model, positions, weights_digest
 from invar_nb.models.score import score_plan, score_text, score_windows
 from invar_nb.models.windows import plan_text
-from invar_nb.models.token_classes import find_classes
+from invar_nb.models.windows import find_classes
 
 PLANS = {"overlapping": dict(max_length=32, stride=12), "disjoint": dict(max_length=32, stride=32), "context": dict(max_length=32, stride=12, first_window="context_only"),
          "full length": dict(max_length=40, stride=40), "pairs": dict(max_length=2, stride=1)}

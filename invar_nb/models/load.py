@@ -172,7 +172,7 @@ def weight_files(
     allow_pickle: bool,  # the caller takes the risk
 ) -> tuple[tuple[Path, ...], str]:
     "(files, safetensors or pickle): the one file, the shards that an index names, or all."
-    where, files = "load_model", []
+    where = "load_model"
     for kind, single, others in (("safetensors", "model.safetensors", "*.safetensors"),
                                  ("pickle", "pytorch_model.bin", "pytorch_model*.bin")):
         one, index = folder / single, folder / f"{single}.index.json"
@@ -183,31 +183,30 @@ def weight_files(
                        "Delete the one out of date")
             content = strict_json(index.read_bytes(), where=f"{where}: {index}")
             shards = content.get("weight_map") if isinstance(content, dict) else None
-            names = list(shards.values()) if isinstance(shards, dict) else []
+            names = sorted({*map(str, shards.values())}) if isinstance(shards, dict) else []
             plain = rf"[^/\\:\x00]+{re.escape(one.suffix)}"
-            wrong = next((n for n in names if not re.fullmatch(plain, str(n))), None)
+            wrong = next((name for name in names if not re.fullmatch(plain, name)), None)
             if wrong or not names:
                 refuse(where, f"the index must map weights to plain {one.suffix} files beside "
                        "it, under weight_map", wrong or f"no map in {index.name}",
                        "Save the model again; files elsewhere are not followed")
-            files = [folder / name for name in sorted(set(names))]
-            for path in files:
-                if not path.is_file():
-                    refuse(where, "every shard named by the index must exist", path.name,
-                           "Copy the missing file, or save the model again")
+            missing = next((name for name in names if not (folder / name).is_file()), None)
+            if missing:
+                refuse(where, "every shard named by the index must exist", missing,
+                       "Copy the missing file, or save the model again")
         else:
-            files = [one] if one.is_file() else sorted(
-                path for path in folder.glob(others)
+            names = [single] if one.is_file() else sorted(
+                path.name for path in folder.glob(others)
                 if not path.name.startswith(("consolidated", "adapter_")))
-        if files: break
+        if names: break
     else:
         refuse(where, "a model folder must hold its weights", str(folder),
                "Save the whole model there: model.safetensors is missing")
     if kind == "pickle" and not allow_pickle:
         refuse(where, "weights must be safetensors, since a pickle can run any program",
-               files[0].name, "Convert it once where you trust it, or allow pickled weights",
+               names[0], "Convert it once where you trust it, or allow pickled weights",
                code="pickle")
-    return tuple(files), kind
+    return tuple(folder / name for name in names), kind
 
 # %% ../../nbs/models/02_load.ipynb #c024
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

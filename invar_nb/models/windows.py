@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WINDOWINGS', 'DEFAULT_LENGTH', 'Windowing', 'plan_as', 'TextPlan', 'data_digest', 'plan_ids', 'check_length', 'Cut',
-           'plan_text']
+           'plan_text', 'TokenClasses', 'find_classes', 'class_sums', 'sum_columns']
 
 # %% ../../nbs/models/01_windows.ipynb #c003
 import dataclasses, hashlib
@@ -15,6 +15,7 @@ import numpy as np
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import canonical_json, digest
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
+from ..comparison.slices import CLASSES, class_columns
 from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
                                   encode_text, tokenizer_digest)
 
@@ -300,3 +301,78 @@ def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple
     for window, document in zip(windows, scored, strict=True):
         counts[of[document]]["tokens"] += window.tokens
     return facts | {"languages": counts, "document_languages": of}
+
+# %% ../../nbs/models/01_windows.ipynb #c008t
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TokenClasses:
+    "The class of each scored token of a text."
+    by: str                  # one of CLASSES
+    values: tuple[str, ...]  # their limits, in words
+    table: np.ndarray        # class of each token id, or of each length of context
+
+    def sums(self, ids: np.ndarray, window: Window, losses: np.ndarray) -> list:
+        "Tokens and nats of each class in one window, shape (2 classes,)."
+        at = np.arange(window.score_from, window.stop)
+        codes = self.table[ids[at] if self.by == "frequency" else at - window.start]
+        n = len(self.values)
+        return [*np.bincount(codes, minlength=n).tolist(),
+                *np.bincount(codes, losses.astype(np.float64), minlength=n).tolist()]
+
+    @property
+    def columns(self) -> list[str]:
+        "Names of these sums."
+        names = [class_columns(self.by, value) for value in self.values]
+        return [column for kind in zip(*names, strict=True) for column in kind]
+
+# %% ../../nbs/models/01_windows.ipynb #c010t
+def find_classes(
+    documents: Mapping[str, np.ndarray],  # token ids of each
+    windows: Iterable[Window],
+    by: Iterable[str],                    # of CLASSES
+) -> tuple[TokenClasses, ...]:
+    "Classes of the scored tokens, by their frequency in this text and by their context."
+    windows, classes = tuple(windows), []
+    for name in dict.fromkeys(by):
+        as_choice(name, CLASSES, where="find_classes", name="by", error=UsageError)
+        if name == "context":
+            longest = max(w.stop - w.start - 1 for w in windows)
+            n = np.arange(1, longest + 1)
+            values, codes = _quarters(4 * (n - 1) // longest, n, n, "token")
+            table = np.append(0, codes)
+        else:
+            counts = np.zeros(1 + max(int(ids.max()) for ids in documents.values()), np.int64)
+            for w in windows:
+                ids = documents[w.document_id][w.score_from:w.stop]
+                counts += np.bincount(ids, minlength=len(counts))
+            each, kind, kinds = np.unique(counts, return_inverse=True, return_counts=True)
+            upto = np.cumsum(each * kinds)
+            quarter = 2 * (2 * upto - each * kinds) // upto[-1]  # 4 times the middle
+            some = each > 0  # a token that is never scored gets a code that nothing asks for
+            values, codes = _quarters(quarter[some], each[some], each[some], "time",
+                                      ("rare", "uncommon", "common", "very common"))
+            table = np.append(np.zeros(int(not some[0]), int), codes)[kind]
+        classes.append(TokenClasses(by=name, values=values, table=table))
+    return tuple(classes)
+
+
+def _quarters(quarter, low, high, unit, words=("",) * 4):
+    "(their names, codes without gaps) of those quarters that some token is in."
+    used, codes = np.unique(quarter, return_inverse=True)
+    names = []
+    for q in used:
+        first, last = low[quarter == q].min(), high[quarter == q].max()
+        text = f"{first} to {last} {unit}s" if first < last else f"{first} {unit}"
+        if first == last != 1: text += "s"
+        names.append(f"{words[q]}, {text}" if words[q] else text)
+    return tuple(names), codes
+
+# %% ../../nbs/models/01_windows.ipynb #tc8
+def class_sums(classes: Iterable[TokenClasses], ids, window: Window, losses) -> list:
+    "All sums of one window."
+    return [x for each in classes for x in each.sums(ids, window, losses)]
+
+
+def sum_columns(classes: Iterable[TokenClasses], rows: list) -> dict[str, np.ndarray]:
+    "What `class_sums` found for each window, as columns of the arm."
+    names = [column for each in classes for column in each.columns]
+    return dict(zip(names, np.array(rows).T, strict=True))
