@@ -122,16 +122,6 @@ def by_pieces(tokenizer, text, piece=1024, beside=256):
     return encode_text(tokenizer, text), parts and [np.concatenate(each) for each in zip(*parts, strict=True)]
 
 
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_pieces_have_the_tokens_of_the_whole(tokenizers, name):
-    rng = np.random.default_rng(3)
-    words = ["the", "cat", "sat,", "Zürich", "東京", "🙂", "zurich.", "a"]
-    text = "".join(words[rng.integers(8)] + " " * int(rng.integers(1, 4)) + "\n\n" * bool(rng.random() < .1) for _ in range(2000))
-    whole, parts = by_pieces(tokenizers[name], text)
-    for k in (0, 1): np.testing.assert_array_equal(whole[k], parts[k])
-    assert whole[1].sum() == len(text.encode())
-
-
 def test_what_cannot_be_cut_stays_whole(monkeypatch):
     tokenizer = merged_tokenizer()
     assert by_pieces(tokenizer, "東京" * 3000)[1] is None                                          # nowhere a blank
@@ -140,10 +130,15 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
     assert text_page._pieces(tokenizer, "the cat sat on the mat " * 300, 1024, 256) is None and len(calls) == 3
 
 
-@pytest.mark.parametrize("text", ["a " * 4000, "\n" * 500 + "the cat\n", " \n" * 2000, "a\n\n" * 3000, "the cat " * 100 + " " * 3001 + "sat " * 900])
-def test_one_kind_of_token_and_blank_lines(text):
-    whole, parts = by_pieces(merged_tokenizer(), text)
-    for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
+WORDS = np.random.default_rng(3).choice(["the ", "cat  ", "sat, ", "Zürich ", "東京\n\n", "🙂   ", "zurich. ", "a "], 2000)
+
+
+@pytest.mark.parametrize("text", ["".join(WORDS), "a " * 4000, "\n" * 500 + "the cat\n", " \n" * 2000, "a\n\n" * 3000, "the cat " * 100 + " " * 3001 + "sat " * 900])
+def test_pieces_have_the_tokens_of_the_whole(tokenizers, text):
+    for name in TOKENIZERS if "Z" in text else ("merged",):
+        whole, parts = by_pieces(tokenizers[name], text)
+        assert whole[1].sum() == len(text.encode()) and ("Z" not in text or parts is not None)
+        for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
 
 
 PEAK = """
