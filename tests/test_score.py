@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_models import (DENSE, EPS32, HYBRIDS, SMALL, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
+from small_models import (DENSE, EPS32, HYBRIDS, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
                           save, text_ids, tolerance, torch, transformers)
 
 from invar_nb.arms.windows import Window, perplexity, plan_windows

@@ -56,13 +56,8 @@ def test_one_changed_element_is_named(copied, monkeypatch):
     json.dumps(d.to_dict(), allow_nan=False)
 
 
-def test_copies_are_told_as_what_they_are(copied, tmp_path):
+def test_casts_and_names_are_told_as_what_they_are(copied):
     tensors = copied.tensors
-    loaded = load_model(BASE, dtype="float16")
-    loaded.model.save_pretrained(tmp_path / "sharded", max_shard_size="200KB")
-    d = compare_weights(BASE, tmp_path / "sharded")
-    files = len([*(tmp_path / "sharded").glob("*.safetensors")])
-    assert d.state == "rearranged" and files > 2 and d.sentence.endswith(f"1 file in the baseline, {files} in the candidate.")
     wide = copied("wide", {k: x.float() for k, x in tensors.items()})
     half = copied("half", {k: x.float().bfloat16() for k, x in tensors.items()}, dtype="bfloat16")
     for pair, kinds in (((BASE, wide), "F16 to F32"), ((wide, BASE), "F32 to F16"), ((wide, half), "F32 to BF16"), ((half, wide), "BF16 to F32")):
@@ -70,13 +65,8 @@ def test_copies_are_told_as_what_they_are(copied, tmp_path):
         assert d.state == "recast" and f"({len(tensors)} from {kinds})" in d.sentence and not d.changed
     cut = compare_weights(wide, copied("cut", {k: (x.float().view(torch.int32) & -65536).view(torch.float32).bfloat16() for k, x in tensors.items()}))
     assert cut.state == "different", "bfloat16 cut off, not rounded, is no cast"
-    named = copied("named", {k.removeprefix("model."): x for k, x in tensors.items()})
-    d = compare_weights(BASE, named)
+    d = compare_weights(BASE, copied("named", {k.removeprefix("model."): x for k, x in tensors.items()}))
     assert d.state == "rearranged" and "tensors renamed, such as model.embed_tokens.weight to embed_tokens.weight" in d.sentence
-    head = copied("head", tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()})
-    d = compare_weights(BASE, head)
-    assert d.state == "rearranged" and "lm_head.weight, only in the candidate, is a copy of model.embed_tokens.weight" in d.sentence
-    assert compare_weights(BASE, shutil.copytree(BASE, tmp_path / "same")).state == "identical"
 
 
 def test_shapes_single_tensors_and_numbers_that_are_none(copied):

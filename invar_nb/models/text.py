@@ -114,11 +114,11 @@ def read_documents(
                code="equal_documents")
     if not pieces: return whole
     cut = [cut_pieces(text, pieces) for text in texts]
-    d = [d for d, parts in enumerate(cut) for _ in parts]
-    return Documents(texts=tuple(itertools.chain(*cut)), pieces=pieces,
-                     documents=None if pieces_are_documents else tuple(map(str, d)),
-                     **{name: values and tuple(values[k] for k in d) for name, values in
-                        (("languages", languages), ("places", places), ("files", whole.files))})
+    d = [d for d, parts in enumerate(cut) for _ in parts]  # the document of each piece
+    each = lambda values: values and tuple(values[k] for k in d)
+    return Documents(texts=tuple(itertools.chain(*cut)), pieces=pieces, places=each(places),
+                     languages=each(languages), files=each(whole.files),
+                     documents=None if pieces_are_documents else tuple(map(str, d)))
 
 
 def _read_text(path: Path) -> str:
