@@ -9,7 +9,7 @@ import pytest
 from small_models import (DENSE, EPS32, HYBRIDS, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
                           save, text_ids, tolerance, torch, transformers)
 
-from invar_nb.arms.windows import Window, perplexity, plan_windows
+from invar_nb.arms.windows import Window, plan_windows
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.models import batches, chain_rule as engine_page, head_tiles, score
 from invar_nb.models.batches import plan_scoring, token_log_losses
@@ -365,14 +365,6 @@ def test_what_score_windows_knows_of_ids_and_windows():
     assert losses.data_id and losses.data_id != score_windows(model, ids[::-1].copy(), windows).data_id and losses.data_id != score_windows(model, ids, windows[1:]).data_id
 
 
-def test_perplexity_of_known_text():
-    "A model that knows nothing: every token costs log V."
-    model = llama()
-    for p in model.parameters(): p.data.zero_()
-    losses = score_windows(model, text_ids(97), plan_windows(101, max_length=20, stride=10))
-    assert perplexity(losses.log_loss, losses.tokens) == pytest.approx(97, rel=4 * EPS32 * np.log(97))
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
     root = tmp_path_factory.mktemp("models")
@@ -465,14 +457,6 @@ def test_a_journal_of_something_else_is_refused(saved, tmp_path):
     for field, (model, its_plan, options) in cases.items():
         with pytest.raises(ContractError, match=field): score_plan(model, its_plan, journal=path, **{"batch_tokens": 60, **options})
     assert score_plan(loaded, plan, batch_tokens=60, journal=path).log_loss.tobytes() == score_plan(loaded, plan, batch_tokens=60).log_loss.tobytes()
-
-
-def test_progress_counts_scored_tokens(saved, tmp_path):
-    loaded, calls = load_model(saved / "llama"), []
-    plan = plan_text(loaded, TEXT, max_length=24, stride=12)
-    score_plan(loaded, plan, batch_tokens=1, progress=lambda *x: calls.append(x))
-    total = plan.counts["tokens"]
-    assert {of for _, of in calls} == {total} and calls[-1] == (total, total) and [d for d, _ in calls] == sorted(d for d, _ in calls) and len(calls) == -(-len(plan.windows) // 8)
 
 
 def test_scoring_prints_nothing():

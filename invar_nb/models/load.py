@@ -274,15 +274,16 @@ def stored_tensors(checkpoint: Checkpoint) -> list[Stored]:
     from safetensors import safe_open
     tensors = []
     for path in checkpoint.files:
-        with safe_open(path, framework="numpy") as file: names = file.offset_keys()
+        with safe_open(path, framework="numpy"): pass  # the library checks the header
         with open(path, "rb") as file:
             begin = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(begin - 8))
-        for name in names:
-            first, last = header[name]["data_offsets"]
-            tensors.append(Stored(name=name, kind=header[name]["dtype"], path=path,
-                                  shape=tuple(header[name]["shape"]),
-                                  offset=begin + first, n_bytes=last - first))
+        header.pop("__metadata__", None)
+        for name, entry in sorted(header.items(), key=lambda row: row[1]["data_offsets"]):
+            first, last = entry["data_offsets"]
+            tensors.append(Stored(name=name, kind=entry["dtype"], path=path,
+                                  shape=tuple(entry["shape"]), offset=begin + first,
+                                  n_bytes=last - first))
     return tensors
 
 

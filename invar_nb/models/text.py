@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/00_text.ipynb #c004
-from ..foundations.refuse import PairingError, UsageError, is_writable, refuse
+from ..foundations.refuse import PairingError, UsageError, refuse
 from ..foundations.store import canonical_json, digest
 from ..files.tables import read_table
 
@@ -45,7 +45,9 @@ class Documents:
         for i, text in enumerate(self.texts):
             place = f"in {self.places[i]}" if self.places else f"as text {i}"
             language = self.languages[i] if self.languages else None
-            if not isinstance(text, str) or not text or not is_writable(text):
+            try: n_bytes = len(text.encode())
+            except (AttributeError, UnicodeEncodeError): n_bytes = 0
+            if not n_bytes:
                 refuse("Documents", "a text must be a string that UTF-8 can write, not empty",
                        f"{text!r:.40} {place}", "Decode it with the right encoding, or leave "
                        "an empty document out")
