@@ -15,7 +15,7 @@ from invar_nb.models import batches, chain_rule as engine_page, head_tiles, scor
 from invar_nb.models.batches import plan_scoring, token_log_losses
 from invar_nb.models.chain_rule import look_at_model
 from invar_nb.models.text import Documents
-from invar_nb.models.load import config_digest, load_model, positions, weights_digest
+from invar_nb.models.load import config_digest, load_model, weights_digest
 from invar_nb.models.score import score_plan, score_text, score_windows
 from invar_nb.models.windows import plan_text
 from invar_nb.models.windows import find_classes
@@ -64,13 +64,14 @@ def mixed_windows(model, n=60, longest=40, seed=1):
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_any_batch_equals_one_window_at_a_time(name):
-    "Against the model's own single passes at every batch size, and against its float64 copy, one prefix at a time."
+def test_any_batch_equals_one_window_at_a_time(name, monkeypatch):
+    "Against the model's own single passes at every batch size, one with tiles that end inside the vocabulary, the longest with as many inputs as most have positions; and against its float64 copy, one prefix at a time."
     model = make(name)
-    texts, windows = mixed_windows(model)
+    texts, windows = mixed_windows(model, longest=41)
     alone = [one_window(model, texts[w.document_id], w) for w in windows]
     how = set()
     for batch_tokens in (1, 60, 400, 4096):
+        if batch_tokens == 60: monkeypatch.setattr(head_tiles, "COLUMNS", 31)
         scorer = plan_scoring(model, texts, windows, batch_tokens=batch_tokens)
         how.add(scorer.facts["batching"])
         assert sorted(i for b in scorer.batches for i in b) == list(range(len(windows)))
@@ -81,19 +82,6 @@ def test_any_batch_equals_one_window_at_a_time(name):
     assert ("padded" in how) != (name == "longrope"), how
     for w in windows[:3] if name not in ("longrope", "mixtral", *HYBRIDS) else ():      # parts that are float32, or (longrope) frequencies of the prefix
         np.testing.assert_allclose(alone[int(w.document_id)], chain_rule(own_float64, model, texts[w.document_id], [w])[0], rtol=0, atol=TOLERANCE)
-
-
-@pytest.mark.parametrize("name", [n for n in ZOO if n not in ("mamba", "mamba2", "bloom")])
-def test_a_window_of_all_positions_does_not_crash(name):
-    model = make(name)
-    length = min(positions(model), 64)
-    ids = text_ids(95, n=length + 7) + 2
-    windows = plan_windows(len(ids), max_length=length, stride=length)
-    losses = score_windows(model, ids, windows)
-    np.testing.assert_allclose(losses.log_loss[0], one_window(model, ids, windows[0]).mean(), rtol=0, atol=TOLERANCE)
-    if length < 64:
-        with pytest.raises(ContractError, match=f"must not exceed the positions .* got {length + 1} tokens, model {length}"):
-            score_windows(model, ids, plan_windows(len(ids), max_length=length + 2, stride=length))
 
 
 @pytest.mark.parametrize("width, device, tokens", [(16, "cpu", 4096), (4, "cpu", 4096), (64, "cpu", 1024), (65, "cpu", 512), (4096, "cpu", 512), (None, "cpu", 512), (4096, "cuda", 4096)])
@@ -197,7 +185,8 @@ class Bare(torch.nn.Module):
 
 @pytest.mark.parametrize("name, path", [("gemma2", "head+softcap"), ("cohere", "head*scale"), ("granite", "head/scale"), ("mistral", "head"), ("roberta", "logits"), ("bamba", "head")])
 def test_how_the_logits_are_reached(name, path):
-    assert look_at_model(make(name), text_ids(97)).path == path
+    engine = look_at_model(make(name), text_ids(97))
+    assert engine.path == path and engine.tiled == (path != "logits")
 
 
 @pytest.mark.parametrize("build", [lambda: fill(Shifted(transformers.LlamaConfig(**DENSE)), 7), Bare])
@@ -229,20 +218,6 @@ def test_a_look_costs_three_short_passes(truth):
     hooks[1].remove()
     assert blocks == [33, 33, 33, 1] and all(n * length <= 64 for n, length in passes[3:])
     for i, losses in heard.items(): np.testing.assert_allclose(tiled[i], losses, rtol=0, atol=TOLERANCE)
-
-
-@pytest.mark.processor
-@pytest.mark.parametrize("name, tiled", [("gemma2", True), ("cohere", True), ("granite", True), ("mixtral", True), ("bamba", True), ("roberta", False)])
-def test_tiles_and_whole_logits_give_the_same_losses(name, tiled, monkeypatch):
-    "Of these architectures, against float64 token by token, with tiles that end inside the vocabulary."
-    model = make(name)
-    texts, windows = mixed_windows(model, n=12)
-    assert look_at_model(model, texts["0"]).tiled == tiled
-    whole = dict(token_log_losses(model, texts, windows))
-    monkeypatch.setattr(head_tiles, "COLUMNS", 31)
-    for i, losses in token_log_losses(model, texts, windows):
-        np.testing.assert_allclose(losses, whole[i], rtol=0, atol=TOLERANCE)
-        np.testing.assert_allclose(losses, one_window(model, texts[windows[i].document_id], windows[i]), rtol=0, atol=TOLERANCE)
 
 
 @pytest.mark.processor
