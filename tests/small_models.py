@@ -157,7 +157,8 @@ def chain_rule(forward, model, ids, windows):
 def one_window(model, ids, w):
     "-log p of each scored token from one pass over this window alone, in the model's own precision."
     x = torch.tensor(np.asarray(ids)[w.start:w.stop])
-    with torch.no_grad(): logp = model(input_ids=x[None, :-1]).logits[0].double().log_softmax(-1)
+    with torch.no_grad(): out = model(input_ids=x[None, :-1])
+    logp = getattr(out, "logits", out)[0].double().log_softmax(-1)
     return -logp[torch.arange(w.score_from - 1 - w.start, w.stop - 1 - w.start), x[w.score_from - w.start:]].numpy()
 
 

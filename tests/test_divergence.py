@@ -22,7 +22,7 @@ import small_models as small  # noqa: E402
 from invar_nb.models import chain_rule, head_tiles, together as tiles  # noqa: E402
 from invar_nb.models.load import load_model  # noqa: E402
 from invar_nb.models.score import score_plan  # noqa: E402
-from invar_nb.models.token_classes import find_classes  # noqa: E402
+from invar_nb.models.windows import find_classes  # noqa: E402
 from invar_nb.models.windows import plan_ids  # noqa: E402
 
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"

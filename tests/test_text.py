@@ -36,10 +36,10 @@ def test_files_and_lines_are_documents(tmp_path):
 
 
 @pytest.mark.parametrize("name, data, words", [
-    ("c.txt", b"", "a text must not be empty"), ("d.txt", b"ab\xff", "plain UTF-8.*got byte 0xff at offset 2"), ("e.txt", b"\xef\xbb\xbfab", "got byte 0xef at offset 0"),
+    ("c.txt", b"", "not empty"), ("d.txt", b"ab\xff", "plain UTF-8.*got byte 0xff at offset 2"), ("e.txt", b"\xef\xbb\xbfab", "got byte 0xef at offset 0"),
     ("f.txt", b"a\0b", "got byte 0x00 at offset 1"), ("f.jsonl", b"a\0b", "NUL"), ("e.jsonl", b'{"text": 3}\n', "e.jsonl, line 1"), ("f.jsonl", b'{"text": "a"}\n{"text"\n', "f.jsonl, line 2"),
-    ("g.jsonl", b"\n", "g.jsonl"), ("h.jsonl", b'{"text": ""}\n', "a text must not be empty; got '' in .*h.jsonl, line 1"), ("i.jsonl", b'{"text": "\\ud800"}\n', "UTF-8"),
-    ("j.jsonl", b'{"text": "x", "language": ["en"]}\n', "j.jsonl, line 1"), ("k.jsonl", b'{"text": "x", "language": ""}\n', 'a "language" must be text'), ("l.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),
+    ("g.jsonl", b"\n", "g.jsonl"), ("h.jsonl", b'{"text": ""}\n', "not empty; got '' in .*h.jsonl, line 1"), ("i.jsonl", b'{"text": "\\ud800"}\n', "UTF-8"),
+    ("j.jsonl", b'{"text": "x", "language": ["en"]}\n', "j.jsonl, line 1"), ("k.jsonl", b'{"text": "x", "language": ""}\n', 'a language must be text.* got .. in .*k.jsonl, line 1'), ("l.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),
     ("missing.txt", None, "a text file must exist"), ("", None, "a text file must exist")])
 def test_bad_files_are_refused(tmp_path, name, data, words):
     if data is not None: (tmp_path / name).write_bytes(data)
@@ -122,16 +122,6 @@ def by_pieces(tokenizer, text, piece=1024, beside=256):
     return encode_text(tokenizer, text), parts and [np.concatenate(each) for each in zip(*parts, strict=True)]
 
 
-@pytest.mark.parametrize("name", TOKENIZERS)
-def test_pieces_have_the_tokens_of_the_whole(tokenizers, name):
-    rng = np.random.default_rng(3)
-    words = ["the", "cat", "sat,", "Zürich", "東京", "🙂", "zurich.", "a"]
-    text = "".join(words[rng.integers(8)] + " " * int(rng.integers(1, 4)) + "\n\n" * bool(rng.random() < .1) for _ in range(2000))
-    whole, parts = by_pieces(tokenizers[name], text)
-    for k in (0, 1): np.testing.assert_array_equal(whole[k], parts[k])
-    assert whole[1].sum() == len(text.encode())
-
-
 def test_what_cannot_be_cut_stays_whole(monkeypatch):
     tokenizer = merged_tokenizer()
     assert by_pieces(tokenizer, "東京" * 3000)[1] is None                                          # nowhere a blank
@@ -140,10 +130,15 @@ def test_what_cannot_be_cut_stays_whole(monkeypatch):
     assert text_page._pieces(tokenizer, "the cat sat on the mat " * 300, 1024, 256) is None and len(calls) == 3
 
 
-@pytest.mark.parametrize("text", ["a " * 4000, "\n" * 500 + "the cat\n", " \n" * 2000, "a\n\n" * 3000, "the cat " * 100 + " " * 3001 + "sat " * 900])
-def test_one_kind_of_token_and_blank_lines(text):
-    whole, parts = by_pieces(merged_tokenizer(), text)
-    for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
+WORDS = np.random.default_rng(3).choice(["the ", "cat  ", "sat, ", "Zürich ", "東京\n\n", "🙂   ", "zurich. ", "a "], 2000)
+
+
+@pytest.mark.parametrize("text", ["".join(WORDS), "a " * 4000, "\n" * 500 + "the cat\n", " \n" * 2000, "a\n\n" * 3000, "the cat " * 100 + " " * 3001 + "sat " * 900])
+def test_pieces_have_the_tokens_of_the_whole(tokenizers, text):
+    for name in TOKENIZERS if "Z" in text else ("merged",):
+        whole, parts = by_pieces(tokenizers[name], text)
+        assert whole[1].sum() == len(text.encode()) and ("Z" not in text or parts is not None)
+        for k in (0, 1): assert parts is None or np.array_equal(whole[k], parts[k])
 
 
 PEAK = """
@@ -234,9 +229,9 @@ def test_languages_count_what_is_scored(texts, names, keep):
 
 
 @pytest.mark.parametrize("text, options, words", [
-    ("", {}, "a text must not be empty; got '' as text 0"), (["ab", ""], {}, "a text must not be empty; got '' as text 1"), ([], {}, "there must be at least one text"),
-    ("x", dict(bos="none"), "a token to score after its first; got 1 token as text 0"), ([b"abc"], {}, "a text must be a string"), (["ab", 3], {}, "got int as text 1"),
-    ("ab\ud800", {}, "a text must be writable as UTF-8; got .* at character 2 as text 0"), ("abcdef", dict(stride=9), "stride must not exceed max_length"),
+    ("", {}, "not empty; got '' as text 0"), (["ab", ""], {}, "not empty; got '' as text 1"), ([], {}, "there must be at least one text"),
+    ("x", dict(bos="none"), "a token to score after its first; got 1 token as text 0"), ([b"abc"], {}, "a text must be a string"), (["ab", 3], {}, "got 3 as text 1"),
+    ("ab\ud800", {}, "that UTF-8 can write.* as text 0"), ("abcdef", dict(stride=9), "stride must not exceed max_length"),
     ("abcdef", dict(stride=0), "stride must be"), ("abcdef", dict(max_length=1), "max_length must be"), ("abcdef", dict(max_length=None), "max_length must be given with a bare tokenizer"),
     ("abcdef", dict(first_window="some"), "first_window must be one of"), ("abcdef", dict(bos="both"), "bos must be one of"), ("abcdef", dict(preview=50), "preview and final must not ask for more"),
     ("abcdef", dict(windows=99), "windows must not ask for more than the text holds; got windows 99, 1 planned")])

@@ -24,7 +24,6 @@ from invar_nb.models.weights import TensorChange, compare_weights, not_comparabl
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
-GGMLQuantizationType = pytest.importorskip("gguf").GGMLQuantizationType
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 UP = "model.layers.2.mlp.up_proj.weight"
 
@@ -57,13 +56,8 @@ def test_one_changed_element_is_named(copied, monkeypatch):
     json.dumps(d.to_dict(), allow_nan=False)
 
 
-def test_copies_are_told_as_what_they_are(copied, tmp_path):
+def test_casts_and_names_are_told_as_what_they_are(copied):
     tensors = copied.tensors
-    loaded = load_model(BASE, dtype="float16")
-    loaded.model.save_pretrained(tmp_path / "sharded", max_shard_size="200KB")
-    d = compare_weights(BASE, tmp_path / "sharded")
-    files = len([*(tmp_path / "sharded").glob("*.safetensors")])
-    assert d.state == "rearranged" and files > 2 and d.sentence.endswith(f"1 file in the baseline, {files} in the candidate.")
     wide = copied("wide", {k: x.float() for k, x in tensors.items()})
     half = copied("half", {k: x.float().bfloat16() for k, x in tensors.items()}, dtype="bfloat16")
     for pair, kinds in (((BASE, wide), "F16 to F32"), ((wide, BASE), "F32 to F16"), ((wide, half), "F32 to BF16"), ((half, wide), "BF16 to F32")):
@@ -71,13 +65,8 @@ def test_copies_are_told_as_what_they_are(copied, tmp_path):
         assert d.state == "recast" and f"({len(tensors)} from {kinds})" in d.sentence and not d.changed
     cut = compare_weights(wide, copied("cut", {k: (x.float().view(torch.int32) & -65536).view(torch.float32).bfloat16() for k, x in tensors.items()}))
     assert cut.state == "different", "bfloat16 cut off, not rounded, is no cast"
-    named = copied("named", {k.removeprefix("model."): x for k, x in tensors.items()})
-    d = compare_weights(BASE, named)
+    d = compare_weights(BASE, copied("named", {k.removeprefix("model."): x for k, x in tensors.items()}))
     assert d.state == "rearranged" and "tensors renamed, such as model.embed_tokens.weight to embed_tokens.weight" in d.sentence
-    head = copied("head", tensors | {"lm_head.weight": tensors["model.embed_tokens.weight"].clone()})
-    d = compare_weights(BASE, head)
-    assert d.state == "rearranged" and "lm_head.weight, only in the candidate, is a copy of model.embed_tokens.weight" in d.sentence
-    assert compare_weights(BASE, shutil.copytree(BASE, tmp_path / "same")).state == "identical"
 
 
 def test_shapes_single_tensors_and_numbers_that_are_none(copied):
@@ -119,15 +108,15 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     assert compare_weights(pickled, pickled).state == "identical"
     gguf = write_gguf(BASE, tmp_path / "m.gguf", "F16")
     whole = read_gguf(gguf)
-    integers = whole.tensors[0]._replace(tensor_type=GGMLQuantizationType.I32)
+    unread = replace(whole.tensors[0], kind="Q8_K")
     for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"metadata": {"general.architecture": "falcon"}}, "of architecture falcon has a layout of its own"),
-                          ({"tensors": (integers,)}, "has tensors of type I32, not read")):
+                          ({"tensors": (unread,)}, "has tensors of type Q8_K, not read")):
         change = {"metadata": {**whole.metadata, **change.get("metadata", {})}, "tensors": change.get("tensors", whole.tensors)}
-        assert words in not_comparable(find_checkpoint(BASE), replace(find_checkpoint(gguf), gguf=replace(whole, **change)))
+        assert words in not_comparable(find_checkpoint(BASE), replace(whole, **change))
     adapter = tmp_path / "adapter"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
-    with pytest.raises(ContractError, match="whole models; got an adapter in .*Merge it"): compare_weights(BASE, adapter)
+    with pytest.raises(ContractError, match="not an adapter; got .*Merge the adapter"): compare_weights(BASE, adapter)
     cut = Path(shutil.copytree(BASE, tmp_path / "cut"))
     data = (BASE / "model.safetensors").read_bytes()
     for wrong in (data[:-5], data[:4], b"version https://git-lfs", data[:8] + b"[" + data[9:]):

@@ -8,7 +8,7 @@ __all__ = ['BATCH_TOKENS', 'EVEN', 'cut_passes', 'as_batches', 'usual_tokens', '
 
 # %% ../../nbs/models/05_batches.ipynb #c003
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 # %% ../../nbs/models/05_batches.ipynb #c004
@@ -22,32 +22,26 @@ from .chain_rule import Engine, check_ids, look_at_model, score_batch
 _PADDING = {"padded": 1 / 8, "equal lengths": 0.0, "one window": 0.0}  # share of a pass
 
 
-def _read(windows: Iterable[Window]) -> list[int]:
-    "Tokens that the model reads of each window; the last one is only a target."
-    return [w.stop - w.start - 1 for w in windows]
-
-
-def _passes(lengths: list[int], order: Iterable[int], budget: int,
-            padding: float) -> list[list[int]]:
-    "Window numbers in passes of at most `budget` tokens and this share of padding, in order."
+def cut_passes(
+    windows: Sequence[Window],
+    budget: int,             # tokens of a pass, padding included
+    batching: str,           # one of _PADDING
+    order: Iterable[int] | None = None,  # default: the longest first
+) -> list[list[int]]:
+    "Numbers of the windows that share a pass."
+    read = lambda i: windows[i].stop - windows[i].start - 1  # the last one is only a target
+    if order is None: order = sorted(range(len(windows)), key=lambda i: (-read(i), i))
     passes, longest, used = [], 0, 0
     for i in order:
-        most, read = max(longest, lengths[i]), used + lengths[i]
-        tokens = most * (len(passes[-1]) + 1) if passes else 0
-        if passes and tokens <= budget and tokens - read <= padding * tokens:
+        most, tokens = max(longest, read(i)), used + read(i)
+        size = most * (len(passes[-1]) + 1) if passes else 0
+        if passes and size <= budget and size - tokens <= _PADDING[batching] * size:
             passes[-1].append(i)
-            longest, used = most, read
+            longest, used = most, tokens
         else:
             passes.append([i])
-            longest = used = lengths[i]
+            longest = used = read(i)
     return passes
-
-# %% ../../nbs/models/05_batches.ipynb #c016
-def cut_passes(windows: list[Window], budget: int, batching: str) -> list[list[int]]:
-    "Numbers of the windows that share a pass, the longest first."
-    lengths = _read(windows)
-    order = sorted(range(len(windows)), key=lambda i: (-lengths[i], i))
-    return _passes(lengths, order, budget, _PADDING[batching])
 
 
 def as_batches(passes: list[list[int]]) -> tuple[tuple[int, ...], ...]:
@@ -113,33 +107,28 @@ class Scorer:
     facts: Mapping  # how the losses are computed: head, batching, batch_tokens
     budget: int     # tokens of a pass
     more: int = 0   # tokens of padding behind every pass
+    multiple: int = 1  # of tokens that rows are padded to
 
     def passes(self, batch: tuple[int, ...]) -> list[list[int]]:
         "The windows of a batch that share a forward pass."
-        lengths = dict(zip(batch, _read(self.windows[i] for i in batch), strict=True))
-        return _passes(lengths, batch, self.budget, _PADDING[self.facts["batching"]])
+        return cut_passes(self.windows, self.budget, self.facts["batching"], batch)
 
     def score(self, batch: tuple[int, ...]) -> list[np.ndarray]:
         "Losses of the scored tokens [nats, float32], one array for each window of the batch."
         passes = [[self.windows[i] for i in part] for part in self.passes(batch)]
-        return in_memory(lambda: score_batch(self.engine, self.documents, passes,
-                                              self.more, self._multiple()),
-                          max(passes, key=len))
-
-    def _multiple(self) -> int:
-        "Rows of padded passes are rounded up to so many tokens, where the model sees as many."
-        if self.facts["batching"] != "padded" or "order" in self.facts: return 1
-        return 1 if (positions(self.engine.model) or 0) % EVEN else EVEN
+        return in_memory(lambda: score_batch(self.engine, self.documents, passes, self.more,
+                                             self.multiple), max(passes, key=len))
 
     def backwards(self) -> "Scorer":
         "In reverse, with padding where it is harmless: other arithmetic, for a control."
         turned = tuple(batch[::-1] for batch in self.batches[::-1])
-        longest, limit = max(_read(self.windows)), positions(self.engine.model)
+        longest = max(w.stop - w.start - 1 for w in self.windows)
+        limit = positions(self.engine.model)
         more = min(7, limit - longest) if limit else 7
         if self.engine.alone or not _padding_is_harmless(
                 self.engine, self.documents, list(self.windows)): more = 0
-        if self._multiple() > 1 and longest % EVEN: more = 0  # not rounded up: other enough
-        return dataclasses.replace(self, batches=turned, more=more,
+        if self.multiple > 1 and longest % EVEN: more = 0  # not rounded up: other enough
+        return dataclasses.replace(self, batches=turned, more=more, multiple=1,
                                    facts={**self.facts, "order": "backwards"})
 
 # %% ../../nbs/models/05_batches.ipynb #c026
@@ -172,9 +161,11 @@ def plan_scoring(
     budget = tokens if engine.backbone is not None else min(tokens, engine.chunk_rows)
     batching, passes = in_memory(
         lambda: _choose(engine, documents, list(windows), budget), windows)
+    rounded = batching == "padded" and not (limit or 0) % EVEN  # the model sees as many
     facts = {"head": engine.path, "batching": batching, "batch_tokens": tokens}
     return Scorer(engine=engine, documents=documents, windows=windows, facts=facts,
-                  batches=as_batches(passes), budget=1 if engine.alone else budget)
+                  batches=as_batches(passes), budget=1 if engine.alone else budget,
+                  multiple=EVEN if rounded else 1)
 
 
 def as_documents(token_ids: object) -> dict[str, np.ndarray]:

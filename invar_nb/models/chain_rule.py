@@ -30,7 +30,6 @@ class Engine:
     head: object | None
     after: Callable | None   # what the model does to its logits behind the head, if anything
     path: str                # recorded: "head", "head+softcap", ..., "logits"
-    accepted: frozenset      # argument names of the forward that is called
     device: object
     vocab_size: int
     width: int | None        # numbers that stand for a token between the layers, where known
@@ -52,17 +51,15 @@ def evaluating(model: object):
         if training: model.train()
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c028
-def _arguments(module: object) -> frozenset:
-    return frozenset(inspect.signature(module.forward).parameters)
-
-
-def _call(module: object, accepted: frozenset, input_ids, **more):
-    more = {k: v for k, v in {"use_cache": False, **more}.items() if k in accepted}
+def _call(module: object, input_ids, **more):
+    "A forward pass without a cache, with those further arguments that the module takes."
+    taken = inspect.signature(module.forward).parameters
+    more = {k: v for k, v in {"use_cache": False, **more}.items() if k in taken}
     return module(input_ids=input_ids, **more)
 
 
-def _logits(torch, model: object, accepted: frozenset, input_ids, **more):
-    out = _call(model, accepted, input_ids, **more)
+def _logits(torch, model: object, input_ids, **more):
+    out = _call(model, input_ids, **more)
     if torch.is_tensor(out): return out
     return out.logits if getattr(out, "logits", None) is not None else out[0]
 
@@ -97,7 +94,7 @@ def _check_causal(torch, ask: Callable, example: np.ndarray, logits) -> bool:
 def _head_path(torch, model, backbone, head, rows, logits) -> tuple[str, Callable | None]:
     "How the model's own logits follow from its stack and head; ('logits', None) if no way."
     if backbone is None: return "logits", None
-    hidden = getattr(_call(backbone, _arguments(backbone), rows), "last_hidden_state", None)
+    hidden = getattr(_call(backbone, rows), "last_hidden_state", None)
     if hidden is None or hidden.shape[:2] != logits.shape[:2]: return "logits", None
     plain, close = head(hidden), 4 * torch.finfo(logits.dtype).eps
     config = model.config
@@ -127,9 +124,9 @@ def look_at_model(
     device = (weight if weight is not None else next(iter(model.parameters()))).device
     example = np.resize(ids[:24].astype(np.int64), min(24, positions(model) or 24))
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
-    backbone, accepted = getattr(model, "base_model", model), _arguments(model)
+    backbone = getattr(model, "base_model", model)
     if head is None or backbone is model: head = backbone = None
-    ask = lambda *texts: _logits(torch, model, accepted,
+    ask = lambda *texts: _logits(torch, model,
                                  torch.as_tensor(np.array(texts), device=device))
     with evaluating(model):
         logits = ask(example)
@@ -139,8 +136,8 @@ def look_at_model(
     own, columns = path == "logits", logits.shape[-1]
     return Engine(
         model=model, backbone=None if own else backbone, head=None if own else head,
-        after=after, path=path, accepted=accepted if own else _arguments(backbone),
-        device=device, vocab_size=min(rows or columns, columns), width=width, alone=alone,
+        after=after, path=path, device=device, width=width, alone=alone,
+        vocab_size=min(rows or columns, columns),
         chunk_rows=max(CHUNK_ROWS, CHUNK_BYTES // (4 * columns)),
         tiled=not own and can_tile(torch, head))
 
@@ -186,7 +183,7 @@ def check_finite(losses: np.ndarray, window: Window, ids: np.ndarray) -> None:
 def _hidden(engine: Engine, input_ids, which, place, *_):
     "What the head is given for the scored tokens, shape (tokens, width)."
     input_ids = input_ids.to(engine.device)
-    hidden = _call(engine.backbone, engine.accepted, input_ids).last_hidden_state
+    hidden = _call(engine.backbone, input_ids).last_hidden_state
     return hidden[which.to(hidden.device), place.to(hidden.device)]
 
 
@@ -213,7 +210,7 @@ def logit_rows(torch, engine: Engine, input_ids, which, place) -> Callable:
         hidden = _hidden(engine, input_ids, which, place)
         return lambda cut: behind_head(engine, engine.head(hidden[cut]))
     keep, device = torch.unique(place), engine.device
-    logits = _logits(torch, engine.model, engine.accepted, input_ids.to(device),
+    logits = _logits(torch, engine.model, input_ids.to(device),
                      logits_to_keep=keep.to(device))
     place = torch.searchsorted(keep, place) if logits.shape[1] == len(keep) else place
     of, at = which.to(logits.device), place.to(logits.device)

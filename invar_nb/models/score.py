@@ -21,10 +21,10 @@ from ..arms.windows import Window
 from ..arms.window_losses import WindowLosses
 from ..comparison.slices import token_slices
 from .text import Documents
-from .windows import DEFAULT_LENGTH, TextPlan, plan_ids, plan_text
+from .windows import (DEFAULT_LENGTH, TextPlan, class_sums, plan_ids,
+                                     plan_text, sum_columns)
 from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
-from .token_classes import class_sums, sum_columns
 from .batches import BATCH_TOKENS, Scorer, as_documents, plan_scoring
 
 # %% ../../nbs/models/07_score.ipynb #c012

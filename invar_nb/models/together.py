@@ -16,9 +16,8 @@ from ..foundations.refuse import PairingError, refuse
 from ..foundations.store import digest
 from ..arms.window_losses import WindowLosses
 from ..metrics.divergence import EDGES, change_columns, change_counts
-from .windows import TextPlan
+from .windows import TextPlan, class_sums, sum_columns
 from .load import import_torch
-from .token_classes import class_sums, sum_columns
 from .head_tiles import Tiles
 from .chain_rule import (Engine, behind_head, check_finite, evaluating,
                                         head_blocks, logit_rows, pass_layout)

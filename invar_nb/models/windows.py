@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WINDOWINGS', 'DEFAULT_LENGTH', 'Windowing', 'plan_as', 'TextPlan', 'data_digest', 'plan_ids', 'check_length', 'Cut',
-           'plan_text']
+           'plan_text', 'TokenClasses', 'find_classes', 'class_sums', 'sum_columns']
 
 # %% ../../nbs/models/01_windows.ipynb #c003
 import dataclasses, hashlib
@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 import numpy as np
 
 # %% ../../nbs/models/01_windows.ipynb #c004
-from ..foundations.refuse import UsageError, as_choice, as_count, as_names, refuse
+from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import canonical_json, digest
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
-from .text import (BOS_POLICIES, UNDETERMINED, Documents, check_text,
-                                  document_start, encode_text, tokenizer_digest)
+from ..comparison.slices import CLASSES, class_columns
+from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
+                                  encode_text, tokenizer_digest)
 
 # %% ../../nbs/models/01_windows.ipynb #c007
 def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
@@ -194,7 +195,7 @@ class Cut:
                        repr(value), "Leave it out, or use windowing='invar'", error=UsageError)
 
     def of(self, source: object) -> "Cut":  # a tokenizer, or a LoadedModel
-        "The same with its lengths: those of the tool, or within what the model can see."
+        "The same with its lengths, within what the model can see, and its prefix token."
         tool, where = WINDOWINGS[self.windowing], "plan_text"
         loaded = hasattr(source, "weights_digest")
         limit, length = source.max_length if loaded else None, self.max_length or tool.length
@@ -207,7 +208,17 @@ class Cut:
         stride = length if tool.fixed else max(1, length // 2)
         if self.stride is not None:
             stride = as_count(self.stride, where=where, name="stride")
-        return dataclasses.replace(self, max_length=length, stride=stride)
+        words, token = getattr(source, "tokenizer", source), self.prefix_token
+        if tool.prefix and token is None:
+            own = (getattr(words, name, None) for name in ("bos_token_id", "eos_token_id"))
+            token = next((i for i in own if i is not None), None)
+            if token is None:
+                refuse(where, f"windowing={self.windowing!r} needs a token before the text",
+                       "a tokenizer without BOS and EOS",
+                       "Give one, such as prefix_token=0", error=UsageError)
+        if token is not None:
+            token = as_count(token, where=where, name="prefix_token", minimum=0)
+        return dataclasses.replace(self, max_length=length, stride=stride, prefix_token=token)
 
 # %% ../../nbs/models/01_windows.ipynb #c023
 def plan_text(
@@ -223,51 +234,47 @@ def plan_text(
     where, cut = "plan_text", Cut(**cut)
     tool, texts = WINDOWINGS[cut.windowing], _as_documents(texts, WINDOWINGS[cut.windowing])
     cut, words = cut.of(tokenizer), getattr(tokenizer, "tokenizer", tokenizer)
-    before = _prefix(words, tool, cut.prefix_token)
-    start = before + document_start(words, texts.texts[0], cut.bos)
-    encoded = {name: encode_text(words, text, start)
-               for name, text in zip(texts.text_ids, texts.texts, strict=True)}
-    planned = []
-    for name, (ids, _) in encoded.items():
+    start = document_start(words, texts.texts[0], cut.bos)
+    if cut.prefix_token is not None: start = (cut.prefix_token, *start)
+    token_ids, sizes, planned = {}, {}, []
+    for name, text in zip(texts.text_ids, texts.texts, strict=True):
+        ids, sizes[name] = encode_text(words, text, start)
         if len(ids) < 2:
             refuse(where, "a text must have a token to score after its first",
                    f"{len(ids)} token as text {name}",
                    "Leave it out, join it to another, or use the BOS policy 'add'")
-        planned += plan_as(cut.windowing, len(ids), max_length=cut.max_length,
-                           stride=cut.stride, first_window=cut.first_window, document_id=name)
+        own = plan_as(cut.windowing, len(ids), max_length=cut.max_length, stride=cut.stride,
+                      first_window=cut.first_window, document_id=name)
+        if tool.restarts and start:  # over tokens that no window scores
+            ids[[w.start for w in own]] = start[0]
+        ids.flags.writeable = False
+        token_ids[name] = ids
+        planned += own
     if windows is not None and as_count(windows, where=where, name="windows") > len(planned):
         refuse(where, "windows must not ask for more than the text holds",
                f"windows {windows}, {len(planned)} planned",
                "Ask for fewer, or give more text")
     kept = assign_splits(planned[:windows], preview=preview, final=final)
-    sizes = {name: own for name, (_, own) in encoded.items()}  # None: without offsets
-    n_bytes = None if any(own is None for own in sizes.values()) else np.array(
-        [sizes[w.document_id][w.score_from:w.stop].sum() for w in kept], dtype=np.int64)
-    if n_bytes is not None and n_bytes.min() < 1: n_bytes = None
-    token_ids = {name: ids for name, (ids, _) in encoded.items()}
-    for name, ids in token_ids.items():
-        if tool.restarts and start:  # over tokens that no window scores
-            ids[[w.start for w in planned if w.document_id == name]] = start[0]
-        ids.flags.writeable = False
-    facts = {**dataclasses.asdict(cut), "tokenizer_digest": tokenizer_digest(words),
-             "bos_tokens": list(start), "prefix_token": before[0] if before else None,
-             "windows_planned": len(planned), "windows_scored": len(kept)}
+    n_bytes = None  # without offsets, or where a window owns no byte
+    if all(own is not None for own in sizes.values()):
+        n_bytes = np.array([sizes[w.document_id][w.score_from:w.stop].sum() for w in kept],
+                           dtype=np.int64)
+        if n_bytes.min() < 1: n_bytes = None
     owners = dict(zip(texts.text_ids, texts.documents or texts.text_ids, strict=True))
     scored = tuple(owners[w.document_id] for w in kept)
+    facts = {**dataclasses.asdict(cut), "tokenizer_digest": tokenizer_digest(words),
+             "bos_tokens": list(start), "windows_planned": len(planned),
+             "windows_scored": len(kept), **_text_facts(texts, owners, kept, scored)}
     return TextPlan(
         token_ids=token_ids, windows=kept, document_ids=scored, max_length=cut.max_length,
-        n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept),
-        provenance=facts | _text_facts(texts, owners, kept, scored))
+        n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept), provenance=facts)
 
 # %% ../../nbs/models/01_windows.ipynb #c024
 def _as_documents(texts: object, tool: Windowing) -> Documents:
-    "The texts, checked; as one, where a tool joins them."
+    "The texts; as one, where a tool joins them."
     if not isinstance(texts, Documents):
         listed = isinstance(texts, Iterable) and not isinstance(texts, str)
         texts = Documents(texts=tuple(texts) if listed else (texts,))
-    if not texts.texts:
-        refuse("plan_text", "there must be at least one text", "none", "Give a text")
-    for i, text in enumerate(texts.texts): check_text(text, f"as text {i}", "plan_text")
     if not tool.joins: return texts
     if texts.pieces:
         refuse("plan_text", "documents that are joined must not be cut into pieces",
@@ -275,21 +282,8 @@ def _as_documents(texts: object, tool: Windowing) -> Documents:
                "Leave the pieces out, or use windowing='invar'", error=UsageError)
     text = "\n\n".join(texts.texts)
     if tool.restarts: text = text.removesuffix("\n")  # llama.cpp reads so
-    check_text(text, "in the joined documents", "plan_text")
     named = set(texts.languages or (None,))
     return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
-
-
-def _prefix(tokenizer: object, tool: Windowing, token: int | None) -> tuple[int, ...]:
-    "A token before a text, so that its first token is scored; lm-eval has one always."
-    if not tool.prefix and token is None: return ()
-    own = (getattr(tokenizer, name, None) for name in ("bos_token_id", "eos_token_id"))
-    token = next((i for i in (token, *own) if i is not None), None)
-    if token is None:
-        refuse("plan_text", f"windowing={tool.name!r} needs a token before the text",
-               "a tokenizer without BOS and EOS", "Give one, such as prefix_token=0",
-               error=UsageError)
-    return (as_count(token, where="plan_text", name="prefix_token", minimum=0),)
 
 
 def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple) -> dict:
@@ -300,11 +294,85 @@ def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple
     if texts.files:
         facts["document_files"] = dict(zip(owners.values(), texts.files, strict=True))
     if not any(texts.languages or ()): return facts
-    names = as_names([name or UNDETERMINED for name in texts.languages], where="plan_text",
-                     name="languages")
-    of = dict(zip(owners.values(), names, strict=True))
+    of = {owner: name or UNDETERMINED
+          for owner, name in zip(owners.values(), texts.languages, strict=True)}
     counts = {name: {"documents": 0, "tokens": 0} for name in sorted({of[d] for d in scored})}
     for document in set(scored): counts[of[document]]["documents"] += 1
     for window, document in zip(windows, scored, strict=True):
         counts[of[document]]["tokens"] += window.tokens
     return facts | {"languages": counts, "document_languages": of}
+
+# %% ../../nbs/models/01_windows.ipynb #c008t
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+class TokenClasses:
+    "The class of each scored token of a text."
+    by: str                  # one of CLASSES
+    values: tuple[str, ...]  # their limits, in words
+    table: np.ndarray        # class of each token id, or of each length of context
+
+    def sums(self, ids: np.ndarray, window: Window, losses: np.ndarray) -> list:
+        "Tokens and nats of each class in one window, shape (2 classes,)."
+        at = np.arange(window.score_from, window.stop)
+        codes = self.table[ids[at] if self.by == "frequency" else at - window.start]
+        n = len(self.values)
+        return [*np.bincount(codes, minlength=n).tolist(),
+                *np.bincount(codes, losses.astype(np.float64), minlength=n).tolist()]
+
+    @property
+    def columns(self) -> list[str]:
+        "Names of these sums."
+        names = [class_columns(self.by, value) for value in self.values]
+        return [column for kind in zip(*names, strict=True) for column in kind]
+
+# %% ../../nbs/models/01_windows.ipynb #c010t
+def find_classes(
+    documents: Mapping[str, np.ndarray],  # token ids of each
+    windows: Iterable[Window],
+    by: Iterable[str],                    # of CLASSES
+) -> tuple[TokenClasses, ...]:
+    "Classes of the scored tokens, by their frequency in this text and by their context."
+    windows, classes = tuple(windows), []
+    for name in dict.fromkeys(by):
+        as_choice(name, CLASSES, where="find_classes", name="by", error=UsageError)
+        if name == "context":
+            longest = max(w.stop - w.start - 1 for w in windows)
+            n = np.arange(1, longest + 1)
+            values, codes = _quarters(4 * (n - 1) // longest, n, n, "token")
+            table = np.append(0, codes)
+        else:
+            counts = np.zeros(1 + max(int(ids.max()) for ids in documents.values()), np.int64)
+            for w in windows:
+                ids = documents[w.document_id][w.score_from:w.stop]
+                counts += np.bincount(ids, minlength=len(counts))
+            each, kind, kinds = np.unique(counts, return_inverse=True, return_counts=True)
+            upto = np.cumsum(each * kinds)
+            quarter = 2 * (2 * upto - each * kinds) // upto[-1]  # 4 times the middle
+            some = each > 0  # a token that is never scored gets a code that nothing asks for
+            values, codes = _quarters(quarter[some], each[some], each[some], "time",
+                                      ("rare", "uncommon", "common", "very common"))
+            table = np.append(np.zeros(int(not some[0]), int), codes)[kind]
+        classes.append(TokenClasses(by=name, values=values, table=table))
+    return tuple(classes)
+
+
+def _quarters(quarter, low, high, unit, words=("",) * 4):
+    "(their names, codes without gaps) of those quarters that some token is in."
+    used, codes = np.unique(quarter, return_inverse=True)
+    names = []
+    for q in used:
+        first, last = low[quarter == q].min(), high[quarter == q].max()
+        text = f"{first} to {last} {unit}s" if first < last else f"{first} {unit}"
+        if first == last != 1: text += "s"
+        names.append(f"{words[q]}, {text}" if words[q] else text)
+    return tuple(names), codes
+
+# %% ../../nbs/models/01_windows.ipynb #tc8
+def class_sums(classes: Iterable[TokenClasses], ids, window: Window, losses) -> list:
+    "All sums of one window."
+    return [x for each in classes for x in each.sums(ids, window, losses)]
+
+
+def sum_columns(classes: Iterable[TokenClasses], rows: list) -> dict[str, np.ndarray]:
+    "What `class_sums` found for each window, as columns of the arm."
+    names = [column for each in classes for column in each.columns]
+    return dict(zip(names, np.array(rows).T, strict=True))

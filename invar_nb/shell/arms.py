@@ -29,8 +29,7 @@ from ..models.load import load_model, load_tokenizer
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.score import score_plan
 from ..models.servers import Requests, ask_server, is_address, score_served
-from ..models.windows import DEFAULT_LENGTH, TextPlan, plan_text
-from ..models.token_classes import find_classes
+from ..models.windows import DEFAULT_LENGTH, TextPlan, find_classes, plan_text
 from ..models.weights import compare_weights
 from .groups import Loading, Scoring
 from .options import usage

@@ -52,7 +52,7 @@ def memory_needed(argument: str, o: Loading, on_cpu: bool = True) -> int:
                             revision=None if path.exists() else o.revision,
                             trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle)
     stored = sum(file.stat().st_size for file in found.files)
-    if found.kind == "pickle" or (o.dtype == "auto" and not on_cpu and not found.gguf):
+    if found.kind == "pickle" or (o.dtype == "auto" and not on_cpu and found.kind != "gguf"):
         return stored
     return most_numbers(found) * (4 if o.dtype in ("auto", "float32") else 2)
 
