@@ -11,6 +11,7 @@ from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import anyio
 import numpy as np
 import pytest
 from small_models import EPS32, torch
@@ -428,9 +429,10 @@ def test_retry_after_is_obeyed(truths, plan):
 def test_tries_wait_longer_each_time(monkeypatch):
     waited = []
     monkeypatch.setattr(servers, "random", type("half", (), {"uniform": staticmethod(lambda a, b: b)}))
-    link = servers.Connection(as_address("vllm:http://127.0.0.1:1"), Requests(timeout=1, retries=8, backoff=0.5))
-    monkeypatch.setattr(link.ended, "wait", waited.append)
-    with pytest.raises(ConnectionError, match="after 9 tries"): link.ask("/v1/completions", {"prompt": [1]})
+    async def wait(seconds): waited.append(seconds)
+    monkeypatch.setattr(anyio, "sleep", wait)
+    with servers.Connection(as_address("vllm:http://127.0.0.1:1"), Requests(timeout=1, retries=8, backoff=0.5)) as link, pytest.raises(ConnectionError, match="after 9 tries"):
+        link.portal.call(link.ask, "/v1/completions", {"prompt": [1]})
     assert waited == [0.5, 1, 2, 4, 8, 16, 30, 30]
 
 

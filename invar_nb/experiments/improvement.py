@@ -412,7 +412,8 @@ def study_runs(
             spec, baseline_runs=arms[BASELINE, part].runs, intersect=rules.intersect,
             candidate_runs=arms[name, part].runs) for spec in specs]
     done = judge_candidates(done, rules.multiplicity)
-    failed = {name: c for name, each in done.items() for c in reversed(each) if c.pairs.failure}
+    failed = {name: c for name, each in done.items() for c in reversed(each)
+              if c.pairs.failure}
     rows = [Row(key=Key(name, part, c.spec.metric), role="rest" if i else "lead",
                 value=c.difference, margin=c.spec.improvement_threshold, level=c.level,
                 adjusted_p=c.adjusted_p_value, claim=c.verdict.claim)
