@@ -414,11 +414,6 @@ def test_an_address_with_a_secret_is_refused_unrepeated(address, plan):
     assert SECRET not in str(caught.value) + repr(caught.value) and not isinstance(caught.value.__context__, ValueError)
 
 
-def test_addresses():
-    assert as_address("openai:http://h:8000/v1/#org/m") == as_address("openai:http://h:8000#org/m") and as_address("vllm:https://h/base/v1").url == "https://h/base"
-    assert [servers.is_address(a) for a in ("vllm:http://h", "sglang:https://h", "http://h", "ollama:http://h", "org/vllm", "vllm:h")] == [True, True, False, False, False, False]
-
-
 # --- waiting, fitting, stopping ----------------------------------------------------------------------------------------------------------
 def test_retry_after_is_obeyed(truths, plan):
     with Server("vllm", truths["base"], at([1], (429, "", {"Retry-After": "0.5"}))) as server:
