@@ -242,13 +242,14 @@ def test_a_divergence_is_never_negative():
         head.bias[:] = more
         engines.append(SimpleNamespace(path="head", head=head, after=None))
     x, y = (e.head(hidden) for e in engines)
+    def whole(*rows): return tiles._from_rows(torch, [lambda at, x=x: x[at] for x in rows], target, torch.arange(200))
     largest = float(y.abs().max())
-    for found, eps in ((tiles._in_tiles(torch, engines, [hidden, hidden], target), small.EPS32), (tiles._whole(torch, x, x.double() + 1.7, target), 2.0**-52)):
+    for found, eps in ((tiles._in_tiles(torch, engines, [hidden, hidden], target), small.EPS32), (whole(x, x.double() + 1.7), 2.0**-52)):
         assert 0 <= found[2].min() <= found[2].max() < 4 * eps * largest
-    z, again = 1e4 * x.double().numpy(), tiles._whole(torch, 1e4 * x.double(), 1e4 * x.double(), target)
-    np.testing.assert_allclose(tiles._whole(torch, torch.tensor(z).float(), torch.tensor(z).float(), target)[0], again[0], rtol=0, atol=2 * small.EPS32 * np.abs(z).max())
+    z, again = 1e4 * x.double().numpy(), whole(1e4 * x.double(), 1e4 * x.double())
+    np.testing.assert_allclose(whole(torch.tensor(z).float(), torch.tensor(z).float())[0], again[0], rtol=0, atol=2 * small.EPS32 * np.abs(z).max())
     shifted = np.float32(z).astype(float) - np.float32(z).max(1, keepdims=True)
-    np.testing.assert_allclose(tiles._whole(torch, torch.tensor(np.float32(z)), y, target)[0], np.log(np.exp(shifted).sum(1)) - shifted[np.arange(200), target], rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(whole(torch.tensor(np.float32(z)), y)[0], np.log(np.exp(shifted).sum(1)) - shifted[np.arange(200), target], rtol=1e-12, atol=1e-12)
 
 
 # --- the metrics -----------------------------------------------------------------------------------------------------------------------
