@@ -35,12 +35,13 @@ def examples(tmp_path):
 
 def test_normalizations_and_what_becomes_of_them(models, examples, tmp_path):
     asked, loaded = examples(), models["llama"]
-    raw = score_candidates(loaded, asked)
+    losses, _ = score_candidates(loaded, asked)
+    raw = [np.split(values, np.cumsum([*map(len, asked.candidates)])[:-1]) for values in (-losses.log_loss * losses.tokens, losses.tokens)]
     for normalize, length in (("none", lambda text, n: 1), ("tokens", lambda text, n: n), ("bytes", lambda text, n: len(text.encode()))):
         arm = answer_examples(loaded, asked, normalize=normalize)
         for i, name in enumerate(asked.ids):
             k = arm.ids.index(name)
-            x = np.array([ll / length(text, n) for ll, text, n in zip(raw.log_likelihood[i], asked.candidates[i], raw.tokens[i], strict=True)])
+            x = np.array([ll / length(text, n) for ll, text, n in zip(raw[0][i], asked.candidates[i], raw[1][i], strict=True)])
             p = np.exp(x) / np.exp(x).sum()
             assert arm.prediction[k] == str(x.argmax()) and arm.confidence[k] == pytest.approx(p.max(), rel=1e-9)
             assert arm.probabilities[k][:len(p)] == pytest.approx(p, rel=1e-9) and (arm.probabilities[k][len(p):] == 0).all()
@@ -82,15 +83,14 @@ def test_a_candidate_that_cannot_be_written_is_kept_and_named(models, examples, 
 def test_stopped_and_run_again_no_batch_is_scored_twice(models, examples, tmp_path, monkeypatch):
     from invar_nb.models import batches
     loaded, asked = models["gpt2"], examples()
-    whole = score_candidates(loaded, asked, batch_tokens=20)
+    whole, _ = score_candidates(loaded, asked, batch_tokens=20)
 
     def stop(done, total): raise KeyboardInterrupt
     with pytest.raises(KeyboardInterrupt): score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j", progress=stop)
     scored, own = [], batches.score_batch
     monkeypatch.setattr(batches, "score_batch", lambda *a: scored.append(sum(map(len, a[2]))) or own(*a))
-    again = score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j")
-    assert [x.tobytes() for x in again.log_likelihood] == [x.tobytes() for x in whole.log_likelihood]
-    assert 0 < sum(scored) < sum(map(len, whole.tokens)) + 20
+    again, _ = score_candidates(loaded, asked, batch_tokens=20, journal=tmp_path / "j")
+    assert again.log_loss.tobytes() == whole.log_loss.tobytes() and 0 < sum(scored) < len(whole) + 20
     with pytest.raises(ContractError): score_candidates(loaded, asked, separator=" ", batch_tokens=20, journal=tmp_path / "j")
 
 
