@@ -90,13 +90,12 @@ def keep_batches(
 def window_means(scorer: Scorer, data_id: str, facts: Mapping, path: str | Path | None,
                  progress: Callable | None, classes=()) -> tuple[np.ndarray, dict]:
     "l_i of every window, float32 losses summed in float64; columns of its classes of tokens."
-    def sums(i, x):
-        w = scorer.windows[i]
-        return [float(x.astype(np.float64).sum()) / len(x),
-                *class_sums(classes, scorer.documents[w.document_id], w, x)]
-
     def measure(batch):
-        return [sums(i, x) for i, x in zip(batch, scorer.score(batch), strict=True)]
+        losses = [(scorer.windows[i], x) for i, x in
+                  zip(batch, scorer.score(batch), strict=True)]
+        return [[float(x.astype(np.float64).sum()) / len(x),
+                 *class_sums(classes, scorer.documents[w.document_id], w, x)]
+                for w, x in losses]
     key = {"data_id": data_id, "classes": [one.by for one in classes], **journal_key(facts)}
     rows = np.array(keep_batches(scorer, measure, key, path, progress))
     return rows[:, 0], sum_columns(classes, rows[:, 1:])

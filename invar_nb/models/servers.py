@@ -157,7 +157,9 @@ class Connection:
                 problem = type(error).__name__  # a protocol error repeats what the server sent
                 if isinstance(error, TimeoutError):
                     problem += f" no end in {wanted.timeout:g} s"
-                elif isinstance(error, (httpx.ConnectError, OSError)): problem += f" {error}"
+                elif isinstance(error, (httpx.ConnectError, OSError)):
+                    while cause := error.__cause__ or error.__context__: error = cause
+                    problem = f"{type(error).__name__} {error}"
             if attempt == again or pause > 300: break
             await anyio.sleep(pause)
         raise ConnectionError(f"{_WHERE}: {url} must answer; got {problem} after "
