@@ -1,8 +1,8 @@
 """Small studies of every kind, made from seeds: the arms, and one study for each shape that a report can have."""
 import numpy as np
 
-from invar_nb.experiments.runs import ExperimentResult
-from invar_nb.experiments.seeds import RunsArm
+from invar_nb.experiments.improvement import RunsArm
+from invar_nb.experiments.runs import read_row
 from invar_nb import Predictions, Rules, Scores, Translations, WindowLosses, compare, pair, study
 from invar_nb.comparison.looks import look_at, order_units
 from invar_nb.metrics.divergence import change_columns, change_counts
@@ -127,7 +127,7 @@ def recipes(ends=()):
     made = {name: [row | {"loss": row["loss"] + shift + .003 * ((7 * s + k) % 5), "hours": 3. + (s + k) % 2} for s, row in enumerate(rows)]
             for k, (name, shift) in enumerate((("lion", -.15), ("sgd", 0.), ("adagrad", .2)))} | {"baseline": rows}
     for name, end in dict(ends).items(): made[name][-1] |= {"terminal": end}
-    return {(name, "runs"): RunsArm(runs=tuple(map(ExperimentResult.from_row, part)), model=name) for name, part in made.items()}
+    return {(name, "runs"): RunsArm(runs=tuple(map(read_row, part)), model=name) for name, part in made.items()}
 
 
 def three_texts(): return {name: losses(.02 * k, n=30, seed=k) for k, name in enumerate(("code", "law", "news"), 1)}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from invar_nb.foundations.refuse import ContractError
-from invar_nb.models.demo_text import demo_documents, library_modules, passages, text_runs
+from invar_nb.models.demo_text import demo_documents, library_modules, text_runs
 
 LOSSES = Path(__file__).parent / "data" / "docstring_losses.npz"
 
@@ -32,16 +32,6 @@ def test_a_passage_counts_once(tmp_path):
     found = dict(zip(ids, texts, strict=True))
     assert found["z1"] == words(100) and "z2" not in found and found["z3"] == words(201) and found["m03"] == words(3)
     assert len(found) == 32
-
-
-def test_modules_and_packages(tmp_path):
-    folder = library(tmp_path, **{"a": "x", "pack.__init__": "x", "pack.b": "x", "test.c": "x"})
-    assert list(library_modules(folder)) == ["a", "pack", "pack.b"]
-
-
-def test_white_space_hides_nothing():
-    assert text_runs("a  b\n\tc", 3) == {"a b", " b ", "b c"} and text_runs("short") == set()
-    assert passages("one\nline\n \t\ntwo") == ["one\nline", "two"]
 
 
 def test_a_library_without_source_is_refused(tmp_path):

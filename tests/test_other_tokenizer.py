@@ -82,39 +82,6 @@ def test_bits_of_a_document_equal_a_plain_loop(run, tmp_path):
     np.testing.assert_allclose(whole.log_loss[5], nats / whole.tokens[5], rtol=0, atol=16 * 2.0**-23 * 32)  # logits below 32, in float32
 
 
-def small_model(folder, texts, size, steps=40):
-    "A model of one layer with byte pairs of its own, trained for a moment."
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer, made.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
-    made.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=size, special_tokens=["<end>"], show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
-    words = PreTrainedTokenizerFast(tokenizer_object=made, eos_token="<end>")
-    torch.manual_seed(size)
-    model = GPT2LMHeadModel(GPT2Config(vocab_size=size, n_positions=64, n_embd=32, n_layer=1, n_head=2, bos_token_id=0, eos_token_id=0))
-    ids = torch.tensor(words(" ".join(texts))["input_ids"])
-    rows = ids[:len(ids) // 64 * 64].view(-1, 64)
-    steer = torch.optim.AdamW(model.parameters(), lr=5e-3)
-    for step in range(steps):
-        batch = rows[torch.randint(len(rows), (16,))]
-        steer.zero_grad()
-        model(batch, labels=batch).loss.backward()
-        steer.step()
-    for part in (model, words): part.save_pretrained(folder)
-    return folder
-
-
-def test_two_tokenizers_trained_on_one_text_get_a_verdict(run, tmp_path):
-    texts = list(demo_documents()[1][24:])
-    one, two = (small_model(tmp_path / str(size), texts, size) for size in (300, 900))
-    code, found, _ = run("compare", one, two, "--per-byte", "--max-length", "64")
-    row, value = found["rows"][0], found["rows"][0]["value"]
-    assert row["claim"] in ("improved", "regressed") and code == (row["claim"] == "regressed") and "bits per byte" in found["headline"] and row["words"]["margin"].startswith("2 % (0.0")
-    assert verify(tmp_path / "report")
-    low, high = found["primary_metric"]["ci"]
-    assert low < value["candidate"] - value["baseline"] < high
-
-
 @pytest.mark.parametrize("options, words", [
     (("--windows", "5"), "--per-byte scores whole documents"), (("scoring.windowing=gptq",), "--per-byte scores whole documents"),
     (("scoring.first_window=context-only",), "--per-byte scores whole documents"), (("scoring.documents=blank-lines",), "--per-byte scores whole documents"),

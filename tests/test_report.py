@@ -13,8 +13,8 @@ from invar_nb.arms.predictions import Predictions
 from invar_nb.arms.scores import Scores, Translations
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import Rules, compare, evaluate, study
-from invar_nb.experiments.runs import ExperimentResult
-from invar_nb.experiments.seeds import RunsArm, study_runs
+from invar_nb.experiments.improvement import RunsArm, study_runs
+from invar_nb.experiments.runs import read_row
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.document import Document, report_schema
 from invar_nb.report.figures import interval_figure, markdown, ticks, visible
@@ -74,7 +74,7 @@ def runs(shift=-.05, n=5, end="ok"):
     rows = [{"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s, "hours": 3 + s % 3} for s in range(n)]
     new = [{**r, "loss": r["loss"] + shift + .002 * (r["seed"] % 2), "hours": 3 + r["seed"] % 2} for r in rows]
     new[-1]["terminal"] = end
-    made = lambda part: tuple(map(ExperimentResult.from_row, part))
+    made = lambda part: tuple(map(read_row, part))
     return {("baseline", ""): RunsArm(runs=made(rows), model="a"), ("candidate", ""): RunsArm(runs=made(new), model="b")}
 
 

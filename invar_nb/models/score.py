@@ -74,29 +74,28 @@ def keep_batches(
     path: str | Path | None,
     progress: Callable[[int, int], None] | None,  # (scored tokens so far, in all)
 ) -> list:
-    "What is measured of every window, batch by batch, going on from what a journal holds."
-    tokens = [w.tokens for w in scorer.windows]
-    values, done = [None] * len(tokens), 0
+    "What is measured of every window of the batches, going on from what a journal holds."
+    values, done = {}, 0
+    total = sum(scorer.windows[i].tokens for batch in scorer.batches for i in batch)
     with open_kept(path, key) as (kept, keep):
         for k, batch in enumerate(scorer.batches):
             name = f"batch {k}"
             if name not in kept: keep(name, measure(batch))
-            for i, value in zip(batch, kept[name], strict=True):
-                values[i], done = value, done + tokens[i]
-            if progress is not None: progress(done, sum(tokens))
-    return values
+            values |= zip(batch, kept[name], strict=True)
+            done += sum(scorer.windows[i].tokens for i in batch)
+            if progress is not None: progress(done, total)
+    return [values[i] for i in sorted(values)]
 
 # %% ../../nbs/models/07_score.ipynb #c018
 def window_means(scorer: Scorer, data_id: str, facts: Mapping, path: str | Path | None,
                  progress: Callable | None, classes=()) -> tuple[np.ndarray, dict]:
     "l_i of every window, float32 losses summed in float64; columns of its classes of tokens."
-    def sums(i, x):
-        w = scorer.windows[i]
-        return [float(x.astype(np.float64).sum()) / len(x),
-                *class_sums(classes, scorer.documents[w.document_id], w, x)]
-
     def measure(batch):
-        return [sums(i, x) for i, x in zip(batch, scorer.score(batch), strict=True)]
+        losses = [(scorer.windows[i], x) for i, x in
+                  zip(batch, scorer.score(batch), strict=True)]
+        return [[float(x.astype(np.float64).sum()) / len(x),
+                 *class_sums(classes, scorer.documents[w.document_id], w, x)]
+                for w, x in losses]
     key = {"data_id": data_id, "classes": [one.by for one in classes], **journal_key(facts)}
     rows = np.array(keep_batches(scorer, measure, key, path, progress))
     return rows[:, 0], sum_columns(classes, rows[:, 1:])

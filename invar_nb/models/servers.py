@@ -4,14 +4,15 @@
 
 # %% auto #0
 __all__ = ['KEY_VARIABLE', 'ENGINES', 'DIALECTS', 'Address', 'Requests', 'is_address', 'as_address', 'exchange', 'Connection',
-           'Served', 'identify', 'check_reply', 'Scorer', 'refuse_change', 'ask_each', 'probe_server', 'ask_server',
-           'score_served']
+           'Served', 'identify', 'check_reply', 'read_reply', 'refuse_change', 'Scorer', 'ask_each', 'probe_server',
+           'ask_server', 'score_served']
 
 # %% ../../nbs/models/10_servers.ipynb #c002
-import contextlib, json, os, random, re, socket, ssl, threading
+import contextlib, json, os, random, re, ssl
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from urllib.parse import urlsplit
 import numpy as np
@@ -70,45 +71,6 @@ def as_address(text: str) -> Address:
     return Address(engine=engine, url=f"{parts.scheme}://{parts.netloc}{path}",
                    model=parts.fragment or None)
 
-# %% ../../nbs/models/10_servers.ipynb #c015
-def exchange(
-    link: object,          # a Connection: its client, its deadline, what is under way
-    url: str,
-    body: Mapping | None,  # of a POST; None: a GET
-    limit: int,            # bytes of the reply
-) -> tuple:                # (status, Retry-After, bytes)
-    "One request and its reply; a timer, or `link.stop`, shuts the connection down."
-    import httpx
-    sockets, late, data = [], threading.Event(), bytearray()
-
-    def cut():
-        late.set()
-        for each in sockets:
-            with contextlib.suppress(OSError): each.shutdown(socket.SHUT_RDWR)
-
-    def connected(event, info):
-        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            sockets.append(info["return_value"].get_extra_info("socket"))
-            if late.is_set() or link.ended.is_set(): cut()
-    timer = threading.Timer(link.requests.timeout, cut)
-    link.open_ones.add(cut)
-    timer.start()
-    try:
-        with link.http.stream("GET" if body is None else "POST", url, json=body,
-                              extensions={"trace": connected}) as reply:
-            for piece in reply.iter_raw():
-                data += piece
-                if len(data) > limit:
-                    refuse(_WHERE, f"a reply must have at most {limit} bytes", "more",
-                           "Is this the server itself?", code="size")
-    except httpx.TransportError:
-        if not late.is_set(): raise
-    finally:
-        timer.cancel()
-        link.open_ones.discard(cut)
-    if late.is_set(): raise TimeoutError(f"no end in {link.requests.timeout:g} s")
-    return reply.status_code, reply.headers.get("retry-after"), bytes(data)
-
 # %% ../../nbs/models/10_servers.ipynb #c020
 def _first_words(data: bytes) -> str:
     text = re.sub(r"<[^>]*>", " ", data[:2000].decode("utf-8", "replace"))
@@ -129,14 +91,26 @@ def _parsed(status: int, data: bytes, path: str) -> object:
     refuse(_WHERE, f"the server must answer {path} with JSON", _first_words(data),
            "Is this the server itself, or a page in front of it?", code="not_json")
 
+# %% ../../nbs/models/10_servers.ipynb #c0212
+async def exchange(url: str, body: Mapping | None, limit: int, options: dict) -> tuple:
+    "One request, a GET without a body: (status, Retry-After, at most `limit` bytes)."
+    import httpx
+    async with httpx.AsyncClient(**options) as http, http.stream(
+            "GET" if body is None else "POST", url, json=body) as reply:
+        data = bytearray()
+        async for piece in reply.aiter_raw():
+            data += piece
+            if len(data) > limit:
+                refuse(_WHERE, f"a reply must have at most {limit} bytes", "more",
+                       "Is this the server itself?", code="size")
+        return reply.status_code, reply.headers.get("retry-after"), bytes(data)
+
 # %% ../../nbs/models/10_servers.ipynb #c022
 _AGAIN = {408, 425, 429, 500, 502, 503, 504}
-_LONGEST_WAIT, _LONGEST_ASKED = 30.0, 300.0  # seconds: of ours, and of a Retry-After
-_BYTES_A_TOKEN = 4096  # of a reply, beside a megabyte
 
 
 class Connection:
-    "Asks one server for JSON, again where that may help; `stop` ends all that is under way."
+    "Asks one server for JSON, again where that may help; within a `with`."
 
     def __init__(self, address: Address, requests: Requests):
         try: import httpx
@@ -150,39 +124,44 @@ class Connection:
                    "another character in it", "Set it again, without quotes and line breaks",
                    error=UsageError)
         self.address, self.requests = address, requests
-        self.ended, self.open_ones = threading.Event(), set()
         headers = {"Accept": "application/json", "Accept-Encoding": "identity",
                    "User-Agent": f"invar_nb/{invar_nb.__version__}"}
         if self.key: headers["Authorization"] = f"Bearer {self.key}"
-        self.http = httpx.Client(
-            headers=headers, timeout=requests.timeout, trust_env=False,
-            verify=ssl.create_default_context(),  # the certificates of this system
-            limits=httpx.Limits(max_connections=None, max_keepalive_connections=0))
+        self.options = dict(headers=headers, timeout=None, trust_env=False,
+                            verify=ssl.create_default_context())  # this system's certificates
 
-    def stop(self) -> None:
-        self.ended.set()
-        for cut in list(self.open_ones): cut()
+    def __enter__(self) -> "Connection":
+        from anyio.from_thread import start_blocking_portal  # httpx brings it
+        self.held = contextlib.ExitStack()
+        self.portal = self.held.enter_context(start_blocking_portal())
+        return self
 
-    def ask(self, path: str, body: Mapping | None = None, tokens: int = 0) -> object:
+    def __exit__(self, *error): return self.held.__exit__(*error)
+
+    async def ask(self, path: str, body: Mapping | None = None, tokens: int = 0) -> object:
         "The JSON that a path answers with; ConnectionError when it fails too often."
-        import httpx
+        import anyio, httpx
         wanted, url, problem = self.requests, self.address.url + path, "no answer"
         again = wanted.retries if body is not None else min(2, wanted.retries)
         for attempt in range(1 + again):
-            if self.ended.is_set(): break
-            pause = min(_LONGEST_WAIT, wanted.backoff * 2**attempt) * random.uniform(0.5, 1)
+            pause = min(30.0, wanted.backoff * 2**attempt) * random.uniform(0.5, 1)
             try:
-                most = 2**20 + _BYTES_A_TOKEN * tokens
-                status, later, data = exchange(self, url, body, most)
+                with anyio.fail_after(wanted.timeout):
+                    status, later, data = await exchange(
+                        url, body, 2**20 + 4096 * tokens, self.options)
                 if self.key: data = data.replace(self.key.encode(), b"[key]")
                 if status not in _AGAIN: return _parsed(status, data, path)
                 problem = f"{status} ({_first_words(data)})"
                 if re.fullmatch(r"\d+(\.\d+)?", later or ""): pause = float(later)
             except (httpx.TransportError, OSError) as error:
                 problem = type(error).__name__  # a protocol error repeats what the server sent
-                if isinstance(error, (httpx.ConnectError, OSError)): problem += f" {error}"
-            if pause > _LONGEST_ASKED: break
-            if attempt < again: self.ended.wait(pause)
+                if isinstance(error, TimeoutError):
+                    problem += f" no end in {wanted.timeout:g} s"
+                elif isinstance(error, (httpx.ConnectError, OSError)):
+                    while cause := error.__cause__ or error.__context__: error = cause
+                    problem = f"{type(error).__name__} {error}"
+            if attempt == again or pause > 300: break
+            await anyio.sleep(pause)
         raise ConnectionError(f"{_WHERE}: {url} must answer; got {problem} after "
                               f"{attempt + 1} tries. Check the address, or run again to "
                               "resume.")
@@ -198,12 +177,12 @@ class Served:
     max_length: int | None = None  # positions, those of generated tokens included
 
 
-def _mapping(value: object) -> Mapping: return value if isinstance(value, Mapping) else {}
-
-
-def _fact(value: object, name: str, kind: type = str) -> object:
-    "A field of a mapping where it has the right type, else None."
-    return fact if isinstance(fact := _mapping(value).get(name), kind) else None
+def _at(value: object, *path, kind: type = object) -> object:
+    "What stands at a path of names and places, where it has the right type; else None."
+    for step in path:
+        try: value = value[step]
+        except (KeyError, IndexError, TypeError): return None
+    return value if isinstance(value, kind) else None
 
 
 def identify(
@@ -213,7 +192,8 @@ def identify(
     model: str | None = None,  # where several are served
 ) -> Served:
     "Which engine answers, and with which model; by asking."
-    entries = [e for e in _fact(get("/v1/models"), "data", list) or () if _fact(e, "id")]
+    entries = [e for e in _at(get("/v1/models"), "data", kind=list) or ()
+               if _at(e, "id", kind=str)]
     if model is None: entries = [e for e in entries if not e.get("parent")] or entries
     named = [e for e in entries if model in (None, e["id"])]
     if len(named) != 1 and (entries or model is not None):
@@ -222,24 +202,25 @@ def identify(
                "Write its name behind the address: URL#NAME", code="model")
     entry = named[0] if named else {}
     sglang = lambda name: get(f"/{name}") or get(f"/get_{name}")
-    engine = _fact(entry, "owned_by")
+    engine = _at(entry, "owned_by", kind=str)
     if engine not in ("vllm", "sglang", "llamacpp"):
-        engine = ("sglang" if _fact(sglang("model_info"), "model_path") else
-                  "vllm" if _fact(get("/version"), "version") else wanted)
+        engine = ("sglang" if _at(sglang("model_info"), "model_path", kind=str) else
+                  "vllm" if _at(get("/version"), "version", kind=str) else wanted)
     if engine == "llamacpp" or wanted not in ("openai", engine):
         refuse(_WHERE, f"the server must be {wanted}, as its address says, and give "
                "log-probabilities of a prompt", engine, "Write openai: before the URL; of "
                "llama.cpp, score the GGUF itself", code="engine")
-    about = _mapping(sglang("model_info")) if engine == "sglang" else {}
+    about = sglang("model_info") if engine == "sglang" else None
     version = sglang("server_info") if engine == "sglang" else get("/version")
-    weights = _fact(entry, "root") or " ".join(
-        filter(None, (_fact(about, "model_path"), _fact(about, "weight_version"))))
-    name = _fact(entry, "id") or _fact(about, "model_path")
+    path, mark = (_at(about, name, kind=str) for name in ("model_path", "weight_version"))
+    weights = _at(entry, "root", kind=str) or " ".join(filter(None, (path, mark)))
+    name = _at(entry, "id", kind=str) or path
     if name is None:
         refuse(_WHERE, "the server must list its model at /v1/models", "no model",
                "Check the address; name the model: URL#NAME", code="model")
-    return Served(engine=engine, model=name, version=_fact(version, "version"),
-                  weights=weights or None, max_length=_fact(entry, "max_model_len", int))
+    return Served(engine=engine, model=name, weights=weights or None,
+                  version=_at(version, "version", kind=str),
+                  max_length=_at(entry, "max_model_len", kind=int))
 
 # %% ../../nbs/models/10_servers.ipynb #c028
 _SMALLEST = -9999.0  # vLLM's minus infinity
@@ -283,46 +264,27 @@ def check_reply(
     return np.array(values[1:], dtype=np.float64)
 
 # %% ../../nbs/models/10_servers.ipynb #c031
-def _entries(holder: object, name: str) -> list:
-    if values := _fact(holder, name, list): return values
-    refuse(_WHERE, f"a reply must hold {name}", "none", _NO_PROMPT, code="missing")
-
-
-def _choice(reply: Mapping) -> Mapping:
-    choices = _entries(reply, "choices")
-    if len(choices) == 1: return _mapping(choices[0])
-    refuse(_WHERE, "one prompt must have one answer", f"{len(choices)} choices",
-           "The server mixes up requests", code="choices")
-
-
-def _read_vllm(reply, ids, spell):
-    choice = _choice(reply)
-    entries = _entries(choice, "prompt_logprobs")
+def _read_vllm(reply, entries, ids, spell):
     if len(entries) == len(ids):
-        entries = [e and _mapping(_mapping(e).get(str(i))).get("logprob")
-                   for e, i in zip(entries, ids, strict=True)]
-    return entries, choice.get("prompt_token_ids")
+        entries = [e and _at(e, str(i), "logprob") for e, i in zip(entries, ids, strict=True)]
+    return entries, _at(reply, "choices", 0, "prompt_token_ids")
 
 
-def _read_sglang(reply, ids, spell):
-    entries = _entries(reply.get("meta_info"), "input_token_logprobs")
-    entries = [e if isinstance(e, list) and len(e) > 1 else [None, None] for e in entries]
-    same = [e[1] for e in entries] if len(entries) == len(ids) else list(ids)
-    return [e[0] for e in entries], same
+def _read_sglang(reply, entries, ids, spell):
+    same = [_at(e, 1) for e in entries] if len(entries) == len(ids) else list(ids)
+    return [_at(e, 0) for e in entries], same
 
 
-def _read_echo(reply, ids, spell):
-    choice = _choice(reply)
-    logprobs = choice.get("logprobs")
-    values, tokens = _entries(logprobs, "token_logprobs"), _fact(logprobs, "tokens", list)
-    new = _fact(reply.get("usage"), "completion_tokens", int)
+def _read_echo(reply, entries, ids, spell):
+    new = _at(reply, "usage", "completion_tokens", kind=int)
     new = 1 if new is None else max(new, 0)  # generated tokens stand behind the prompt
-    values = values[:max(len(values) - new, 0)]
-    same = choice.get("prompt_token_ids")
+    values = entries[:max(len(entries) - new, 0)]
+    texts = _at(reply, "choices", 0, "logprobs", "tokens", kind=list)
+    same = _at(reply, "choices", 0, "prompt_token_ids")
     if same is None and len(values) != len(ids): same = list(ids)  # the count is refused
-    if same is None and tokens and len(tokens) >= len(ids):
-        same = [i if _spells(token, i, spell(i)) else token
-                for token, i in zip(tokens[:len(ids)], ids, strict=True)]
+    if same is None and texts and len(texts) >= len(ids):
+        same = [i if _spells(text, i, spell(i)) else text
+                for text, i in zip(texts[:len(ids)], ids, strict=True)]
     return values, same
 
 
@@ -335,15 +297,39 @@ def _spells(token: object, i: int, ours: str) -> bool:
     return cut or plain[0] == plain[1]
 
 
-DIALECTS = {  # engine -> (path, request beside the ids, reader of a reply)
-    "vllm": ("/v1/completions", {"max_tokens": 1, "temperature": 0, "prompt_logprobs": 1,
-             "add_special_tokens": False, "return_token_ids": True}, _read_vllm),
-    "sglang": ("/generate", {"return_logprob": True, "logprob_start_len": 0,
-               "sampling_params": {"max_new_tokens": 0, "temperature": 0}}, _read_sglang),
-    "openai": ("/v1/completions", {"max_tokens": 1, "temperature": 0, "echo": True,
-               "logprobs": 1, "return_token_ids": True}, _read_echo)}
+DIALECTS = {  # engine -> (path, name of the ids, what stands beside them, entries, reader)
+    "vllm": ("/v1/completions", "prompt", {
+        "max_tokens": 1, "temperature": 0, "prompt_logprobs": 1, "add_special_tokens": False,
+        "return_token_ids": True}, ("choices", 0, "prompt_logprobs"), _read_vllm),
+    "sglang": ("/generate", "input_ids", {
+        "return_logprob": True, "logprob_start_len": 0,
+        "sampling_params": {"max_new_tokens": 0, "temperature": 0}},
+        ("meta_info", "input_token_logprobs"), _read_sglang),
+    "openai": ("/v1/completions", "prompt", {
+        "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": 1,
+        "return_token_ids": True}, ("choices", 0, "logprobs", "token_logprobs"), _read_echo)}
+
+
+def read_reply(engine: str, reply: object, ids: list[int], spell: Callable) -> np.ndarray:
+    "Log-probabilities of tokens 1 to n - 1 in a reply of an engine."
+    if not isinstance(reply, dict):
+        refuse(_WHERE, "a reply must be a JSON object", type(reply).__name__,
+               "Is this the server itself?", code="not_json")
+    *_, place, read = DIALECTS[engine]
+    if len(choices := _at(reply, "choices", kind=list) or ()) > 1:
+        refuse(_WHERE, "one prompt must have one answer", f"{len(choices)} choices",
+               "The server mixes up requests", code="choices")
+    if not (entries := _at(reply, *place, kind=list)):
+        refuse(_WHERE, f"a reply must hold {place[-1]}", "none", _NO_PROMPT, code="missing")
+    return check_reply(*read(reply, entries, ids, spell), ids)
 
 # %% ../../nbs/models/10_servers.ipynb #c035
+def refuse_change(got: str):
+    "Raise ContractError: the server answered with more than one model."
+    refuse(_WHERE, "the server must keep one model from the first window to the last", got,
+           "Delete the journal and start again, with the model held fixed", code="changed")
+
+
 class Scorer:
     "Asks for log-losses of token ids; `stamp` is the model that the first reply named."
 
@@ -354,42 +340,28 @@ class Scorer:
             refuse(_WHERE, "engine openai needs the tokenizer that made the ids", "None",
                    "Pass tokenizer=", code="no_tokenizer")
 
-    def __call__(self, ids: Sequence[int], first: int = 1) -> np.ndarray:
-        "Log-losses of ids[first:], float64."
-        ids, (path, body, read) = [int(i) for i in ids], DIALECTS[self.served.engine]
-        named = {"input_ids": ids} if self.served.engine == "sglang" else {
-            "model": self.served.model, "prompt": ids}
-        reply = self.link.ask(path, named | body, tokens=len(ids))
-        if not isinstance(reply, dict):
-            refuse(_WHERE, "a reply must be a JSON object", type(reply).__name__,
-                   "Is this the server itself?", code="not_json")
-        stamp = [reply.get("model"), _mapping(reply.get("meta_info")).get("weight_version")]
+    def start(self, ids: Sequence[int], first: int = 1) -> Future:
+        "Log-losses of ids[first:], float64, once they have come."
+        return self.link.portal.start_task_soon(self._score, [int(i) for i in ids], first)
+
+    async def _score(self, ids, first):
+        path, name, beside, *_ = DIALECTS[self.served.engine]
+        named = {} if name == "input_ids" else {"model": self.served.model}
+        reply = await self.link.ask(path, named | {name: ids} | beside, tokens=len(ids))
+        stamp = [_at(reply, "model"), _at(reply, "meta_info", "weight_version")]
         self.stamp = self.stamp or stamp
         if stamp != self.stamp: refuse_change(f"{self.stamp} and {stamp}")
-        return -check_reply(*read(reply, ids, self.spell), ids)[first - 1:]
-
-
-def refuse_change(got: str):
-    "Raise ContractError: the server answered with more than one model."
-    refuse(_WHERE, "the server must keep one model from the first window to the last", got,
-           "Delete the journal and start again, with the model held fixed", code="changed")
+        return -read_reply(self.served.engine, reply, ids, self.spell)[first - 1:]
 
 # %% ../../nbs/models/10_servers.ipynb #c039
-def ask_each(work: Callable, items: Iterable, workers: int, stop: Callable) -> Iterator[tuple]:
-    "(item, result) as they end, `workers` at a time; an error stops the others at once."
-    with ThreadPoolExecutor(workers) as pool:
-        left, running = iter(items), {}
-        try:
-            while True:
-                for item in left:
-                    running[pool.submit(work, item)] = item
-                    if len(running) >= workers: break
-                if not running: return
-                for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
-        except BaseException:
-            stop()
-            raise
+def ask_each(start: Callable, items: Iterable, n: int) -> Iterator[tuple]:
+    "(item, result) as they end, n at a time; `start` makes a Future of an item."
+    left, running = iter(items), {}
+    while True:
+        running |= {start(item): item for item in islice(left, n - len(running))}
+        if not running: return
+        for future in wait(running, return_when=FIRST_COMPLETED).done:
+            yield running.pop(future), future.result()
 
 
 def _passage(plan: TextPlan, k: int, longest: int) -> np.ndarray:
@@ -403,11 +375,9 @@ def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
     "Loss of one passage, and how far four answers about it lie apart."
     longest = scorer.link.requests.longest
     passages = [_passage(plan, k, longest) for k in range(min(4, len(plan.windows)))]
-    ask = lambda k: scorer(passages[k])
-    answers = [ask(0), ask(0)]
-    for _ in range(2):
-        among = dict(ask_each(ask, range(len(passages)), len(passages), scorer.link.stop))
-        answers.append(among[0])
+    start = lambda k: scorer.start(passages[k])
+    answers = [start(0).result() for _ in range(2)]
+    for _ in range(2): answers.append(dict(ask_each(start, range(len(passages)), 4))[0])
     means = [float(x.mean()) for x in answers]
     return {"loss": means[0], "noise_floor": max(means) - min(means), "stamp": scorer.stamp,
             "noise_floor_token": float(np.ptp(np.array(answers), axis=0).max())}
@@ -416,52 +386,15 @@ def probe_server(scorer: Scorer, plan: TextPlan) -> dict:
 def ask_server(address: str, requests: Requests | None = None) -> Served:
     "Which engine and model answer at an address; raises what scoring there would raise."
     place = as_address(address)
-    link = Connection(place, requests or Requests())
-
-    def get(path):  # only /v1/models must be there
-        try: return link.ask(path)
-        except ConnectionError:
-            if path == "/v1/models": raise
-        except ValueError as error:  # 404, or a page in place of JSON
-            if getattr(error, "code", "") not in ("status", "not_json"): raise
-        return None
-    return identify(get, wanted=place.engine, model=place.model)
-
-
-def _means(
-    scorer: Scorer,
-    plan: TextPlan,
-    key: Mapping,  # of the journal
-    path: str | Path | None,
-    progress: Callable | None,
-) -> tuple[dict, np.ndarray]:
-    "(what the probe measured, l_i of every window), going on from what a journal holds."
-    tokens, requests = plan.tokens, scorer.link.requests
-
-    def check_still():
-        "The passage once more: has the model changed since the probe?"
-        now = float(scorer(_passage(plan, 0, requests.longest)).mean())
-        if abs(now - probe["loss"]) > 10 * probe["noise_floor"] + 0.01:
-            refuse_change(f"{probe['loss']:.4f} nats for the first passage at the start and "
-                          f"{now:.4f} now")
-
-    def loss(k):
-        w = plan.windows[k]
-        ids = plan.token_ids[w.document_id][w.start:w.stop]
-        return float(scorer(ids, w.score_from - w.start).mean())
-    with open_kept(path, key) as (kept, keep):
-        if "probe" not in kept: keep("probe", probe_server(scorer, plan))
-        probe = kept["probe"]
-        scorer.stamp = probe["stamp"]
-        todo = [k for k in range(len(tokens)) if f"window {k}" not in kept]
-        done = int(tokens.sum() - tokens[todo].sum())
-        if len(kept) > 1: check_still()
-        for k, value in ask_each(loss, todo, requests.concurrency, scorer.link.stop):
-            keep(f"window {k}", value)
-            done += int(tokens[k])
-            if progress is not None: progress(done, int(tokens.sum()))
-        if todo: check_still()
-    return probe, np.array([kept[f"window {k}"] for k in range(len(tokens))])
+    with Connection(place, requests or Requests()) as link:
+        def get(path):  # only /v1/models must be there
+            try: return link.portal.call(link.ask, path)
+            except ConnectionError:
+                if path == "/v1/models": raise
+            except ValueError as error:  # 404, or a page in place of JSON
+                if getattr(error, "code", "") not in ("status", "not_json"): raise
+            return None
+        return identify(get, wanted=place.engine, model=place.model)
 
 # %% ../../nbs/models/10_servers.ipynb #c043
 def score_served(
@@ -474,7 +407,7 @@ def score_served(
     progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> WindowLosses:
     "Score every window of a plan by asking a server; the provenance has the noise floor."
-    place, requests = as_address(address), requests or Requests()
+    place, requests, tokens = as_address(address), requests or Requests(), plan.tokens
     as_count(requests.concurrency, where=_WHERE, name="concurrency")
     served = ask_server(address, requests)
     needed, most = max(w.stop - w.start for w in plan.windows), served.max_length or np.inf
@@ -483,13 +416,37 @@ def score_served(
         refuse(_WHERE, f"a window must have at most {most} tokens: one more must fit the "
                "server's positions, and each costs it a row of the vocabulary", f"{needed}",
                f"Choose max_length {most} or less", code="too_long")
-    scorer = Scorer(Connection(place, requests), served, tokenizer)
     key = {"data_id": plan.data_id, "url": place.url, **asdict(served),
            "invar_nb": invar_nb.__version__}
-    probe, mean = _means(scorer, plan, key, journal, progress)
+    with Connection(place, requests) as link, open_kept(journal, key) as (kept, keep):
+        scorer = Scorer(link, served, tokenizer)
+        if "probe" not in kept: keep("probe", probe_server(scorer, plan))
+        scorer.stamp = kept["probe"]["stamp"]
+        todo = [k for k in range(len(tokens)) if f"window {k}" not in kept]
+        done = int(tokens.sum() - tokens[todo].sum())
+        if len(kept) > 1: _check_still(scorer, plan, kept["probe"])
+
+        def start(k):
+            w = plan.windows[k]
+            ids = plan.token_ids[w.document_id][w.start:w.stop]
+            return scorer.start(ids, w.score_from - w.start)
+        for k, losses in ask_each(start, todo, requests.concurrency):
+            keep(f"window {k}", float(losses.mean()))
+            done += int(tokens[k])
+            if progress is not None: progress(done, int(tokens.sum()))
+        if todo: _check_still(scorer, plan, kept["probe"])
     if ask_server(address, requests) != served: refuse_change("another answer at /v1/models")
-    return planned_losses(plan, mean, {
+    return planned_losses(plan, np.array([kept[f"window {k}"] for k in range(len(tokens))]), {
         "model": served.model, "engine": served.engine, "server": place.url,
         "engine_version": served.version, "served_weights": served.weights,
-        **{name: probe[name] for name in ("noise_floor", "noise_floor_token")},
+        **{name: kept["probe"][name] for name in ("noise_floor", "noise_floor_token")},
         "invar_nb": invar_nb.__version__})
+
+
+def _check_still(scorer: Scorer, plan: TextPlan, probe: Mapping):
+    "The passage once more: has the model changed since the probe?"
+    passage = _passage(plan, 0, scorer.link.requests.longest)
+    now = float(scorer.start(passage).result().mean())
+    if abs(now - probe["loss"]) > 10 * probe["noise_floor"] + 0.01:
+        refuse_change(f"{probe['loss']:.4f} nats for the first passage at the start and "
+                      f"{now:.4f} now")

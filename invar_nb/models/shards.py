@@ -33,14 +33,6 @@ class ShardedScoring:
         batches = shard.take(self.scorer.batches)
         return np.array(sorted(i for batch in batches for i in batch), dtype=np.int64)
 
-    def view(self, shard: Shard) -> Scorer:
-        "A scorer of its windows alone, in the batches of the whole."
-        place = {number: k for k, number in enumerate(self.windows(shard).tolist())}
-        return dataclasses.replace(
-            self.scorer, windows=tuple(self.scorer.windows[i] for i in place),
-            batches=tuple(tuple(place[i] for i in batch)
-                          for batch in shard.take(self.scorer.batches)))
-
     def header(self, command: str = "") -> dict:
         "What the parts of all shards share."
         plan = {"windows": len(self.plan.windows), "data_id": self.plan.data_id,
@@ -90,8 +82,10 @@ def score_shard(
     if name is None:
         numbers, losses = work.windows(shard), None
         if numbers.size:
-            mean, columns = window_means(work.view(shard), f"{work.plan.data_id} {shard}",
-                                        work.facts, journal, progress, work.plan.classes)
+            scorer = dataclasses.replace(work.scorer,
+                                         batches=tuple(shard.take(work.scorer.batches)))
+            mean, columns = window_means(scorer, f"{work.plan.data_id} {shard}", work.facts,
+                                         journal, progress, work.plan.classes)
             losses = planned_losses(work.plan.take(numbers), mean, work.facts, columns=columns)
         name = write_part(target, shard, losses, numbers, header)
     discard_journals([] if journal is None else [journal])

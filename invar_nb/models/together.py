@@ -59,30 +59,26 @@ def _in_tiles(torch, engines, hidden, target):
 _BLOCK = 2**22  # numbers of a table of float64
 
 
-def _whole(torch, x, y, target):
-    "The same from whole rows of logits of both models."
-    log_p, log_q = (logits.double().log_softmax(-1) for logits in (x, y))
-    p = log_p.exp()
-    kl = torch.where(p > 0, p * (log_p - log_q), 0.0).sum(1).clamp(min=0)
-    losses = [-log.gather(1, target[:, None])[:, 0] for log in (log_p, log_q)]
-    changed = x.argmax(1) != y.argmax(1)
-    return torch.stack([*losses, kl, changed.double()])
-
-
-def _from_rows(torch, rows, target, places):
-    "Some tokens by `_whole`, block by block, shape (4, places)."
-    width = rows[0](places[:1]).shape[1], rows[1](places[:1]).shape[1]
-    _check_vocabulary(*width)
-    parts = places.split(max(1, _BLOCK // width[0]))
-    return torch.cat([_whole(torch, *(row(part).to(target.device) for row in rows),
-                             target[part]) for part in parts], dim=1)
-
-
 def _check_vocabulary(one, two):
     if one != two:
         refuse("score_together", "both models must choose among the same tokens",
                f"{one} and {two} logits", "Compare them without the divergence",
                error=PairingError, code="vocabulary")
+
+
+def _from_rows(torch, rows, target, places):
+    "The same for some tokens from whole rows of logits, block by block, shape (4, places)."
+    width, found = rows[0](places[:1]).shape[1], []
+    _check_vocabulary(width, rows[1](places[:1]).shape[1])
+    for part in places.split(max(1, _BLOCK // width)):
+        logits = [row(part).to(target.device) for row in rows]
+        log_p, log_q = (x.double().log_softmax(-1) for x in logits)
+        p, own = log_p.exp(), target[part][:, None]
+        kl = torch.where(p > 0, p * (log_p - log_q), 0.0).sum(1).clamp(min=0)
+        losses = [-log.gather(1, own)[:, 0] for log in (log_p, log_q)]
+        changed = logits[0].argmax(1) != logits[1].argmax(1)
+        found.append(torch.stack([*losses, kl, changed.double()]))
+    return torch.cat(found, dim=1)
 
 # %% ../../nbs/models/08_together.ipynb #c022
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -176,10 +172,25 @@ def score_together(
     facts = [model_facts(model, "score_together") for model in models]
     scorer = plan_together(*models, plan, batch_tokens=batch_tokens)
     facts = [f | s.facts | scorer.facts for f, s in zip(facts, scorer.scorers, strict=True)]
+
+    def measure(batch):
+        "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
+        rows, records = scorer.score(batch), []
+        cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
+        for i, values in zip(batch, np.split(rows, cuts, axis=1), strict=True):
+            w = scorer.windows[i]
+            ids = scorer.scorers[0].documents[w.document_id]
+            change = np.exp(-values[1]) - np.exp(-values[0])
+            counts = change_counts(change)
+            steps = np.flatnonzero(counts)
+            records.append([*map(float, values[:2].mean(axis=1)),
+                            *map(float, values[2:].sum(axis=1)), float(change.sum()),
+                            steps.tolist(), counts[steps].tolist(),
+                            *(class_sums(plan.classes, ids, w, x) for x in values[:2])])
+        return records
     key = {"data_id": plan.data_id, "together": scorer.facts["together"],
            "classes": [one.by for one in plan.classes],
            "baseline": journal_key(facts[0]), "candidate": journal_key(facts[1])}
-    measure = lambda batch: _records(scorer, batch, plan.classes)
     records = keep_batches(scorer, measure, key, journal, progress)
     *losses, kl, changed, sums = np.array([record[:5] for record in records]).T
     counts = np.zeros((len(records), len(EDGES) - 1))
@@ -189,20 +200,3 @@ def score_together(
     classes = [sum_columns(plan.classes, [r[k] for r in records]) for k in (7, 8)]
     return (planned_losses(plan, losses[0], facts[0], columns=classes[0]),
             planned_losses(plan, losses[1], facts[1], columns=columns | classes[1]))
-
-# %% ../../nbs/models/08_together.ipynb #c029
-def _records(scorer: PairScorer, batch: tuple[int, ...], classes=()) -> list:
-    "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
-    rows, records = scorer.score(batch), []
-    cuts = np.cumsum([scorer.windows[i].tokens for i in batch])[:-1]
-    for i, values in zip(batch, np.split(rows, cuts, axis=1), strict=True):
-        w = scorer.windows[i]
-        ids = scorer.scorers[0].documents[w.document_id]
-        change = np.exp(-values[1]) - np.exp(-values[0])
-        counts = change_counts(change)
-        steps = np.flatnonzero(counts)
-        records.append([*map(float, values[:2].mean(axis=1)),
-                        *map(float, values[2:].sum(axis=1)), float(change.sum()),
-                        steps.tolist(), counts[steps].tolist(),
-                        *(class_sums(classes, ids, w, x) for x in values[:2])])
-    return records

@@ -23,8 +23,8 @@ import re
 from ..arms.scores import Scores, Translations
 from ..arms.window_losses import StreamedLosses
 from ..comparison.study import Study
-from ..experiments.runs import ExperimentResult
-from ..experiments.seeds import RunsArm
+from ..experiments.runs import read_row
+from ..experiments.improvement import RunsArm
 from ..files.losses import losses_bytes, open_losses, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.store import (as_file, canonical_json, canonical_text,
@@ -150,7 +150,7 @@ def _read_runs(path):
     if len(labels) != 1:
         refuse("verify", f"{path.name} must hold the runs of one arm", f"{len(labels)}",
                "Ask for the file")
-    return RunsArm(runs=tuple(map(ExperimentResult.from_row, rows)), model=labels.pop())
+    return RunsArm(runs=tuple(map(read_row, rows)), model=labels.pop())
 
 
 FORMS = {  # kind of evidence: ending, arm -> bytes, path -> arm

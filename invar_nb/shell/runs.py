@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 from ..comparison.rules import Rules
 from ..comparison.study import study
-from ..experiments.improvement import LOG, MetricSpec, compare_runs, written_mean
+from ..experiments.improvement import (DIRECTIONS, LOG, MetricSpec, RunsArm,
+                                              compare_runs, written_mean)
 from ..experiments.runs import read_runs
-from ..experiments.seeds import DIRECTIONS, RunsArm
 from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o
@@ -73,8 +73,8 @@ def with_margin(spec: MetricSpec, margin: o.MarginText | None, arms: Mapping,
     elif not margin.percent:
         base, *others = (arm.runs for arm in arms.values())
         done = [compare_runs(spec, intersect=intersect, baseline_runs=base,
-                             candidate_runs=candidate) for candidate in others]
-        values = {seed: x for c in done for seed, x in zip(c.seeds, c.baseline, strict=True)}
+                             candidate_runs=candidate).pairs for candidate in others]
+        values = {seed: x for p in done for seed, x in zip(p.seeds, p.baseline, strict=True)}
         if not values: return spec  # nothing is compared
         mean = written_mean([values[seed] for seed in sorted(values)])
         value = float(written_mean((value,)) / abs(mean))
@@ -113,7 +113,7 @@ def compare_tables(arguments: Mapping[str, str], kinds: Mapping[str, str],
     rules = Rules(
         metrics=tuple(spec.metric for spec in specs), level=job.asked.level,
         margin={spec.metric: spec.improvement_threshold for spec in specs},
-        better={spec.metric: "lower" for spec in specs if spec.sign < 0},
+        better={spec.metric: "lower" for spec in specs if spec.better == "lower"},
         scale={spec.metric: "log" for spec in specs if spec.scale == LOG},
         multiplicity=job.asked.multiplicity, intersect=job.columns.intersect,
         fail_inconclusive=job.asked.fail_inconclusive)
