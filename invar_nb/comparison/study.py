@@ -18,8 +18,7 @@ import math
 import numpy as np
 
 import invar_nb
-from ..arms.names import as_labels, natural_order
-from ..arms.pair import Pair, pair
+from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
 from .derived import above_floor, check_control, pool_rows
 from .difference import Difference, measure, unit_influence
@@ -171,10 +170,7 @@ def pair_all(
     pairs = {}
     for part in dict.fromkeys(part for _, part in arms):
         mine = {name: arm for (name, p), arm in arms.items() if p == part}
-        if all(getattr(arm, "labels_from", "") == "seen" for arm in mine.values()):
-            labels = as_labels(sorted({x for arm in mine.values() for x in arm.labels},
-                                      key=natural_order), "study")
-            mine = {name: arm.changed(labels=labels) for name, arm in mine.items()}
+        mine = dict(zip(mine, unite_labels([*mine.values()], "study"), strict=True))
         baseline = mine.pop(BASELINE)
         if CONTROL in mine: check_control(baseline, mine[CONTROL])
         for name in sorted(mine):

@@ -16,7 +16,7 @@ from types import MappingProxyType
 import numpy as np
 
 # %% ../../nbs/experiments/00_runs.ipynb #c003
-from ..arms.scores import Runs
+from ..arms.arm import Runs
 from ..foundations.refuse import PairingError, as_count, refuse
 from ..statistics.proportions import fisher_exact
 
