@@ -9,9 +9,9 @@ __all__ = ['PROFILES', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NEEDS', 'Tier'
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 
-from .derived import POOLING
+from .rows import POOLING
 from .difference import Settings
-from .tail import as_tail_rule
+from .passages import as_tail_rule
 from .units import check_units
 from .verdict import as_margin
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse

@@ -20,11 +20,11 @@ import numpy as np
 import invar_nb
 from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
-from .derived import above_floor, check_control, pool_rows
 from .difference import Difference, measure, unit_influence
 from .large import batches_of, needs_rows, sum_files, totals_influence
 from .looks import Looks, look_at
-from .rows import Key, Level, Row, find_leading, judge_rows
+from .rows import (Key, Level, Row, above_floor, check_control,
+                                      find_leading, judge_rows, pool_rows)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
 from .slices import CLASSES, check_by, find_slices, slice_names
 from .units import Units, choose_units, counted
