@@ -25,7 +25,7 @@ _modules = {
     "comparison.rules": ("Rules",),
     "comparison.study": ("Study", "compare", "evaluate", "study"),
     "comparison.verdict": ("Verdict",),
-    "comparison.large": ("sum_pair", "totals_difference"),
+    "comparison.measured": ("sum_pair", "totals_difference"),
     "metrics.reliability": ("expected_calibration_error", "reliability_bins"),
     "metrics.calibration": ("calibration_error",),
     "metrics.smooth_calibration": ("smooth_calibration_error",),

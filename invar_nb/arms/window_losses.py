@@ -7,7 +7,7 @@ __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'sums_of_each', 'window_names'
            'StreamedLosses']
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar
@@ -128,8 +128,13 @@ class StreamedLosses(Arm):
 
     def __len__(self) -> int: return len(self.file)
 
-    def template(self) -> WindowLosses:
-        "One made-up window with what the header says."
-        return WindowLosses.from_arrays(
+    def batches(self) -> Iterator[WindowLosses]:
+        "The windows, some at a time, as the file's reader checked them."
+        template = WindowLosses.from_arrays(
             ["-"], [1], [0.0], model=self.model, data_id=self.data_id,
             weight_unit=self.weight_unit, provenance=self.provenance)
+        for batch in self.file.batches():
+            shared = {name: batch.get(name) for name in RESERVED}
+            yield template.changed(
+                window_ids=shared.pop("window_id"), document_ids=shared.pop("document_id"),
+                columns={k: v for k, v in batch.items() if k not in RESERVED}, **shared)
