@@ -12,8 +12,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from .difference import (Difference, Settings, fit_totals, measure,
-                                            pair_totals)
+from .difference import Difference, Settings, measure
 from ..arms.pair import Pair
 from .units import FEWEST, Units, choose_units, counted
 from ..metrics.metric import METRICS
@@ -145,36 +144,20 @@ class Looks:
     def __str__(self) -> str: return " ".join(self.sentences)
 
 # %% ../../nbs/comparison/06_looks.ipynb #c024
-def _checked(pair: Pair) -> LooksOrder:
-    "The order of both arms, which must be one."
-    if pair.kind != "losses":
-        refuse("looks", "stopping early is for losses", pair.kind, "Compare all of them",
-               error=UsageError)
-    a, b = (arm.provenance.get("looks") for arm in (pair.baseline, pair.candidate))
-    if a == b: return order_units(pair.baseline)
-    refuse("looks", "both arms must carry one order of looks", f"{a} and {b}",
-           "Score both models with --until-decided", code="looks_differ")
-
-
-def _rounded(level: float) -> float:
-    "Up to four decimals, which widens the interval by a hair."
-    return level if level > 0.9998 else math.ceil(1e4 * level) / 1e4
-
-
-def _looked(d: Difference, seen: Pair, units: Units, part: float | None,
-            bound: float | None, margin: float) -> tuple[Difference, Look]:
+def _looked(d: Difference, seen: Pair, part: float | None, bound: float | None,
+            margin: float) -> tuple[Difference, Look]:
     "The difference with its repeated interval, and the look; `part` is that of the text."
-    fit = fit_totals(*pair_totals(d.metric, seen), units)[0]
-    if part is not None: fit = of_this_text(fit, part)
-    level = d.level if bound is None else _rounded(repeated_level(bound))
+    fit = d.fit if part is None else of_this_text(d.fit, part)
+    level = d.level if bound is None else repeated_level(bound)
+    if bound is not None and level <= 0.9998: level = math.ceil(1e4 * level) / 1e4  # wider
     sure = {} if bound is not None else {"dof": math.inf, "nu": math.inf}
     d = replace(d, interval=fit.interval(level), at=fit.interval, p_value=None,
                 fit=replace(d.fit, standard_error=fit.standard_error, **sure))
     low, high = d.interval.low, d.interval.high
     settled = is_beyond(d, margin) or claim_of(low, high, margin) == "equivalent"
-    decided = d.enough and settled
-    return d, Look(units=units.n_units, tokens=int(seen.baseline.tokens.sum()), delta=d.delta,
-                   low=low, high=high, level=level, bound=bound, decided=bool(decided),
+    return d, Look(units=fit.n_units, tokens=int(seen.baseline.tokens.sum()), delta=d.delta,
+                   low=low, high=high, level=level, bound=bound,
+                   decided=bool(d.enough and settled),
                    z=(edge_z(fit, -margin), edge_z(fit, margin)))
 
 # %% ../../nbs/comparison/06_looks.ipynb #c025
@@ -203,7 +186,14 @@ def look_at(
     level: float = 0.95,  # of all looks together
 ) -> Looked:
     "The difference at the last look, with the looks up to it; raises ContractError."
-    order, rows, metric = _checked(pair), [], METRICS["perplexity"]
+    if pair.kind != "losses":
+        refuse("looks", "stopping early is for losses", pair.kind, "Compare all of them",
+               error=UsageError)
+    a, b = (arm.provenance.get("looks") for arm in (pair.baseline, pair.candidate))
+    if a != b:
+        refuse("looks", "both arms must carry one order of looks", f"{a} and {b}",
+               "Score both models with --until-decided", code="looks_differ")
+    order, rows, metric = order_units(pair.baseline), [], METRICS["perplexity"]
     size, settings = as_margin(margin, metric), Settings(units=order.units, level=level)
     k_max = int(order.place.max()) + 1
     bounds = _bounds(order.at, order.total, order.units, level, order.design.spending)
@@ -212,8 +202,7 @@ def look_at(
         seen = pair.take(order.rows(k))
         units = choose_units(seen, asked=order.units)
         part = k / order.total if order.units == "windows" else None
-        d, look = _looked(measure(metric, seen, units, settings), seen, units, part, bound,
-                          size)
+        d, look = _looked(measure(metric, seen, units, settings), seen, part, bound, size)
         rows.append(look)
         if look.decided: break
     if not rows or rows[-1].units != k_max:
