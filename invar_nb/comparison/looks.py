@@ -100,7 +100,8 @@ def order_units(
                f"{units_eff(weights):.3g}" if names else "no documents",
                "Give more documents, or say target='text'", error=UsageError)
     return LooksOrder(design=design, units=units, place=place, total=total,
-                      tokens=int(record["tokens"]), at=look_counts(weights, total, design.looks))
+                      at=look_counts(weights, total, design.looks),
+                      tokens=int(record["tokens"]))
 
 # %% ../../nbs/comparison/06_looks.ipynb #c013
 @dataclass(frozen=True, kw_only=True)
