@@ -96,11 +96,7 @@ class Passage:
     share: float            # of all movement
     expected: float | None  # @eq-passages-expected; None: too few to know
     bound: float | None     # @eq-passages-bound
-
-    @property
-    def beyond(self) -> bool | None:
-        "Whether it changed by more than noise alone lets any passage change."
-        return None if self.bound is None else abs(self.delta) > abs(self.bound)
+    beyond: bool | None     # changed by more than noise alone lets any passage change
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,10 +107,7 @@ class Ranked:
     lost: tuple[Passage, ...]
     gained: tuple[Passage, ...]
 
-    def to_dict(self) -> dict:
-        rows = lambda some: [asdict(p) | {"beyond": p.beyond} for p in some]
-        return {"n": self.n, "level": self.level, "lost": rows(self.lost),
-                "gained": rows(self.gained)}
+    to_dict = asdict
 
 # %% ../../nbs/comparison/07_passages.ipynb #c017
 def rank_passages(
@@ -140,7 +133,9 @@ def rank_passages(
             id=ids[i], weight=float(weights[i]), delta=float(delta[i]),
             share=float(weights[i] * delta[i]) / total,
             expected=None if law is None else sign * law.expected(k),
-            bound=None if law is None else float(bounds[i])) for k, i in enumerate(order, 1))
+            bound=None if law is None else float(bounds[i]),
+            beyond=None if law is None else bool(d[i] > abs(bounds[i])))
+            for k, i in enumerate(order, 1))
     return Ranked(n=n, level=level, **found)
 
 # %% ../../nbs/comparison/07_passages.ipynb #c018

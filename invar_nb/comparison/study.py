@@ -19,9 +19,8 @@ import numpy as np
 import invar_nb
 from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
-from .difference import measure
 from .looks import Looks, look_at
-from .measured import Measured, choose_metrics, measure_pair, sum_files
+from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control,
                                       find_leading, judge_rows, pool_rows)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
@@ -102,16 +101,13 @@ def contrast_rows(measured: Mapping, part: str, rules: Rules) -> list[Row]:
     order = sorted(mine, key=lambda name: (-lead[name].improvement, name))
     two, some = list(combinations(order, 2)), lead[order[0]]
     if not two or some.metric.of_pair: return []  # it has no value of one model
-    metric = some.metric
+    metric, own = some.metric, replace(rules, metrics=(), by=(), primary=None)
     each = rules.level ** (1 / len(two))
     rows = []
     for first, second in two:
         both = Pair(baseline=mine[first].pair.candidate,
                     candidate=mine[second].pair.candidate)
-        if mine[first].totals:
-            _, _, sums = sum_files(both, {metric.name: metric}, mine[first].units.name)
-            d = sums[metric.name].difference(metric, rules.level)
-        else: d = measure(metric, both, mine[first].units, rules)
+        d = measure_pair(both, own, metrics=[metric]).differences[metric.name, None]
         rows.append(Row(key=Key(second, part, metric.name, None, first), role="contrast",
                         value=replace(d, interval=d.at(each)), level=each))
     tested = [i for i, row in enumerate(rows)
