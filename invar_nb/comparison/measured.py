@@ -21,8 +21,8 @@ from ..arms.window_losses import StreamedLosses
 from .difference import (Difference, conclude, measure, pair_totals,
                                             unit_influence)
 from .rules import Rules
-from .slices import CLASSES, find_slices, slice_names
-from .units import Units, choose_units, units_rule
+from .units import (CLASSES, Units, choose_units, find_slices,
+                                       slice_names, units_rule)
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
 from ..foundations.store import canonical_json

@@ -24,8 +24,7 @@ from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control,
                                       find_leading, judge_rows, pool_rows)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
-from .slices import check_by, find_slices
-from .units import counted
+from .units import check_by, counted, find_slices
 from .verdict import (Verdict, as_margin, change_text, headline,
                                          margin_text, rationale)
 from ..foundations.refuse import ContractError, UsageError, as_choice, of_part, refuse

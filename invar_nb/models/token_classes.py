@@ -12,7 +12,7 @@ import numpy as np
 
 # %% ../../nbs/models/06_token_classes.ipynb #c003
 from ..foundations.refuse import UsageError, as_choice
-from ..comparison.slices import CLASSES, class_columns
+from ..comparison.units import CLASSES, class_columns
 from ..arms.windows import Window
 
 # %% ../../nbs/models/06_token_classes.ipynb #c008
