@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from invar_nb.arms.pair import pair
-from invar_nb.arms.scores import Translations
+from invar_nb.arms.arm import Translations
 from invar_nb.comparison.study import compare, evaluate
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.metrics.bleu import SMOOTHINGS, TOKENIZERS, bleu, bleu_metric, corpus_bleu

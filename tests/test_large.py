@@ -8,7 +8,7 @@ import pytest
 
 from invar_nb import PairingError, WindowLosses, open_losses, pair, pair_arrays, read_losses, write_losses
 from invar_nb.arms.window_losses import StreamedLosses
-from invar_nb.comparison.large import sum_pair
+from invar_nb.comparison.measured import sum_pair
 from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.files.loss_writer import loss_writer
 from invar_nb.foundations.refuse import ContractError
@@ -98,7 +98,7 @@ def test_the_first_difference_is_named_as_pair_names_it(tmp_path, change):
     with pytest.raises(ContractError) as theirs: pair(*map(read_losses, paths))
     must = str(theirs.value).split(";")[0].removeprefix("pair: ")
     assert must in str(ours.value) and ours.value.code == theirs.value.code
-    if callable(next(iter(change.values()))): assert str(ours.value).startswith("windows 512 to 599: pair: ") and "w599" in str(ours.value)
+    if callable(next(iter(change.values()))): assert str(ours.value).startswith("pair: windows 512 to 599: ") and "w599" in str(ours.value)
 
 
 def test_names_that_come_again_and_other_lengths(tmp_path):

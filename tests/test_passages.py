@@ -7,7 +7,6 @@ import pytest
 from commands import main
 
 from invar_nb.comparison.study import compare
-from invar_nb.comparison.passages import rank_passages
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.text import read_documents
@@ -35,17 +34,6 @@ def test_the_command_refuses_at_once_and_gates(tmp_path):
     report = json.loads((tmp_path / "r" / "report.json").read_text())
     assert report["exit"]["rule"] == "gate_failed" and report["rules"]["tail"]["q95"] == 1e-4
     assert [code(key) for key in ("scoring.show_text=true", "rules.tail=q95", "rules.tail=q99=1")] == [2, 2, 3]
-
-
-@pytest.mark.slow
-def test_noise_alone_is_rarely_called_beyond_noise():
-    rng = np.random.default_rng(11)
-    laws = {"normal": lambda n: rng.normal(size=n), "Laplace": lambda n: rng.laplace(size=n), "t3": lambda n: rng.standard_t(3, n), "gamma 1": lambda n: rng.gamma(1, 1, n)}
-    for name, law in laws.items():
-        for n in (40, 180, 590):
-            rate = np.mean([rank_passages(tuple(map(str, range(n))), law(n), np.full(n, 64.0)).lost[0].beyond for _ in range(1000)])
-            print(f"{name:>8} n = {n:3d}: {rate:.3f}")
-            assert rate < .1 + 4 * math.sqrt(.1 * .9 / 1000)
 
 
 @pytest.mark.slow

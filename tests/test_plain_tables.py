@@ -9,7 +9,7 @@ import pytest
 
 from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
-from invar_nb.arms.scores import Scores
+from invar_nb.arms.arm import Scores
 from invar_nb.files.plain_table import read_plain
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.verify import verify

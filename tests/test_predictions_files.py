@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from invar_nb.arms.names import as_labels, as_name, listed, natural_order, nearest, refuse_twins
+from invar_nb.arms.arm import as_name, listed, natural_order, nearest
 from invar_nb.arms.pair import pair
-from invar_nb.arms.predictions import Predictions
+from invar_nb.arms.predictions import Predictions, as_labels, refuse_twins
 from invar_nb.files.predictions import (predictions_bytes, predictions_digest, predictions_from_columns, read_predictions,
                                         write_predictions)
 from invar_nb.foundations.refuse import ContractError

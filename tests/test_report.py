@@ -10,7 +10,7 @@ import pytest
 
 from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions
-from invar_nb.arms.scores import Scores, Translations
+from invar_nb.arms.arm import Scores, Translations
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import Rules, compare, evaluate, study
 from invar_nb.experiments.improvement import RunsArm, study_runs

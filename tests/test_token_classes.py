@@ -5,7 +5,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from invar_nb.comparison.slices import CLASSES
+from invar_nb.comparison.units import CLASSES
 from invar_nb.arms.windows import Window, plan_windows
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.models.windows import class_sums, find_classes, sum_columns

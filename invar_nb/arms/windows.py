@@ -33,14 +33,11 @@ class Window:
         for name in ("start", "score_from", "stop"):
             value = as_count(getattr(self, name), where="Window", name=name, minimum=0)
             object.__setattr__(self, name, value)
-        if self.score_from <= self.start:
-            refuse("Window", "score_from must be at least start + 1",
-                   f"start {self.start}, score_from {self.score_from}",
-                   "Score from the second token of the window: the first has no context in it")
-        if self.stop <= self.score_from:
-            refuse("Window", "stop must be greater than score_from",
-                   f"score_from {self.score_from}, stop {self.stop}",
-                   "Leave out a window that scores nothing")
+        if not self.start < self.score_from < self.stop:
+            refuse("Window", "start, score_from and stop must rise",
+                   f"start {self.start}, score_from {self.score_from}, stop {self.stop}",
+                   "Score from the second token of the window: the first has no context in "
+                   "it, and leave out a window that scores nothing")
         names = as_names([self.document_id], where="Window", name="document_id")
         object.__setattr__(self, "document_id", names[0])
         as_choice(self.split, SPLITS, where="Window", name="split")

@@ -129,11 +129,6 @@ def is_beyond(d: Difference, margin: float) -> bool:
     return d.interval.low > margin or d.interval.high < -margin
 
 
-def _items(d):
-    if d.units in ("documents", "serial"): return "windows"
-    return d.units if d.units in ("windows", "seeds") else "examples"
-
-
 def _too_few(d):
     if not d.judged: return "no claim rests on this metric"
     if d.unmoved: return "no example changed, which bounds nothing about others"
@@ -157,7 +152,9 @@ def headline(d: Difference, claim: str, margin: float) -> str:
         return f"{claim.capitalize()}: {change}{far}."
     if not d.enough: return f"Inconclusive: {change}; {_too_few(d)}."
     items = items_for_power(d, margin)
-    more = f"; about {items} {_items(d)} would give 80 % power at this size" if items else ""
+    noun = {"documents": "windows", "serial": "windows", "windows": "windows",
+            "seeds": "seeds"}.get(d.units, "examples")
+    more = f"; about {items} {noun} would give 80 % power at this size" if items else ""
     return f"Inconclusive: {change}{more}."
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c035

@@ -16,9 +16,9 @@ import numpy as np
 from ..foundations.refuse import ContractError, UsageError, as_choice, refuse
 from ..foundations.store import as_file, canonical_json
 from .lm_eval import by_task
-from ..arms.names import listed, natural_order
+from ..arms.arm import listed, natural_order
 from ..arms.window_losses import WindowLosses
-from ..arms.scores import Scores
+from ..arms.arm import Scores
 
 # %% ../../nbs/files/06_inspect_logs.ipynb #c009
 _OPENING = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"')

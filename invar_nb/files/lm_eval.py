@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import as_file
-from ..arms.names import as_name, listed
+from ..arms.arm import as_name, listed
 from ..arms.window_losses import WindowLosses
 from ..arms.predictions import Predictions
-from ..arms.scores import Scores
+from ..arms.arm import Scores
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c009
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")

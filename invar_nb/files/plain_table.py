@@ -13,8 +13,8 @@ from itertools import chain, islice
 
 import numpy as np
 
-from ..arms.names import listed
-from ..arms.scores import Scores
+from ..arms.arm import listed
+from ..arms.arm import Scores
 from ..arms.window_losses import WindowLosses
 from .tables import (as_number, cells_of, check_names, column_named,
                                    read_batches, row_unit)

@@ -16,7 +16,7 @@ import numpy as np
 from ..foundations.refuse import as_printed, find_precision, refuse
 from ..foundations.store import (as_file, canonical_json, digest, strict_json,
                                         write_bytes)
-from ..arms.names import as_name, listed
+from ..arms.arm import as_name, listed
 from ..arms.predictions import Predictions
 from .tables import as_number, column_named, parse_table
 

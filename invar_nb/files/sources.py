@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
 import msgspec
-from ..arms.names import listed
-from ..arms.scores import Scores, Translations
+from ..arms.arm import listed
+from ..arms.arm import Scores, Translations
 from .inspect_logs import is_inspect_log, read_inspect_log
 from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_logit_pair, read_perplexity_log,

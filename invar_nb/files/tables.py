@@ -19,7 +19,7 @@ import msgspec
 
 from ..foundations.refuse import ContractError, refuse
 from ..foundations.store import as_file, digest, strict_json
-from ..arms.names import listed, nearest
+from ..arms.arm import listed, nearest
 from .parquet import arrow_batches, arrow_cells
 
 # %% ../../nbs/files/02_tables.ipynb #82c4e5d6

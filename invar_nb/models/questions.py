@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/12_questions.ipynb #c003
-from ..arms.names import as_name, listed, nearest
+from ..arms.arm import as_name, listed, nearest
 from ..arms.predictions import Predictions
 from ..arms.window_losses import WindowLosses
 from ..arms.windows import Window

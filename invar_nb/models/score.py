@@ -19,7 +19,7 @@ from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json, digest
 from ..arms.windows import Window
 from ..arms.window_losses import WindowLosses
-from ..comparison.slices import token_slices
+from ..comparison.units import token_slices
 from .text import Documents
 from .windows import (DEFAULT_LENGTH, TextPlan, class_sums, plan_ids,
                                      plan_text, sum_columns)

@@ -18,7 +18,7 @@ from ..arms.window_losses import StreamedLosses
 from ..comparison.rows import Row
 from ..comparison.rules import as_tier
 from ..comparison.study import BASELINE, CONTROL, Study, find_groups
-from ..comparison.tail import as_tail_rule, judge_tail
+from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import change_text, margin_text
 from ..files.losses import LARGE
 from ..foundations.store import canonical_json

@@ -20,7 +20,7 @@ from pathlib import Path
 import platform
 import re
 
-from ..arms.scores import Scores, Translations
+from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
 from ..comparison.study import Study
 from ..experiments.runs import read_row

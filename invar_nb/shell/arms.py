@@ -18,7 +18,7 @@ from pathlib import Path
 
 # %% ../../nbs/shell/04_arms.ipynb #c000
 from ..arms.window_losses import WindowLosses
-from ..comparison.slices import check_by
+from ..comparison.units import check_by
 from ..comparison.units import counted
 from ..files.losses import read_losses
 from ..files.sources import find_source

@@ -15,8 +15,8 @@ import tempfile
 from ..arms.pair import pair
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.rules import Rules
-from ..comparison.study import (BASELINE, CONTROL, POOLED, PRIMARY, Study, pair_all,
-                                       study)
+from ..comparison.measured import PRIMARY
+from ..comparison.study import BASELINE, CONTROL, POOLED, Study, pair_all, study
 from ..files.losses import read_losses, write_losses
 from ..files.sources import Reading, read_arms, read_together
 from ..foundations.refuse import of_part

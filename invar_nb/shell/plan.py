@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/shell/15_plan.ipynb #c007
-from ..comparison.study import PRIMARY
+from ..comparison.measured import PRIMARY
 from ..metrics.metric import METRICS, as_metric
 from ..arms.pair import Pair, pair
 from ..comparison.units import FEWEST, choose_units, noun_of

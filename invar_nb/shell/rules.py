@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields
 
 from ..comparison.rules import Rules, Tier, as_tier, check_kinds
-from ..comparison.study import PRIMARY
-from ..comparison.tail import as_tail_rule, check_shown
+from ..comparison.measured import PRIMARY
+from ..comparison.passages import as_tail_rule, check_shown
 from ..foundations.refuse import ContractError, UsageError
 from ..metrics.metric import METRICS, as_metric, missing_reason
 from ..report.policy import check_enough
