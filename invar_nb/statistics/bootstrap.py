@@ -261,7 +261,7 @@ def bootstrap_analysis(
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
     plan: BootstrapPlan,
     *,
-    scale: float | None = None,  # largest log-loss behind the deltas, for their rounding
+    scale: float = 0.0,  # largest log-loss behind the deltas, for their rounding
 ) -> tuple[Interval, float | None]:  # the interval of D, and the p-value of D = 0
     "Interval and p-value from one bootstrap distribution; p is None for a single pair."
     delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where="bootstrap_interval"))
