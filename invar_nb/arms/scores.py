@@ -6,7 +6,7 @@
 __all__ = ['Scores', 'Runs', 'Translations']
 
 # %% ../../nbs/arms/04_scores.ipynb #k0000002
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -129,13 +129,15 @@ class Translations(Arm):
     def __post_init__(self):
         where = "Translations"
         ids = each_once(as_names(self.ids, where=where, name="ids"), where, "ids")
-        given = [(r,) if isinstance(r, str) else tuple(r) for r in self.references]
+        given = [(r,) if isinstance(r, str) or not isinstance(r, Iterable) else tuple(r)
+                 for r in self.references]
         _put(self, {
             "ids": ids, "hypotheses": _texts(self.hypotheses, len(ids), where),
             "references": tuple(given), "slices": _slices(self.slices, len(ids), where),
             "clusters": of_all_items(self.clusters, len(ids), where, "clusters"),
             "provenance": plain_json(self.provenance, where)})
-        _texts(map("".join, given), len(ids), where, "references")
+        others = [next((t for t in r if not isinstance(t, str)), "") for r in given]
+        _texts(others, len(ids), where, "references")
         if (none := next((i for i, r in enumerate(given) if not r), None)) is not None:
             refuse(where, "every sentence must have a reference", f"none at index {none}",
                    "Leave the sentence out of both files")

@@ -182,12 +182,12 @@ def as_counts(
 # %% ../../nbs/foundations/00_refuse.ipynb #c034
 def as_booleans(
     values: object, *, where: str, name: str,  # booleans throughout, or 0 and 1 throughout
-    length: int | None = None,
+    length: int | None = None, code: str | None = None,
 ) -> np.ndarray:  # bool, shape (n,), locked copy
     "Right or wrong for each item; the first value that is neither is refused."
     array = _as_array(values, where, name, booleans=True)
     refuse_first((array != 0) & (array != 1), array, where, f"{name} must be 0 or 1",
-                 "Pass right or wrong, not a probability", code="not_boolean")
+                 "Pass right or wrong, not a probability", code=code)
     _length(array, length, where, name)
     return lock(array == 1)
 

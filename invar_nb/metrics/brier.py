@@ -13,38 +13,30 @@ from functools import partial
 import numpy as np
 
 from .metric import Metric
-from ..foundations.refuse import as_choice, find_precision, refuse
+from ..foundations.refuse import as_choice, find_precision, refuse, refuse_first
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
                                           width_edges)
 
 # %% ../../nbs/metrics/06_brier.ipynb #c013
-def _table(probability, where):
-    "Probabilities of C >= 2 classes, float64 of shape (n, C), each row adding up to 1."
+def as_forecasts(probability, label, where):
+    "Forecasts and outcomes as columns, shape (n, C); C = 1 for a vector of P(label 1)."
     must = "probability must have shape (n,) or (n, C), n >= 1, C >= 2"
     try: rows = np.asarray(probability, dtype=float)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RuntimeError) as error:
         refuse(where, must, str(error), "Give every row one number a class")
+    if rows.ndim == 1:
+        p = as_confidences(probability, where, "probability")
+        return p[:, None], as_outcomes(label, p.size, where, "label")[:, None]
     if rows.ndim != 2 or not len(rows) or rows.shape[1] < 2:
         refuse(where, must, f"shape {rows.shape}", "Pass P(label 1), or one column a class")
     p = as_confidences(rows.ravel(), where, "probability").reshape(rows.shape)
     eps = float(np.finfo(find_precision(probability) or float).eps)
-    wrong = np.flatnonzero(np.abs(p.sum(axis=1) - 1) > p.shape[1] * max(1e-6, 4 * eps))
-    if wrong.size:
-        refuse(where, "every row of probability must add up to 1",
-               f"{float(p[wrong[0]].sum())!r} in row {wrong[0]}",
-               "Pass six digits or more, or normalise on purpose")
-    return p
-
-
-def as_forecasts(probability, label, where):
-    "Forecasts and outcomes as columns, shape (n, C); C = 1 for a vector of P(label 1)."
-    listed = isinstance(probability, (list, tuple)) and any(map(np.ndim, probability[:1]))
-    if not listed and getattr(probability, "ndim", 1) < 2:
-        p = as_confidences(probability, where, "probability")
-        return p[:, None], as_outcomes(label, p.size, where, "label")[:, None]
-    p = _table(probability, where)
-    y = as_outcomes(label, len(p), where, "label", classes=p.shape[1])
-    return p, np.eye(p.shape[1])[y.astype(np.intp)]
+    total, C = p.sum(axis=1), p.shape[1]
+    refuse_first(np.abs(total - 1) > C * max(1e-6, 4 * eps), total, where,
+                 "every row of probability must add up to 1",
+                 "Pass six digits or more, or normalise on purpose")
+    y = as_outcomes(label, len(p), where, "label", classes=C)
+    return p, np.eye(C)[y.astype(np.intp)]
 
 # %% ../../nbs/metrics/06_brier.ipynb #c015
 NORMALIZATIONS = ("sum", "mean", "half")

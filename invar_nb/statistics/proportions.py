@@ -148,9 +148,9 @@ def discordant_pairs(
     correct_b: object,  # the same examples in the same order under B
 ) -> tuple[int, int, int]:  # right under A only, right under B only, number of examples
     "Count the examples on which two models differ; PairingError for none or unequal lengths."
-    where = "discordant_pairs"
-    a = as_booleans(correct_a, where=where, name="correct_a")
-    b = as_booleans(correct_b, where=where, name="correct_b")
+    where, more = "discordant_pairs", dict(where="discordant_pairs", code="not_boolean")
+    a = as_booleans(correct_a, name="correct_a", **more)
+    b = as_booleans(correct_b, name="correct_b", **more)
     if a.size != b.size:
         refuse(where, "both models must answer the same examples",
                f"{a.size} and {b.size} answers", "Score both on one list of examples",
