@@ -1,5 +1,6 @@
 """Brier score, its five terms and the log score against fractions and scikit-learn; the metric on arms."""
 import math
+from dataclasses import fields
 from fractions import Fraction
 
 import numpy as np
@@ -9,10 +10,12 @@ from hypothesis import strategies as st
 
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.reliability import expected_calibration_error
-from invar_nb.metrics.brier import NORMALIZATIONS, TERMS, brier_decomposition, brier_score, log_score, top_label
+from invar_nb.metrics.brier import NORMALIZATIONS, BrierDecomposition, brier_decomposition, brier_score, log_score, top_label
 
 sk = pytest.importorskip("sklearn.metrics")
 rows = st.lists(st.tuples(st.one_of(st.integers(0, 100).map(lambda k: k / 100), st.floats(0, 1, allow_subnormal=False)), st.booleans()), min_size=1, max_size=40)
+
+TERMS = [field.name for field in fields(BrierDecomposition)][:6]
 
 
 def table(n, classes, seed):

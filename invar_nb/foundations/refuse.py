@@ -166,17 +166,14 @@ def as_counts(
     length: int | None = None,
 ) -> np.ndarray:  # int64, shape (n,), locked copy
     "Counts of at least 1 whose total float64 holds exactly; the first bad one is refused."
-    array = _as_array(values, where, name)
-    if array.dtype.kind == "f":  # float16 cannot hold the bound
-        with np.errstate(over="ignore"): array = array.astype(np.float64)
-    good = (array >= 1) & (array <= _EXACT) & (array == np.floor(array))  # NaN fails here
-    refuse_first(~good, array, where, f"{name} must be whole numbers from 1 to 2**53",
-                "Leave out windows with nothing to score, before pairing")
-    counts = lock(array.astype(np.int64))
+    counts = as_vector(values, where=where, name=name, length=length)
+    refuse_first((counts < 1) | (counts > _EXACT) | (counts % 1 != 0), counts, where,
+                 f"{name} must be whole numbers from 1 to 2**53",
+                 "Leave out windows with nothing to score, before pairing")
+    counts = lock(counts.astype(np.int64))
     largest = int(counts.max(initial=0))
     if largest * counts.size > _EXACT and (total := sum(counts.tolist())) > _EXACT:
         refuse(where, f"the total of {name} must be at most 2**53", total, "Use a larger unit")
-    _length(counts, length, where, name)
     return counts
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c034

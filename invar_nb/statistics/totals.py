@@ -47,16 +47,10 @@ def weighted_mean(
 ) -> float:
     "Token-weighted mean, sum t_i v_i / sum t_i: correctly rounded, in any order of the rows."
     values, tokens = as_pairs(values, tokens, where="weighted_mean", name="values")
-    with np.errstate(over="ignore"):
-        products = values * tokens
-    try:
-        mean = math.fsum(products.tolist()) / int(tokens.sum())
-    except (OverflowError, ValueError):  # an infinite product, or two of opposite sign
-        mean = math.nan
-    if not math.isfinite(mean):
-        refuse("weighted_mean", "values times tokens must fit float64",
-               f"values up to {np.abs(values).max():g}",
-               "No loss in nats is this large; check the unit")
+    with np.errstate(over="ignore"): products = values * tokens
+    products = as_vector(products, where="weighted_mean", name="values times tokens",
+                         minimum=-1e290, maximum=1e290)  # so that the sum fits float64
+    mean = math.fsum(products.tolist()) / int(tokens.sum())
     return min(max(mean, float(values.min())), float(values.max()))  # not beyond the values
 
 # %% ../../nbs/statistics/00_totals.ipynb #c049
