@@ -183,6 +183,7 @@ def as_booleans(
 ) -> np.ndarray:  # bool, shape (n,), locked copy
     "Right or wrong for each item; the first value that is neither is refused."
     array = _as_array(values, where, name, booleans=True)
+    if array.dtype != bool: array = as_vector(array, where=where, name=name)
     refuse_first((array != 0) & (array != 1), array, where, f"{name} must be 0 or 1",
                  "Pass right or wrong, not a probability", code=code)
     _length(array, length, where, name)
