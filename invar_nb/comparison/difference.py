@@ -24,6 +24,7 @@ from ..statistics.bootstrap import BootstrapPlan, bootstrap_analysis
 from ..statistics.jackknife import (Jackknife, jackknife_ratio,
                                            jackknife_ratio_difference, jackknife_statistic)
 from ..statistics.serial import serial_ratio, serial_ratio_difference
+from ..statistics.totals import unit_totals
 
 # %% ../../nbs/comparison/01_difference.ipynb #c021
 METHODS = ("jackknife", "bca", "percentile")
@@ -84,7 +85,7 @@ def _paired(na, nb, weights):
 def by_unit(totals, units):
     "Totals of each unit from those of each row."
     if units.n_units == len(units.codes): return totals
-    return tuple(np.bincount(units.codes, values, units.n_units) for values in totals)
+    return tuple(unit_totals(values, units.codes, units.n_units) for values in totals)
 
 
 def fit_totals(a, b, units):

@@ -22,7 +22,7 @@ from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import digest
 from ..statistics.sequential import (SPENDING, boundaries, edge_z, information,
                                             of_this_text, repeated_level, spent)
-from ..statistics.totals import unit_codes
+from ..statistics.totals import unit_codes, unit_totals
 
 # %% ../../nbs/comparison/06_looks.ipynb #c007
 TARGETS = ("text", "texts-like-this")
@@ -81,7 +81,7 @@ def order_units(
     first = dict(zip(codes.tolist(), names or arm.window_ids, strict=True))
     place = np.argsort(sorted(range(n), key=lambda code: digest(
         f"{design.seed}|{first[code]}")))[codes]
-    weights = np.bincount(place, arm.tokens, int(place.max()) + 1)
+    weights = unit_totals(arm.tokens, place, int(place.max()) + 1)
     effective = weights.cumsum() ** 2 / (weights * weights).cumsum()
     if units == "documents" and (names is None or effective[-1] < FEWEST):
         refuse("looks", f"texts like this need {FEWEST} effective documents",

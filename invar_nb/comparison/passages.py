@@ -14,7 +14,7 @@ from scipy.special import gammaln, stdtr, stdtrit
 
 from ..arms.pair import Pair
 from ..foundations.text_column import text_column
-from ..statistics.totals import unit_codes
+from ..statistics.totals import unit_codes, unit_totals
 
 # %% ../../nbs/comparison/07_passages.ipynb #c011
 _GRID = np.exp(np.linspace(-1, 1, 41))  # of the scale, around the one of the median
@@ -150,7 +150,7 @@ def find_passages(
     found = {"windows": rank_passages(a.window_ids, delta, weights, level=level)}
     codes, n = unit_codes(pair.clusters or a.window_ids)
     if pair.clusters is None or n == len(a): return {**found, "documents": None}
-    whole = np.bincount(codes, weights, n)
-    mean = np.bincount(codes, weights * delta, n) / whole
+    whole = unit_totals(weights, codes, n)
+    mean = unit_totals(weights * delta, codes, n) / whole
     ids = text_column(pair.clusters).distinct()
     return {**found, "documents": rank_passages(ids, mean, whole, level=level)}

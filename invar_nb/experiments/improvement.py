@@ -16,7 +16,6 @@ from functools import cached_property
 from itertools import count
 
 import numpy as np
-from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
 from ..comparison.verdict import Verdict
@@ -25,7 +24,8 @@ from ..foundations.interval import Interval
 from ..foundations.refuse import as_choice, as_count, as_fraction, refuse
 from ..statistics.multiplicity import PROCEDURES, adjust
 from ..statistics.planning import n_for_power
-from ..statistics.paired_test import paired_t_test, sign_flip_test
+from ..statistics.paired_test import (paired_t_test, sign_flip_test,
+                                             t_quantile)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c016
 HIGHER, LOWER = "higher_is_better", "lower_is_better"
@@ -81,7 +81,7 @@ def fieller_interval(
     n, unit = len(y), abs(y.mean())
     if n < 2 or unit == 0: return None
     b, d = y / unit, (x - y) / unit
-    B, D, q = b.mean(), d.mean(), float(stdtrit(n - 1, (1 + level) / 2))
+    B, D, q = b.mean(), d.mean(), t_quantile((1 + level) / 2, n - 1)
     (vbb, vbd), (_, vdd) = np.cov(b, d) / n
     under = B * B - q * q * vbb
     if not under > 0: return None
@@ -165,7 +165,7 @@ def seeds_for_power(found: Improvement, *, threshold: float, level: float) -> in
     if not sd or g == threshold == 0 or found.degenerate: return None
 
     def enough(n):
-        inside = math.erf(stdtrit(n - 1, (1 + level) / 2) / math.sqrt(2))  # normal level
+        inside = math.erf(t_quantile((1 + level) / 2, n - 1) / math.sqrt(2))  # normal level
         return inside < 1 and n_for_power(sd, g, threshold, level=inside) <= n
     least = n_for_power(sd, g, threshold, level=level)
     return next(n for n in count(least) if enough(n)) if least < _MOST_SEEDS else None

@@ -256,7 +256,8 @@ def as_fraction(value: object, *, where: str, name: str, error: type = ContractE
 
 
 def as_count(value: object, *, where: str, name: str, minimum: int = 1,
-             maximum: float = math.inf, error: type = ContractError) -> int:
+             maximum: float = math.inf, error: type = ContractError,
+             code: str = "too_many") -> int:  # of one above the maximum
     "A whole number between these; 1200.0 is whole, True is not a number."
     value = _plain(value)
     whole = value.is_integer() and abs(value) <= _EXACT if isinstance(value, float) else \
@@ -265,6 +266,6 @@ def as_count(value: object, *, where: str, name: str, minimum: int = 1,
         refuse(where, f"{name} must be a whole number of at least {minimum}", repr(value),
                "Use one", error=error)
     if value > maximum:
-        refuse(where, f"{name} must be at most {maximum}", value,
-               "Were tokens counted?", error=error, code="too_many")
+        refuse(where, f"{name} must be at most {maximum}", value, "Check what was counted",
+               error=error, code=code)
     return int(value)

@@ -116,6 +116,7 @@ def corpus_bleu(
     if isinstance(candidates, str) or isinstance(references, str) or not len(candidates):
         refuse("corpus_bleu", "there must be a list of segments and one of their references",
                f"{candidates!r} and {references!r}", "Use bleu for one text")
+    references = [r if isinstance(r, Sequence) else (r,) for r in references]
     arm = Translations(ids=range(len(candidates)), hypotheses=candidates, tokenize=tokenize,
                        references=references, case="lc" if lowercase else "mixed")
     scorer, several = _scorer(arm, recipe), {len(several) for several in arm.references}

@@ -62,10 +62,7 @@ def bin_of(p: np.ndarray, edges: np.ndarray) -> np.ndarray:
 def as_bins(n_bins, binning, where):
     "M, or a refusal of either argument."
     as_choice(binning, ("width", "mass"), where=where, name="binning")
-    n_bins = as_count(n_bins, where=where, name="n_bins")
-    if n_bins > 1 << 20:
-        refuse(where, "n_bins must be at most 1048576", str(n_bins), "Ten is usual")
-    return n_bins
+    return as_count(n_bins, where=where, name="n_bins", maximum=1 << 20, code="contract")
 
 
 def _binned(confidence, correct, n_bins, binning, where):

@@ -29,10 +29,8 @@ def _successes(
 ) -> tuple[int, int]:
     "Whole numbers 0 <= x <= n, 1 <= n <= 2**53, or a ContractError that names the argument."
     trials = as_count(trials, where=where, name="trials" + suffix, maximum=2**53)
-    successes = as_count(successes, where=where, name="successes" + suffix, minimum=0)
-    if successes > trials:
-        refuse(where, f"successes{suffix} must not exceed trials{suffix}",
-               f"{successes} of {trials}", "Were the two exchanged?", code="counts")
+    successes = as_count(successes, where=where, name="successes" + suffix, minimum=0,
+                         maximum=trials, code="counts")
     return successes, trials
 
 
@@ -69,10 +67,7 @@ def pass_at_k(
         refuse(where, "n and c must be two counts of one problem", "one entry a problem",
                "For many problems use pass_at_k_interval(n, c, k)", code="shape")
     n, k = as_count(n, where=where, name="n"), as_count(k, where=where, name="k")
-    c = as_count(c, where=where, name="c", minimum=0)
-    if c > n:
-        refuse(where, "c must not exceed n", f"c = {c}, n = {n}",
-               "c counts the correct ones among the n samples", code="counts")
+    c = as_count(c, where=where, name="c", minimum=0, maximum=n, code="counts")
     if k > n:
         refuse(where, "k must not exceed n, since no unbiased estimate exists beyond",
                f"k = {k}, n = {n}",
@@ -231,8 +226,6 @@ def mcnemar(
     test = dict(only_a=a, only_b=b, p_value=exact, mid_p=mid, level=level)
     if trials is None: return McNemar(**test)
     trials = as_count(trials, where=where, name="trials", maximum=2**53)
-    if m > trials:
-        refuse(where, "only_a + only_b must not exceed trials", f"{a} + {b} of {trials}",
-               "trials counts all examples, also those on which both agree", code="counts")
+    as_count(m, where=where, name="only_a + only_b", minimum=0, maximum=trials, code="counts")
     return McNemar(**test, trials=trials, difference=(b - a) / trials,
                    interval=tango_interval(a, b, trials, level))
