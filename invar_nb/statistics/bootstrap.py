@@ -66,9 +66,7 @@ def bootstrap_replicates(
     resample: str = "windows",  # one of RESAMPLES
 ) -> np.ndarray:  # T*, shape (R,), in the order drawn
     "Draw R replicates of D in bounded memory, the same for every order of the rows."
-    where = "bootstrap_replicates"
-    delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where=where))
-    as_choice(resample, RESAMPLES, where=where, name="resample")
+    delta, tokens = sorted_pairs(delta, tokens)
     rng, n, centre = np.random.default_rng(seed), delta.size, weighted_mean(delta, tokens)
     deviation, ends, replicate = delta - centre, np.cumsum(tokens), []
     rows = max(1, (1 << 20) // n)  # 8 MiB of indices at once
