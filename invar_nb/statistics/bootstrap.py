@@ -89,11 +89,6 @@ class Draws:
     n: int                  # windows of each resample
     engine = "monte_carlo"
 
-    @property
-    def smallest(self) -> float:
-        "R replicates show no smaller share than this."
-        return 1 / (self.replicates.size + 1)
-
     def below(self, x: float) -> float:
         "P*(T* < x) + P*(T* = x)/2, where equal means equal within rounding."
         far = max(abs(x), *np.abs(self.replicates[[0, -1]]))
@@ -128,7 +123,7 @@ def merge_windows(
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
     "The distribution of T* that infinitely many draws would show (@eq-exact-inversion)."
-    engine, smallest, added = "inversion", 0.0, 1e-3  # what is added, in standard errors
+    engine, added = "inversion", 1e-3  # what is added, in standard errors
 
     def __init__(
         self,
@@ -277,7 +272,8 @@ def bootstrap_analysis(
         drawn = bootstrap_replicates(delta, tokens, replicates=R, seed=seed,
                                      resample=plan.resample)
         law = Draws(np.sort(drawn), weighted_mean(delta, tokens), n)
-    g = min(max(law.below(0.0), law.smallest), 1 - law.smallest)
+    least = 0.0 if R is None else 1 / (R + 1)  # R replicates show no smaller share
+    g = min(max(law.below(0.0), least), 1 - least)
     tail = (1 - plan.level) / 2
     levels, p = (tail, 1 - tail), 2 * min(g, 1 - g)
     if plan.method == "bca":
