@@ -173,11 +173,6 @@ def test_waves_of_a_long_text_are_the_cosine_transform(n):
     np.testing.assert_allclose(serial._slow_waves(x, terms), direct, rtol=0, atol=1e-9 * math.sqrt((direct**2).mean()))
 
 
-def test_both_sides_of_the_change_of_method_agree(monkeypatch):
-    x = np.random.default_rng(0).normal(size=2048)
-    np.testing.assert_allclose(serial._cosines(2048) @ x, serial._slow_waves(x, serial.cosine_terms(2048)), atol=1e-9 * math.sqrt(1024))
-
-
 @pytest.mark.parametrize("units", ["serial", "windows"])
 def test_the_door_is_its_parts(units):
     rng = np.random.default_rng(2)

@@ -56,16 +56,6 @@ def test_order_and_duplication_change_nothing(given_rows, binning, times, random
     np.testing.assert_allclose(*(errors(*zip(*r, strict=True), binning=binning) for r in (given_rows, moved)), rtol=1e-11, atol=1e-15)
 
 
-@pytest.mark.parametrize("n_bins", [1, 2, 10, 15, 64])
-@pytest.mark.parametrize("n", [1, 7, 100, 20_000])
-def test_torchmetrics(n, n_bins):
-    torch = pytest.importorskip("torch")
-    theirs = pytest.importorskip("torchmetrics.functional.classification").binary_calibration_error
-    p, y = predictions(n, seed=n + n_bins, shift=0.1)
-    expected = [float(theirs(torch.tensor(p), torch.tensor(y.astype(int)), n_bins=n_bins, norm=norm)) for norm in ("l1", "max")]
-    np.testing.assert_allclose(errors(p, y, n_bins=n_bins), expected, rtol=1e-12, atol=1e-15)
-
-
 @pytest.mark.parametrize("n_bins", [1, 2, 3, 6, 7, 10, 19, 64, 100])
 def test_every_half_precision_number_lands_in_its_bin(n_bins):
     "All 15361 of them; each edge is the float16 nearest to k/M by exact comparison."
@@ -189,30 +179,6 @@ def table(n, classes, seed):
     rng = np.random.default_rng(seed)
     p = rng.dirichlet(np.ones(classes), n)
     return p, (rng.random((n, 1)) > np.cumsum(p, axis=1)).sum(axis=1).clip(0, classes - 1)
-
-
-def literal_terms(p, y, n_bins):
-    groups = {}
-    for a, b in zip(p, y, strict=True): groups.setdefault(a if n_bins is None else sum(a >= k / n_bins for k in range(1, n_bins)), []).append((Fraction(a), int(b)))
-    n, rate = len(p), Fraction(sum(map(int, y)), len(p))
-    out = dict.fromkeys(TERMS, Fraction(0)) | {"uncertainty": rate * (1 - rate), "score": sum((Fraction(a) - int(b)) ** 2 for a, b in zip(p, y, strict=True)) / n}
-    for g in groups.values():
-        pm, ym = sum(a for a, _ in g) / len(g), Fraction(sum(b for _, b in g), len(g))
-        out["reliability"] += len(g) * (pm - ym) ** 2 / n
-        out["resolution"] += len(g) * (ym - rate) ** 2 / n
-        out["within_bin_variance"] += sum((a - pm) ** 2 for a, _ in g) / n
-        out["within_bin_covariance"] += 2 * sum((a - pm) * (b - ym) for a, b in g) / n
-    assert out["score"] == out["reliability"] - out["resolution"] + out["uncertainty"] + out["within_bin_variance"] - out["within_bin_covariance"]
-    return out
-
-
-@settings(max_examples=150, deadline=None)
-@given(rows, st.sampled_from([None, 1, 3, 10, 100]))
-def test_terms_by_the_definition(given_rows, n_bins):
-    p, y = [a for a, _ in given_rows], [b for _, b in given_rows]
-    found = brier_decomposition(p, y, n_bins=n_bins)
-    for name, value in literal_terms(p, y, n_bins).items(): np.testing.assert_allclose(getattr(found, name), float(value), rtol=1e-11, atol=1e-15)
-    np.testing.assert_allclose(brier_score(p, y), found.score, rtol=1e-13)
 
 
 def test_terms_of_classes_are_sums_over_classes():
