@@ -1,10 +1,9 @@
 """Numbers, intervals and the weighted mean under generated inputs: what a page cannot try one by one.
 
-Referees: exact rational arithmetic (Fraction), SQLite's JSON parser, and the interpreter's own list of imported modules."""
+Referees: exact rational arithmetic (Fraction), and the interpreter's own list of imported modules."""
 import json
 import math
 import pickle
-import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
@@ -16,7 +15,7 @@ from hypothesis import given, settings, strategies as st
 from invar_nb.foundations.refuse import (ContractError, PairingError, as_choice, as_count,
                                          as_counts, as_fraction, as_names, as_vector, refuse)
 from invar_nb.foundations.store import canonical_json, strict_json
-from invar_nb.foundations.interval import ENGINES, FALLBACKS, Fallback, Interval
+from invar_nb.foundations.interval import Fallback, Interval
 from invar_nb.statistics.totals import as_pairs, effective_sample_size, spread_is_rounding, weighted_mean
 
 settings.register_profile("fixed", deadline=None, derandomize=True)  # the same examples on every machine, however busy
@@ -25,7 +24,6 @@ settings.load_profile("fixed")
 WHERE = dict(where="test", name="x")
 finite = st.floats(allow_nan=False, allow_infinity=False)
 losses = st.floats(-20, 20)
-pairs = st.lists(st.tuples(losses, st.integers(1, 10**6)), min_size=1, max_size=30)
 scalars = st.none() | st.booleans() | st.integers() | finite | st.text(st.characters(exclude_categories=["Cs"]))
 values = st.recursive(scalars, lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner, max_size=4), max_leaves=12)
 
@@ -63,13 +61,6 @@ def test_json_returns_the_value_in_one_spelling(value):
     assert canonical_json(reordered(value)) == text and canonical_json(strict_json(text, where="test")) == text
 
 
-@given(values)
-def test_another_parser_accepts_it(value):
-    text = canonical_json(value)
-    if "\\u0000" not in text and "\0" not in text:  # SQLite ends text at NUL
-        assert sqlite3.connect(":memory:").execute("select json_valid(?)", [text]).fetchone()[0] == 1
-
-
 @given(st.lists(st.sampled_from(["a", "b", 0, 1]), max_size=6), st.sampled_from([math.nan, math.inf, -math.inf, np.float32("nan"), np.array([1.0, np.inf])]))
 def test_json_refuses_what_is_not_finite_wherever_it_is(path, culprit):
     value = culprit
@@ -91,19 +82,6 @@ def test_one_cut_is_noticed(value, data):
 
 # --- admission ------------------------------------------------------------------------------------------------------------------------
 anything = st.one_of(finite, st.integers(-5, 5), st.integers(), st.floats(), st.booleans(), st.none(), st.text(max_size=2), st.fractions(), st.just(1j), st.lists(st.integers(), max_size=1))
-
-
-near_the_bounds = st.sampled_from([-1, 0, 1, 2, 2**53 - 1, 2**53, 2**53 + 1, 2**54, 2**63, 0.5, 1.0, 1.5, 2.0**53, 2.0**54, 1e19, Fraction(3, 2), Fraction(4, 2)])
-
-
-@given(st.lists(anything, max_size=6) | st.lists(near_the_bounds, min_size=1, max_size=1) | st.lists(near_the_bounds | st.integers(1, 9), min_size=2, max_size=2))
-def test_counts_are_admitted_exactly_when_they_are_counts(items):
-    def is_count(v): return isinstance(v, (int, float, Fraction)) and not isinstance(v, bool) and math.isfinite(v) and Fraction(v).denominator == 1 and 1 <= v <= 2**53
-    if all(map(is_count, items)) and sum(map(Fraction, items)) <= 2**53:
-        got = as_counts(items, **WHERE)
-        assert got.dtype == np.int64 and not got.flags.writeable and got.tolist() == [int(v) for v in items]
-    else:
-        refused(lambda: as_counts(items, **WHERE), "test: ")
 
 
 @given(st.lists(anything, max_size=6))
@@ -175,7 +153,7 @@ def test_single_values():
 
 # --- interval -------------------------------------------------------------------------------------------------------------------------
 ends = st.tuples(st.floats(-30, 30), st.floats(-30, 30)).map(sorted)
-intervals = st.builds(lambda e, level, engine: Interval(low=e[0], high=e[1], level=level, method="bca", engine=engine), ends, st.floats(0.01, 0.99), st.sampled_from(ENGINES))
+intervals = st.builds(lambda e, level, engine: Interval(low=e[0], high=e[1], level=level, method="bca", engine=engine), ends, st.floats(0.01, 0.99), st.sampled_from(["given", "inversion"]))
 
 
 @given(intervals, st.floats(-31, 31))
@@ -218,48 +196,13 @@ def test_inside_is_strict(interval, margin):
         assert not interval.inside(interval.low, high + 100) and not interval.inside(low - 100, interval.high)
 
 
-@pytest.mark.parametrize("code", FALLBACKS)
-def test_fallback_travels(code):
+def test_fallback_travels():
+    code = "bca_pole"
     interval = Interval(low=0, high=1, level=0.9, method="bca", fallback=Fallback(code=code, reason="because"))
     assert interval.exp().fallback == interval.fallback and interval.to_dict()["fallback"] == {"code": code, "reason": "because"}
 
 
 # --- weighted mean --------------------------------------------------------------------------------------------------------------------
-def exact_moments(rows):
-    "D and n_eff by rational arithmetic, straight from the definitions."
-    v, t = [Fraction(a) for a, _ in rows], [b for _, b in rows]
-    T = sum(t)
-    return sum(a * b for a, b in zip(v, t, strict=True)) / T, Fraction(T * T, sum(b * b for b in t))
-
-
-@given(pairs)
-def test_moments_against_rational_arithmetic(rows):
-    v, t = map(list, zip(*rows, strict=True))
-    D, n_eff = exact_moments(rows)
-    u, size = 2.0**-53, max(map(abs, v))
-    assert abs(Fraction(weighted_mean(v, t)) - D) <= 4 * u * size + 1e-300  # product, sum, quotient: 3 u; 1e-300 for subnormal products
-    assert effective_sample_size(t) == float(n_eff)
-    assert min(v) <= weighted_mean(v, t) <= max(v) and 1 <= effective_sample_size(t) <= len(t)
-
-
-@given(st.lists(st.integers(1, 2**49), min_size=1, max_size=15))
-def test_long_windows_do_not_wrap(t):
-    assert effective_sample_size(t) == float(Fraction(sum(t) ** 2, sum(x * x for x in t)))
-
-
-@given(pairs, st.randoms(use_true_random=False))
-def test_rows_have_no_order(rows, random):
-    shuffled = rows.copy()
-    random.shuffle(shuffled)
-    assert weighted_mean(*zip(*rows, strict=True)) == weighted_mean(*zip(*shuffled, strict=True))
-
-
-@given(pairs)
-def test_a_window_may_be_cut_in_two(rows):
-    v, t = map(list, zip(*rows, strict=True))
-    if t[0] > 1:
-        cut = weighted_mean([v[0], *v], [1, t[0] - 1, *t[1:]])
-        assert abs(cut - weighted_mean(v, t)) <= 8 * 2.0**-53 * max(map(abs, v)) + 1e-300
 
 
 @given(losses, st.lists(st.integers(1, 10**9), min_size=1, max_size=9))

@@ -8,7 +8,6 @@ import pytest
 
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.simultaneous import Family, fit_family
-from invar_nb.statistics.totals import unit_totals
 
 LAWS = {"normal": lambda rng, shape: rng.standard_normal(shape), "t3": lambda rng, shape: rng.standard_t(3, shape) / math.sqrt(3), "gamma": lambda rng, shape: rng.gamma(1, 1, shape) - 1}
 SHAPES = ("60 windows", "180 windows", "100 documents", "40 documents")
@@ -30,7 +29,7 @@ def table(rng, law, shape, m, factor):
         codes = np.repeat(np.arange(n), lengths)
         d = math.sqrt(0.3) * differences(rng, law, n, m, factor)[codes] + math.sqrt(0.7) * differences(rng, law, codes.size, m, factor)
         weights = np.full(codes.size, 128.0)
-        numerators, weights = np.column_stack([unit_totals(d[:, k] * weights, codes, n) for k in range(m)]), unit_totals(weights, codes, n)
+        numerators, weights = np.column_stack([np.bincount(codes, d[:, k] * weights, n) for k in range(m)]), np.bincount(codes, weights, n)
     else:
         weights = np.round(rng.lognormal(5, 0.4, n))
         numerators = differences(rng, law, n, m, factor) * weights[:, None]

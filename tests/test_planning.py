@@ -20,15 +20,6 @@ def test_outside_the_margin_one_edge_matters(s, delta, margin):
         assert n_for_power(s, delta, margin, power) == math.ceil(exact)
 
 
-def test_inside_the_margin_both_edges_matter():
-    z = stats.norm.ppf
-    assert n_for_power(1, 0, 0.1) == math.ceil(((z(0.975) + z(0.9)) / 0.1) ** 2)
-    for delta in (0.0, 0.01, 0.03, 0.06, 0.09):
-        n = n_for_power(1, delta, 0.1)
-        def chance(n): return stats.norm.cdf(math.sqrt(n) * (0.1 - delta) - z(0.975)) - stats.norm.cdf(z(0.975) - math.sqrt(n) * (0.1 + delta))  # noqa: B023
-        assert chance(n) >= 0.8 > chance(n - 1)
-
-
 def test_a_pilot_asks_for_more():
     "Against the F law by simulation, and against its limit where the pilot is large."
     rng, pilot = np.random.default_rng(3), Pilot(sd=1, dof=9, tail=0.5)
@@ -121,12 +112,6 @@ def kept(kind, law, rho, width, trials, seed=5):
         shares += (found.high - found.low <= 2 * width, -m < still.low and still.high < m, moved.low > 0)
         sizes.append((n, claim))
     return *(shares / trials), np.median(sizes, axis=0).astype(int).tolist()
-
-
-@pytest.mark.parametrize("kind, law", [("windows", "Laplace"), ("documents", "normal"), ("blocks", "normal")])
-def test_a_plan_keeps_its_promise(kind, law):
-    half, same, moved, _ = kept(kind, law, 0.0, 0.25, 150)
-    assert half > 0.75 - 3 * math.sqrt(0.75 * 0.25 / 150) and min(same, moved) > 0.8 - 3 * math.sqrt(0.8 * 0.2 / 150)
 
 
 CELLS = [(kind, law, 0.0) for kind in ("windows", "blocks", "consecutive", "documents") for law in LAWS] + [

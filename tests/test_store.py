@@ -56,14 +56,6 @@ def test_two_trees_differ_where_their_leaves_do(a, b):
     assert first_difference(a, copy.deepcopy(a)) is None
 
 
-def test_difference_names_the_place():
-    doc = {"a": [{"x": 1.0}, {"x": 2.0}], "z": True}
-    assert first_difference(doc, {**doc, "a": [{"x": 1.0}, {"x": 2.5}]}) == ("a[1].x", 2.0, 2.5)
-    assert first_difference(doc, {**doc, "z": 1}) == ("z", True, 1)
-    assert first_difference({"digest": 1, "x": 2}, {"digest": 3, "x": 4}, last=("digest",))[0] == "x"
-    assert first_difference(1.0, 1.0 + 1e-10) is None and first_difference(1.0, 1.0 + 1e-10, close=0)
-
-
 def test_only_the_canonical_spelling_is_read():
     doc = {"b": 1.5, "a": "é", "environment": {"host": "x"}, "digest": "y"}
     spelt = canonical_text(doc)

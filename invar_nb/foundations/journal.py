@@ -57,7 +57,7 @@ def _differing(old: Mapping, new: Mapping) -> str:
     return ", ".join(f"{path} {a!r:.24} -> {b!r:.24}" for path, a, b in leaves)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c026
-_FORMAT = "invar_nb/journal/3"
+_FORMAT = "invar_nb/journal/4"
 
 
 def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
@@ -69,12 +69,12 @@ def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
         refuse("Journal", "the journal must be whole", f"a part of {path}", again,
                code="damaged")
     if not tables:
-        link.executescript("BEGIN; CREATE TABLE key (format TEXT, key TEXT);"
-                           "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT,"
-                           " digest TEXT); CREATE TABLE result (digest TEXT);")
-        link.execute("INSERT INTO key VALUES (?, ?)", (_FORMAT, key))
+        link.executescript(
+            "BEGIN; CREATE TABLE work (format TEXT, key TEXT, result TEXT);"
+            "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT, digest TEXT);")
+        link.execute("INSERT INTO work VALUES (?, ?, NULL)", (_FORMAT, key))
         link.execute("COMMIT")
-    written, old = link.execute("SELECT format, key FROM key").fetchone() or ("", "{}")
+    written, old = link.execute("SELECT format, key FROM work").fetchone() or ("", "{}")
     if written != _FORMAT:
         refuse("Journal", f"the journal must have the format {_FORMAT!r}", repr(written),
                f"Another version wrote it. {again}", code="damaged")
@@ -89,7 +89,7 @@ def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
     return {name: json.loads(value) for name, value, _ in rows}
 
 # %% ../../nbs/foundations/03_journal.ipynb #c029
-class Journal:
+class Journal(Mapping):
     "Append-only record of finished work; it resumes only under the key it was begun with."
 
     def __init__(
@@ -116,17 +116,11 @@ class Journal:
                                (name, text, digest(name + text)))
         self._records[name] = json.loads(text)
 
-    def __contains__(self, name: str) -> bool: return name in self._records
+    def __getitem__(self, name: str) -> object: return self._records[name]
+
+    def __iter__(self) -> Iterator[str]: return iter(self._records)
 
     def __len__(self) -> int: return len(self._records)
-
-    def get(self, name: str, default: object = None) -> object:
-        "The value recorded under a name."
-        return self._records.get(name, default)
-
-    def items(self) -> Iterator[tuple[str, object]]:
-        "Names and values, in the order in which they were put."
-        return iter(list(self._records.items()))
 
     def __enter__(self) -> "Journal": return self
 
@@ -154,10 +148,7 @@ def finish(
     "Save a result; delete the journals it was made from when it is there."
     journals = [path for path in map(Path, journals) if path.exists()]
     for path in journals:
-        with _database(path) as link:
-            link.executescript("BEGIN; DELETE FROM result;")
-            link.execute("INSERT INTO result VALUES (?)", (mark,))
-            link.execute("COMMIT")
+        with _database(path) as link: link.execute("UPDATE work SET result = ?", (mark,))
     save()
     discard_journals(journals)
 
@@ -177,5 +168,5 @@ def clear_finished(
         mark = [None]
         if path.is_file():
             with _database(path) as link:
-                mark = link.execute("SELECT digest FROM result").fetchone() or mark
+                mark = link.execute("SELECT result FROM work").fetchone() or mark
         if not path.exists() or mark[0] in results: discard_journals([path])

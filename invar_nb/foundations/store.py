@@ -13,92 +13,71 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 import numpy as np
 
 from .refuse import is_writable, refuse
 
 # %% ../../nbs/foundations/02_store.ipynb #c042
-def _not_json(must: str, got: str, path: str, cure: str) -> NoReturn:
-    refuse("canonical_json", must, f"{got} at {path}", cure)
-
-
-def _json(value: object, path: str, above: tuple[int, ...]) -> object:
+def _plain_json(value: object, path: str) -> object:
     "A plain JSON value, or a refusal that names the path to the culprit."
+    def wrong(must, got, cure): refuse("canonical_json", must, f"{got} at {path}", cure)
     if isinstance(value, (np.generic, np.ndarray)): value = value.tolist()
     if value is None or isinstance(value, bool): return value
     if isinstance(value, numbers.Integral): return int(value)
     if isinstance(value, float):
         if math.isfinite(value): return float(value)
-        _not_json("numbers must be finite", repr(value), path, "Write None and say why")
+        wrong("numbers must be finite", repr(value), "Write None and say why")
     if isinstance(value, str):
         if is_writable(value): return str.__str__(value)
-        _not_json("text must be writable as UTF-8", repr(value), path, "Decode it rightly")
-    if not isinstance(value, (Mapping, list, tuple)):
-        _not_json("values must be JSON: mapping, sequence, text, number, true, false or null",
-                  type(value).__name__, path, "Turn it into one of these first")
-    if id(value) in above:
-        _not_json("a value must not contain itself", "a cycle", path, "Cut it")
-    above += (id(value),)
+        wrong("text must be writable as UTF-8", repr(value), "Decode it rightly")
+    if isinstance(value, (list, tuple)):
+        return [_plain_json(item, f"{path}[{i}]") for i, item in enumerate(value)]
     if not isinstance(value, Mapping):
-        return [_json(item, f"{path}[{i}]", above) for i, item in enumerate(value)]
+        wrong("values must be JSON: mapping, sequence, text, number, true, false or null",
+              type(value).__name__, "Turn it into one of these first")
     for key in value:
-        if not isinstance(key, str):
-            _not_json("keys must be strings", repr(key), path, "Spell it out")
-    return {_json(k, f"a key of {path}", above): _json(item, f"{path}.{k}", above)
+        if not isinstance(key, str): wrong("keys must be strings", repr(key), "Spell it out")
+    return {_plain_json(k, f"a key of {path}"): _plain_json(item, f"{path}.{k}")
             for k, item in value.items()}
 
 
 def canonical_json(value: object, *, indent: int | None = None) -> str:
     "Strict JSON with sorted keys: equal values give equal bytes, floats return exactly."
     try:
-        plain = _json(value, "$", ())
+        plain = _plain_json(value, "$")
     except RecursionError:
-        _not_json("a value must not be nested so deeply", "too many levels", "$", "Flatten it")
+        refuse("canonical_json", "a value must not be nested so deeply, nor contain itself",
+               "too many levels at $", "Flatten it")
     return json.dumps(plain, sort_keys=True, ensure_ascii=False, allow_nan=False,
                       indent=indent, separators=(",", ":" if indent is None else ": "))
 
 # %% ../../nbs/foundations/02_store.ipynb #c066
-class _Unlike(Exception):
-    "A literal that JSON readers let pass and that cannot be kept: (must, got, cure)."
-
-
-def _constant(literal: str) -> NoReturn:
-    raise _Unlike("JSON numbers must be finite", literal, "NaN is not JSON; write null")
-
-
-def _float(literal: str) -> float:
-    value = float(literal)
-    if value == 0 and not set("123456789").isdisjoint(literal.lower().partition("e")[0]):
-        raise _Unlike("JSON numbers must not vanish in float64",
-                      f"{literal}, which would become 0", "Change the unit, or write 0")
-    return value if math.isfinite(value) else _constant(literal)
-
-
-def _int(literal: str) -> int:
-    if len(literal) > 308 and math.isinf(float(literal)):
-        raise _Unlike("JSON integers must fit float64", literal, "Write it as text")
-    return int(literal)
-
-
-def _mapping(items: list) -> dict:
-    if len(found := dict(items)) == len(items): return found
-    twice = Counter(key for key, _ in items).most_common(1)[0][0]
-    raise _Unlike("JSON keys must not repeat", repr(twice), "Keep one of them")
-
-
-_READER = json.JSONDecoder(parse_constant=_constant, parse_float=_float, parse_int=_int,
-                           object_pairs_hook=_mapping)
-
-
 def strict_json(text: str | bytes, *, where: str) -> object:
     "Read UTF-8 JSON, refusing what `json.loads` lets pass: NaN, 1e999, 1e-999, repeated keys."
+    def number(literal):
+        value = float(literal)
+        if not math.isfinite(value):
+            refuse(where, "JSON numbers must be finite", literal,
+                   "NaN is not JSON; write null")
+        if value == 0 and set("123456789") & {*literal.lower().partition("e")[0]}:
+            refuse(where, "JSON numbers must not vanish in float64",
+                   f"{literal}, which would become 0", "Change the unit, or write 0")
+        return value
+
+    def integer(literal):
+        if len(literal) < 309 or math.isfinite(float(literal)): return int(literal)
+        refuse(where, "JSON integers must fit float64", literal, "Write it as text")
+
+    def mapping(items):
+        if len(fields := dict(items)) == len(items): return fields
+        twice = Counter(key for key, _ in items).most_common(1)[0][0]
+        refuse(where, "JSON keys must not repeat", repr(twice), "Keep one of them")
     try:
         text = text.decode("utf-8") if isinstance(text, bytes) else text
-        if text.startswith("\ufeff"): raise json.JSONDecodeError("Unexpected BOM", text, 0)
-        return _READER.decode(text)
-    except _Unlike as error: refuse(where, *error.args)
+        return json.loads(text, parse_constant=number, parse_float=number, parse_int=integer,
+                          object_pairs_hook=mapping)
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         cure = "Remove what follows the value" if str(error).startswith("Extra data") else \
             "The file is cut off or is not JSON; write it again"

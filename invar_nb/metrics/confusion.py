@@ -43,17 +43,18 @@ def confusion_matrix(
     as_choice(ambiguous, AMBIGUOUS, where=where, name="ambiguous")
     labels = _classes(labels, where)
     number = {label: c for c, label in enumerate(labels)}
-    columns = [as_names(true, where=where, name="true"),
-               as_names(predicted, where=where, name="predicted")]
-    if len(columns[0]) != len(columns[1]):
+    places = []
+    for name, column in (("true", true), ("predicted", predicted)):
+        names = as_names(column, where=where, name=name)
+        i = next((i for i, label in enumerate(names) if label not in number), None)
+        if i is not None: as_choice(names[i], labels, where=where, name=f"{name}[{i}]")
+        places.append([number[label] for label in names])
+    if len(places[0]) != len(places[1]):
         refuse(where, "there must be one prediction for each true label",
-               f"{len(columns[0])} true and {len(columns[1])} predicted labels",
+               f"{len(places[0])} true and {len(places[1])} predicted labels",
                "Join them by example id first")
-    for name, column in zip(("true", "predicted"), columns, strict=True):
-        i = next((i for i, label in enumerate(column) if label not in number), None)
-        if i is not None: as_choice(column[i], labels, where=where, name=f"{name}[{i}]")
     cells = np.zeros((len(labels), len(labels)), dtype=np.int64)
-    np.add.at(cells, tuple([number[label] for label in column] for column in columns), 1)
+    np.add.at(cells, tuple(places), 1)
     if ambiguous == "excluded":
         own = as_choice(ambiguous_label, labels, where=where, name="ambiguous_label")
         cells[number[own]] = 0
@@ -178,22 +179,21 @@ def _never(label, column, arm):
     return f"{label!r} is never {'predicted' if column == 'prediction' else 'the true label'}"
 
 
-def _rate_totals(label, rate, arm):
-    true = _is(label, "label", arm) & _counted(arm)
-    said = _is(label, "prediction", arm) & _counted(arm)
-    weights = {"precision": said, "recall": true, "f1": 1.0 * true + said}[rate]
-    return (2.0 if rate == "f1" else 1.0) * (true & said), weights.astype(float)
-
-
 def class_rate(
     label: str,
     rate: str,  # "precision", "recall" or "f1"
 ) -> Metric:
     "One rate of one class as a metric of `compare`."
     as_choice(rate, RATES, where="class_rate", name="rate")
+
+    def totals(arm):
+        true, said = (_is(label, column, arm) & _counted(arm)
+                      for column in ("label", "prediction"))
+        weights = {"precision": said, "recall": true, "f1": 1.0 * true + said}[rate]
+        return (2.0 if rate == "f1" else 1.0) * (true & said), weights.astype(float)
     column = "prediction" if rate == "precision" else "label"
     return Metric(name=f"{rate}_{label}", title=f"{rate} of {label}", kind="answers",
-                  better="higher", unit="share", totals=partial(_rate_totals, label, rate),
+                  better="higher", unit="share", totals=totals,
                   missing=partial(_never, label, column))
 
 

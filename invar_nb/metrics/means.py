@@ -16,7 +16,7 @@ from ..foundations.interval import Interval
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.proportions import wilson_interval
 from ..statistics.proportions import mcnemar
-from ..statistics.totals import unit_codes, unit_totals
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/metrics/02_means.ipynb #c015
 def share_fields(
@@ -57,7 +57,8 @@ def _mean(arm): return arm.values, np.ones(len(arm))
 def _alone(arm, level):
     "Jackknife interval of one arm's mean over its clusters, or over examples; None if flat."
     names = arm.ids if arm.clusters is None else arm.clusters
-    totals = [unit_totals(values, *unit_codes(names)) for values in _mean(arm)]
+    codes, _ = unit_codes(names)
+    totals = [np.bincount(codes, values) for values in _mean(arm)]
     interval = jackknife_ratio(*totals).interval(level)
     return interval if interval.width else None
 

@@ -16,7 +16,8 @@ from importlib import import_module
 import numpy as np
 
 from ..foundations.interval import Interval
-from ..foundations.refuse import ContractError, UsageError, as_choice, as_names, refuse
+from ..foundations.refuse import (ContractError, UsageError, as_choice, as_names,
+                                         refuse, refuse_first)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c007
 _CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
@@ -121,9 +122,8 @@ def _finite(metric, name, values, n):
         _refuse(metric, f"{name} must be numbers", str(error))
     if values.shape != (n,):
         _refuse(metric, f"{name} must have shape ({n},)", f"{values.shape}")
-    if (bad := np.flatnonzero(~np.isfinite(values))).size:
-        _refuse(metric, f"{name} must be finite", f"{values[bad[0]]} at index {bad[0]}",
-                "Give an item that does not count weight 0")
+    refuse_first(~np.isfinite(values), values, f"metric {metric.name!r}",
+                 f"{name} must be finite", "Give an item that does not count weight 0")
     return values
 
 
@@ -136,9 +136,8 @@ def item_totals(
         _finite(metric, name, values, len(arm))
         for name, values in zip(("numerators", "weights"), _two(metric, "totals", arm),
                                 strict=True))
-    if (bad := np.flatnonzero(weights < 0)).size:
-        _refuse(metric, "weights must not be negative",
-                f"{weights[bad[0]]} at index {bad[0]}", "Count each item 0 or more times")
+    refuse_first(weights < 0, weights, f"metric {metric.name!r}",
+                 "weights must not be negative", "Count each item 0 or more times")
     if not weights.sum() > 0:
         _refuse(metric, "some item must have a weight", "none", "No item of this arm counts",
                 code="undefined")

@@ -13,33 +13,26 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 import scipy
 
-from ..foundations.refuse import (as_choice, as_count, as_fraction, as_vector,
-                                         find_booleans, find_precision, lock, refuse)
+from ..foundations.refuse import (as_booleans, as_choice, as_count, as_fraction,
+                                         as_vector, find_precision, lock, refuse,
+                                         refuse_first)
 from ..statistics.proportions import wilson_interval
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c015
 def as_confidences(values, where, name="confidence"):
     "Finite numbers in [0, 1], float64 of shape (n,), n >= 1; nothing is clipped."
-    p = as_vector(values, where=where, name=name)
-    if not p.size:
-        refuse(where, "there must be at least one prediction", "none", "Score an example")
-    if (bad := np.flatnonzero((p < 0) | (p > 1))).size:
-        refuse(where, f"{name} must lie in [0, 1]", f"{p[bad[0]].item()!r} at index {bad[0]}",
-               "Pass probabilities, not logits or per cent")
-    return p
+    p = as_vector(values, where=where, name=name, minimum=0, maximum=1)
+    if p.size: return p
+    refuse(where, "there must be at least one prediction", "none", "Score an example")
 
 
 def as_outcomes(values, n, where, name="correct", classes=2):
     "Booleans, or whole numbers below the number of classes, as float64 of shape (n,)."
-    flags = find_booleans(values, where=where, name=name) if classes == 2 else None
-    y = as_vector(values if flags is None else flags.astype(float), where=where, name=name)
-    if y.size != n:
-        refuse(where, f"{name} must have {n} entries, one a prediction", str(y.size),
-               "Give one entry per example; nothing is cut or repeated")
-    if (bad := np.flatnonzero((y < 0) | (y >= classes) | (y != np.floor(y)))).size:
-        choices = "0 or 1" if classes == 2 else f"a whole number from 0 to {classes - 1}"
-        refuse(where, f"{name} must be {choices}", f"{y[bad[0]].item():g} at index {bad[0]}",
-               "Number the classes from 0; a right answer is 1")
+    more = dict(where=where, name=name, length=n)
+    if classes == 2: return as_booleans(values, **more).astype(float)
+    y = as_vector(values, minimum=0, maximum=classes - 1, **more)
+    refuse_first(y % 1 != 0, y, where, f"{name} must be whole numbers",
+                 "Number the classes from 0")
     return y
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c018
@@ -69,10 +62,7 @@ def bin_of(p: np.ndarray, edges: np.ndarray) -> np.ndarray:
 def as_bins(n_bins, binning, where):
     "M, or a refusal of either argument."
     as_choice(binning, ("width", "mass"), where=where, name="binning")
-    n_bins = as_count(n_bins, where=where, name="n_bins")
-    if n_bins > 1 << 20:
-        refuse(where, "n_bins must be at most 1048576", str(n_bins), "Ten is usual")
-    return n_bins
+    return as_count(n_bins, where=where, name="n_bins", maximum=1 << 20, code="contract")
 
 
 def _binned(confidence, correct, n_bins, binning, where):

@@ -66,9 +66,7 @@ def bootstrap_replicates(
     resample: str = "windows",  # one of RESAMPLES
 ) -> np.ndarray:  # T*, shape (R,), in the order drawn
     "Draw R replicates of D in bounded memory, the same for every order of the rows."
-    where = "bootstrap_replicates"
-    delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where=where))
-    as_choice(resample, RESAMPLES, where=where, name="resample")
+    delta, tokens = sorted_pairs(delta, tokens)
     rng, n, centre = np.random.default_rng(seed), delta.size, weighted_mean(delta, tokens)
     deviation, ends, replicate = delta - centre, np.cumsum(tokens), []
     rows = max(1, (1 << 20) // n)  # 8 MiB of indices at once
@@ -90,11 +88,6 @@ class Draws:
     centre: float           # D
     n: int                  # windows of each resample
     engine = "monte_carlo"
-
-    @property
-    def smallest(self) -> float:
-        "R replicates show no smaller share than this."
-        return 1 / (self.replicates.size + 1)
 
     def below(self, x: float) -> float:
         "P*(T* < x) + P*(T* = x)/2, where equal means equal within rounding."
@@ -130,7 +123,7 @@ def merge_windows(
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
     "The distribution of T* that infinitely many draws would show (@eq-exact-inversion)."
-    engine, smallest, added = "inversion", 0.0, 1e-3  # what is added, in standard errors
+    engine, added = "inversion", 1e-3  # what is added, in standard errors
 
     def __init__(
         self,
@@ -261,7 +254,7 @@ def bootstrap_analysis(
     tokens: np.ndarray,  # t_i, shape (n,), counts >= 1
     plan: BootstrapPlan,
     *,
-    scale: float | None = None,  # largest log-loss behind the deltas, for their rounding
+    scale: float = 0.0,  # largest log-loss behind the deltas, for their rounding
 ) -> tuple[Interval, float | None]:  # the interval of D, and the p-value of D = 0
     "Interval and p-value from one bootstrap distribution; p is None for a single pair."
     delta, tokens = sorted_pairs(*as_pairs(delta, tokens, where="bootstrap_interval"))
@@ -279,7 +272,8 @@ def bootstrap_analysis(
         drawn = bootstrap_replicates(delta, tokens, replicates=R, seed=seed,
                                      resample=plan.resample)
         law = Draws(np.sort(drawn), weighted_mean(delta, tokens), n)
-    g = min(max(law.below(0.0), law.smallest), 1 - law.smallest)
+    least = 0.0 if R is None else 1 / (R + 1)  # R replicates show no smaller share
+    g = min(max(law.below(0.0), least), 1 - least)
     tail = (1 - plan.level) / 2
     levels, p = (tail, 1 - tail), 2 * min(g, 1 - g)
     if plan.method == "bca":

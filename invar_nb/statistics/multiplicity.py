@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c004
-from ..foundations.refuse import as_choice, as_vector, lock, refuse
+from ..foundations.refuse import as_choice, as_vector, lock
 
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c031
 PROCEDURES = ("holm", "benjamini_hochberg")
@@ -19,10 +19,7 @@ PROCEDURES = ("holm", "benjamini_hochberg")
 # %% ../../nbs/statistics/07_multiplicity.ipynb #c052
 def _stepwise(p_values: object, where: str, multiples: Callable, running: Callable):
     "Sorted p-values times their multiples, made monotone, in the order of the input."
-    p = as_vector(p_values, where=where, name="p_values", minimum=0.0)
-    if (bad := np.flatnonzero(p > 1)).size:
-        refuse(where, "p_values must be at most 1", f"{float(p[bad[0]])!r} at index {bad[0]}",
-               "Was a statistic or a percentage passed?")
+    p = as_vector(p_values, where=where, name="p_values", minimum=0.0, maximum=1.0)
     order, out = np.argsort(p, kind="stable"), np.empty(p.size)
     out[order] = running(multiples(p.size) * p[order])
     return lock(out)

@@ -20,7 +20,7 @@ from ..foundations.refuse import as_choice, as_fraction, as_vector, refuse
 from .jackknife import (Jackknife, jackknife_ratio,
                                            jackknife_ratio_difference)
 from .totals import (UnitTotals, as_pairs, round_off, unit_codes,
-                                         unit_totals, units_eff)
+                                        units_eff)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c014
 def cosine_terms(n: int) -> int:
@@ -154,7 +154,7 @@ def _document_totals(delta: np.ndarray, tokens: np.ndarray, ids: object, where: 
              and ids.min() >= 0 and ids.max() < ids.size)
     if dense: codes, n = ids, int(ids.max()) + 1
     else: codes, n = unit_codes(ids, where=where, name="document_ids", length=delta.size)
-    weights, numerators = unit_totals(tokens, codes, n), unit_totals(delta * tokens, codes, n)
+    weights, numerators = np.bincount(codes, tokens, n), np.bincount(codes, delta * tokens, n)
     seen = weights > 0
     return (numerators, weights) if seen.all() else (numerators[seen], weights[seen])
 

@@ -47,16 +47,10 @@ def weighted_mean(
 ) -> float:
     "Token-weighted mean, sum t_i v_i / sum t_i: correctly rounded, in any order of the rows."
     values, tokens = as_pairs(values, tokens, where="weighted_mean", name="values")
-    with np.errstate(over="ignore"):
-        products = values * tokens
-    try:
-        mean = math.fsum(products.tolist()) / int(tokens.sum())
-    except (OverflowError, ValueError):  # an infinite product, or two of opposite sign
-        mean = math.nan
-    if not math.isfinite(mean):
-        refuse("weighted_mean", "values times tokens must fit float64",
-               f"values up to {np.abs(values).max():g}",
-               "No loss in nats is this large; check the unit")
+    with np.errstate(over="ignore"): products = values * tokens
+    products = as_vector(products, where="weighted_mean", name="values times tokens",
+                         minimum=-1e290, maximum=1e290)  # so that the sum fits float64
+    mean = math.fsum(products.tolist()) / int(tokens.sum())
     return min(max(mean, float(values.min())), float(values.max()))  # not beyond the values
 
 # %% ../../nbs/statistics/00_totals.ipynb #c049
@@ -66,21 +60,17 @@ def effective_sample_size(
     "n_eff = T^2 / sum t_i^2, from exact integers and rounded once (@eq-weighted-n-eff)."
     tokens = as_counts(tokens, where="effective_sample_size", name="tokens")
     _some(tokens, "effective_sample_size")
-    fits = int(tokens.max()) ** 2 * tokens.size < 2**63
-    squares = int(tokens @ tokens) if fits else sum(t * t for t in tokens.tolist())
-    return int(tokens.sum()) ** 2 / squares
+    return int(tokens.sum()) ** 2 / sum(t * t for t in tokens.tolist())
 
 # %% ../../nbs/statistics/00_totals.ipynb #c051
 def spread_is_rounding(
-    delta: object,               # d_i, shape (n,), n >= 1
+    delta: object,       # d_i, shape (n,), n >= 1
     *,
-    scale: float | None = None,  # largest |log-loss| behind the differences, when known
+    scale: float = 0.0,  # largest |log-loss| behind the differences, when known
 ) -> bool:
     "Whether differences are equal up to the rounding of the losses (@eq-weighted-rounding)."
     delta = as_vector(delta, where="spread_is_rounding", name="delta")
     _some(delta, "spread_is_rounding")
-    given = [0.0 if scale is None else scale]
-    scale = as_vector(given, where="spread_is_rounding", name="scale", minimum=0)[0]
     return bool(np.ptp(delta) <= 8 * np.finfo(float).eps * max(scale, np.abs(delta).max()))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c034
@@ -194,7 +184,7 @@ class UnitTotals:
     @classmethod
     def read(cls, path: str | os.PathLike) -> "UnitTotals":
         "The totals that `write` wrote; a damaged file is refused."
-        return cls(**_unpacked(as_file(path, "UnitTotals.read")))
+        return _unpacked(as_file(path, "UnitTotals.read"))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c066
 def _as_columns(columns, units) -> tuple[dict[str, np.ndarray], int]:
@@ -259,30 +249,21 @@ def sum_totals(parts: Iterable[UnitTotals]) -> UnitTotals:
     return running.total()
 
 # %% ../../nbs/statistics/00_totals.ipynb #c073
-def _unpacked(file: Path) -> dict:
-    "Fields of the totals in a file; whatever is wrong with it is one refusal."
+def _unpacked(path: Path) -> UnitTotals:
+    "The totals in a file; whatever is wrong with it is one refusal."
     try:
-        with np.load(file, allow_pickle=False) as data:
-            found = {name: data[name] for name in data.files}
-        sums, columns = found.pop("sums"), found.pop("columns").tolist()
-        kind, block, plan = (found.pop(name).item() for name in ("kind", "block", "plan"))
-        if found.keys() != {"positions", "windows", "largest", "spans"}:
-            raise ValueError("other fields")
-        positions, windows, spans = found["positions"], found["windows"], found["spans"]
-        if (type(kind), type(block), type(plan)) != (str, int, str) or block < 1:
-            raise ValueError("kind, block and plan")
-        for a in (positions, windows, found["largest"], *sums):
-            if (a.shape != positions.shape or a.ndim != 1 or not a.size
-                    or a.dtype.kind not in "iuf" or not np.isfinite(a).all()):
-                raise ValueError("arrays of other shapes or types")
-        steps = spans.ndim == 2 and spans.shape[1] == 2 and (np.diff(spans.ravel()) > 0).all()
-        if not steps or spans.dtype.kind not in "iu" or (np.diff(positions) <= 0).any():
-            raise ValueError("places that do not increase")
-        if (windows < 1).any() or windows.sum() != (spans[:, 1] - spans[:, 0]).sum():
-            raise ValueError("units and spans count other windows")
-        return {"kind": kind, "block": block, "plan": plan, **found,
-                "columns": dict(zip(columns, sums, strict=True))}
-    except (OSError, EOFError, KeyError, TypeError, AttributeError, ValueError,
+        with np.load(path, allow_pickle=False) as data: fields = dict(data)
+        sums, names = fields.pop("sums"), fields.pop("columns").tolist()
+        fields |= {name: fields[name].item() for name in ("kind", "block", "plan")}
+        totals = UnitTotals(columns=dict(zip(names, sums, strict=True)), **fields)
+        units = np.stack([totals.positions, totals.windows, totals.largest, *sums])
+        rising = (np.diff(part) > 0 for part in (units[0], totals.spans.ravel()))
+        if not (totals.block >= 1 <= units.shape[1] and np.isfinite(units).all()
+                and all(map(np.all, rising)) and totals.spans.shape[1:] == (2,)
+                and units[1].min() >= 1 and units[1].sum() == np.diff(totals.spans).sum()):
+            raise ValueError("units and spans that do not fit together")
+        return totals
+    except (OSError, EOFError, LookupError, TypeError, AttributeError, ValueError,
             zipfile.BadZipFile) as error:
-        refuse("UnitTotals.read", "the file must hold totals", f"{file.name} ({error})",
+        refuse("UnitTotals.read", "the file must hold totals", f"{path.name} ({error})",
                "Write them again with UnitTotals.write", code="damaged")
