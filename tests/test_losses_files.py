@@ -7,11 +7,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-import invar_nb.files.loss_writer as writer_page
 import invar_nb.files.losses as losses_page
 from invar_nb.arms.window_losses import WindowLosses
-from invar_nb.files.loss_writer import SCHEMA
-from invar_nb.files.losses import losses_bytes, open_losses, parse_losses, read_losses, write_losses
+from invar_nb.files.losses import SCHEMA, losses_bytes, open_losses, parse_losses, read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.foundations.text_column import join_columns, text_column, text_keys
 
@@ -249,15 +247,15 @@ def test_batches_of_any_size_make_the_same_file_and_come_out_of_it(values, cut, 
     arm, out = WindowLosses(**values), io.BytesIO()
     whole = losses_bytes(arm, suffix)
     file = losses_page.LossFile(lambda: io.BytesIO(whole), "x" + suffix)
-    batches, old = list(file.batches(rows=cut)), writer_page.ROWS
-    writer_page.ROWS = group  # row groups are cut where batches are not
+    batches, old = list(file.batches(rows=cut)), losses_page.ROWS
+    losses_page.ROWS = group  # row groups are cut where batches are not
     try:
         pieces = [losses_bytes(arm, suffix)]
         out = io.BytesIO()
-        writer = writer_page.LossWriter(out, suffix, names=file.columns, windows=len(file), **{key: file.header[key] for key in ("model", "data_id", "provenance", "weight_unit")})
+        writer = losses_page.LossWriter(out, suffix, names=file.columns, windows=len(file), **{key: file.header[key] for key in ("model", "data_id", "provenance", "weight_unit")})
         for batch in batches: writer.write(batch)
         writer.close()
-    finally: writer_page.ROWS = old
+    finally: losses_page.ROWS = old
     assert out.getvalue() == pieces[0] and (suffix == ".parquet" or pieces[0] == whole)
     assert [len(batch["tokens"]) for batch in batches] == [cut] * (len(arm) // cut) + [len(arm) % cut] * (len(arm) % cut > 0)
     assert [text for batch in batches for text in batch["window_id"]] == list(arm.ids)
@@ -267,12 +265,12 @@ def test_a_writer_that_fails_leaves_what_was_there(tmp_path):
     for name in ("x.jsonl", "x.parquet"):
         write_losses(example(), tmp_path / name)
         before = (tmp_path / name).read_bytes()
-        with pytest.raises(RuntimeError), writer_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=4) as writer:
+        with pytest.raises(RuntimeError), losses_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=4) as writer:
             writer.write({"window_id": ["a", "b"], "tokens": [1, 2], "log_loss": [1.0, 2]})
             raise RuntimeError
-        with pytest.raises(ContractError, match="3 windows must be written; got 1"), writer_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=3) as writer:
+        with pytest.raises(ContractError, match="3 windows must be written; got 1"), losses_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=3) as writer:
             writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [1.0]})
-        with pytest.raises(ContractError, match="write_losses: row 2: log_loss"), writer_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=3) as writer:
+        with pytest.raises(ContractError, match="write_losses: row 2: log_loss"), losses_page.loss_writer(tmp_path / name, names=["window_id", "tokens", "log_loss"], windows=3) as writer:
             writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [1.0]})
             writer.write({"window_id": ["a"], "tokens": [1], "log_loss": [-1.0]})
         assert (tmp_path / name).read_bytes() == before

@@ -22,8 +22,7 @@ from ..foundations.store import (canonical_json, canonical_text, clear_staging,
                                         write_bytes)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..arms.window_losses import WindowLosses
-from .losses import read_losses
-from .loss_writer import write_losses
+from .losses import read_losses, write_losses
 
 # %% ../../nbs/files/10_shards.ipynb #c003
 class Shard(NamedTuple):
