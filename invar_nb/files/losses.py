@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['SCHEMA', 'REQUIRED', 'OPTIONAL', 'COUNTS', 'TEXTS', 'CURE', 'USUAL', 'ROWS', 'MOST_BYTES', 'LARGE', 'check_header',
            'check_columns', 'check_count', 'as_column', 'ColumnDigests', 'join_batches', 'LossWriter', 'loss_writer',
-           'write_losses', 'losses_bytes', 'find_suffix', 'LossFile', 'open_losses', 'read_losses', 'losses_of',
-           'parse_losses']
+           'columns_of', 'losses_from', 'write_losses', 'losses_bytes', 'find_suffix', 'LossFile', 'open_losses',
+           'read_losses', 'losses_of', 'parse_losses']
 
 # %% ../../nbs/files/03_losses.ipynb #c72547d3
 import contextlib, hashlib, io, os
@@ -57,7 +57,8 @@ def check_header(text: str | bytes, where: str) -> dict:
     header = strict_json(text, where=where)
     schema = header.get("schema") if isinstance(header, dict) else None
     if schema != SCHEMA:
-        refuse(where, f'the header must be an object with "schema": "{SCHEMA}"', repr(header),
+        refuse(where, f'the header must be an object with "schema": "{SCHEMA}"',
+               repr(schema or header),
                "Read it with the version that wrote it, or score again" if schema else CURE,
                code="not_losses")
     try: names = msgspec.convert(header, _Header).columns
@@ -250,26 +251,38 @@ def loss_writer(path: str | os.PathLike, **about) -> Iterator[LossWriter]:
             if writer._parquet is not None: writer._parquet.close()
 
 
-def _parts(losses: WindowLosses) -> tuple[dict, dict]:
+def columns_of(losses: WindowLosses) -> dict:
+    "Columns as the file has them, by name; optional ones where the losses have them."
     columns = {"window_id": losses.window_ids, "tokens": losses.tokens,
                "log_loss": losses.log_loss, "n_bytes": losses.n_bytes, "split": losses.split,
                "document_id": losses.document_ids, **losses.columns}
-    columns = {name: values for name, values in columns.items() if values is not None}
+    return {name: columns[name] for name in sorted(columns) if columns[name] is not None}
+
+
+def losses_from(columns: Mapping, header: Mapping) -> WindowLosses:
+    "The losses of these columns: the way back."
+    columns = dict(columns)
+    return WindowLosses(
+        window_ids=columns.pop("window_id"), document_ids=columns.pop("document_id", None),
+        **{name: columns.pop(name, None) for name in ("tokens", "log_loss", "n_bytes", "split")},
+        columns=columns, **{name: header.get(name, usual) for name, usual in USUAL.items()})
+
+
+def _about(losses: WindowLosses) -> dict:
     about = {name: getattr(losses, name) for name in USUAL}
-    return columns, {"names": columns, "windows": len(losses), **about}
+    return {"names": columns_of(losses), "windows": len(losses), **about}
 
 
 def write_losses(losses: WindowLosses, path: str | os.PathLike) -> None:
     "Write losses to a `.jsonl` or `.parquet` file."
-    columns, about = _parts(losses)
-    with loss_writer(path, **about) as writer: writer.write(columns)
+    with loss_writer(path, **_about(losses)) as writer: writer.write(columns_of(losses))
 
 
 def losses_bytes(losses: WindowLosses, suffix: str = ".jsonl") -> bytes:
     "The content of the file that `write_losses` writes."
-    out, (columns, about) = io.BytesIO(), _parts(losses)
-    writer = LossWriter(out, suffix, **about)
-    writer.write(columns)
+    out = io.BytesIO()
+    writer = LossWriter(out, suffix, **_about(losses))
+    writer.write(columns_of(losses))
     writer.close()
     return out.getvalue()
 
@@ -428,14 +441,9 @@ class LossFile:
         for batch in self.batches():
             batches.append(batch)
             fits(size := size + sum(values.nbytes for values in batch.values()))
-        columns, header = join_batches(batches), self.header
-        self._check_once(ids := columns.pop("window_id"), 0)
-        try:
-            return WindowLosses(
-                window_ids=ids, document_ids=columns.pop("document_id", None),
-                **{name: columns.pop(name, None)
-                   for name in ("tokens", "log_loss", "n_bytes", "split")}, columns=columns,
-                **{name: header.get(name, usual) for name, usual in USUAL.items()})
+        columns = join_batches(batches)
+        self._check_once(columns["window_id"], 0)
+        try: return losses_from(columns, self.header)
         except ContractError as error:  # what only the whole can break: a sum
             error.args = str(error).replace("WindowLosses", self.where, 1),
             raise
