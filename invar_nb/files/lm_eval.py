@@ -140,7 +140,14 @@ def _choose(run: _Results, task: str, filter: str | None, score: str | None) -> 
     return keys
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c038
-_HASHES = ("doc_hash", "prompt_hash", "target_hash")
+class _Row(msgspec.Struct):
+    "What every row must have; a metric's number stands under its name."
+    doc_id: int
+    filter: str
+    doc_hash: str
+    prompt_hash: str
+    target_hash: str
+    doc: object = None
 
 
 def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
@@ -149,23 +156,18 @@ def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
     with open(task.file, "rb") as lines:
         for i, line in enumerate(lines, 1):
             place = f"{task.where}, line {i}"
-            try: row = json.loads(line.decode())
-            except (ValueError, RecursionError): row = None
-            if not isinstance(row, dict):
-                refuse(place, "every line must be a JSON object", ascii(
-                    line[:40].decode(errors="replace")), _COPY_AGAIN)
-            if lost := [key for key in ("doc_id", "filter", *_HASHES) if key not in row]:
-                refuse(place, f"a row must have {lost[0]}", "none",
-                       "Run lm_eval 0.4.5 or newer again: rows are matched by their hashes")
             try:
-                hashed.update("".join(row[key] for key in _HASHES).encode())
-                if row["filter"] != task.filter: continue
-                cells = [row["doc"].get(name) for name in task.slices]
-                rows.append((int(row["doc_id"]), *(row[key][:12] for key in _HASHES), cells,
-                             value(row)))
+                cells = json.loads(line.decode())  # NaN is read
+                row = msgspec.convert(cells, _Row, strict=False)
+            except (ValueError, RecursionError) as error:
+                refuse(place, "every line must be a JSON object with the hashes of a row",
+                       str(error), f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}")
+            hashed.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
+            if row.filter != task.filter: continue
+            try: rows.append((row, value(cells)))
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
                 refuse(place, f"a row must have the numbers of {task.metric}",
-                       f"{row.get(task.metric)!r} ({type(e).__name__})",
+                       f"{cells.get(task.metric)!r} ({type(e).__name__})",
                        "It has no number for each example: choose another with score=")
     if len(rows) != (count := task.says("n-samples").get("effective")):
         refuse(task.where, f"{count} rows of filter {task.filter!r} must be there, as the "
@@ -174,14 +176,17 @@ def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
         refuse(task.where, f"the rows' hashes must give the task hash {recorded[:12]}",
                hashed.hexdigest()[:12], "The file was changed, or is of another run. "
                + _COPY_AGAIN)
-    rows.sort(key=lambda row: row[0])
-    slices = {name: [None if row[4][k] is None else as_name(
-                  row[4][k], f"{name!r} of a document", task.where, f"row {i}")
-                     for i, row in enumerate(rows, 1)]
-              for k, name in enumerate(task.slices) if any(r[4][k] is not None for r in rows)}
-    return {"ids": [f"{row[0]}:{row[1]}" for row in rows], "slices": slices,
-            "prompt_digests": [f"prompt {row[2]} target {row[3]}" for row in rows],
-            }, [row[5] for row in rows]
+    rows.sort(key=lambda row: row[0].doc_id)
+    slices = {}
+    for name in task.slices:
+        cells = [row.doc.get(name) if isinstance(row.doc, dict) else None for row, _ in rows]
+        if {*map(type, cells)} == {type(None)}: continue
+        slices[name] = [None if cell is None else as_name(
+            cell, f"{name!r} of a document", task.where, f"row {i}")
+                        for i, cell in enumerate(cells, 1)]
+    return {"ids": [f"{row.doc_id}:{row.doc_hash[:12]}" for row, _ in rows], "slices": slices,
+            "prompt_digests": [f"prompt {row.prompt_hash[:12]} target {row.target_hash[:12]}"
+                               for row, _ in rows]}, [x for _, x in rows]
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c008
 def _shared(task: _Task, n: int) -> dict:

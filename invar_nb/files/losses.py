@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SCHEMA', 'REQUIRED', 'OPTIONAL', 'COUNTS', 'TEXTS', 'CURE', 'USUAL', 'ROWS', 'MOST_BYTES', 'LARGE', 'check_header',
-           'check_columns', 'check_count', 'as_column', 'ColumnDigests', 'join_batches', 'LossWriter', 'loss_writer',
-           'columns_of', 'losses_from', 'write_losses', 'losses_bytes', 'find_suffix', 'LossFile', 'open_losses',
-           'read_losses', 'losses_of', 'parse_losses']
+           'check_columns', 'check_count', 'as_column', 'check_repeats', 'ColumnDigests', 'join_batches', 'LossWriter',
+           'loss_writer', 'columns_of', 'losses_from', 'write_losses', 'losses_bytes', 'find_suffix', 'LossFile',
+           'open_losses', 'read_losses', 'losses_of', 'parse_losses']
 
 # %% ../../nbs/files/03_losses.ipynb #c72547d3
 import contextlib, hashlib, io, os
@@ -28,7 +28,7 @@ from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
 from ..foundations.store import (as_file, canonical_json, digest, strict_json,
                                         whole_file)
-from ..foundations.text_column import join_columns, text_column
+from ..foundations.text_column import TextColumn, join_columns, text_column
 
 # %% ../../nbs/files/03_losses.ipynb #54572a6a
 SCHEMA = "invar_nb/losses/2"
@@ -125,6 +125,15 @@ def as_column(
         as_column(name, values[:n // 2], place)
         as_column(name, values[n // 2:], lambda row: place(n // 2 + row))
 
+
+def check_repeats(ids: TextColumn, place: Callable[[int], str]) -> None:
+    "Refuse a window id that stands there twice."
+    if repeat := ids.first_repeat:
+        early, late = map(place, repeat)
+        refuse(late, "window_id must be unique", f"{ids[repeat[1]]!r}, as at "
+               f"{early.rpartition(':')[2]}",
+               "Rows were doubled, or two files were joined: score again")
+
 # %% ../../nbs/files/03_losses.ipynb #a06bf8ba
 class ColumnDigests:
     "The digest of losses that come in batches."
@@ -164,8 +173,9 @@ def _jsonl_rows(batch: Mapping) -> bytes:
     "Rows in canonical JSON, spelled column by column."
     spelled = []
     for name, values in batch.items():
-        start, spell = f"{encode_basestring(name)}:", encode_basestring if name in TEXTS else repr
-        spelled.append([start + cell for cell in map(spell, values.tolist())])
+        start, text = f"{encode_basestring(name)}:", name in TEXTS
+        spelled.append([start + cell for cell in map(
+            encode_basestring if text else repr, values.tolist())])
     return "".join("{" + ",".join(cells) + "}\n"
                    for cells in zip(*spelled, strict=True)).encode("utf-8")
 
@@ -196,8 +206,8 @@ class LossWriter:
         import pyarrow.parquet
         self._parquet = pyarrow.parquet.ParquetWriter(
             file, _parquet_schema(self.names), compression="zstd",
-            use_dictionary=[n for n in self.names if n in (*COUNTS, *TEXTS[1:])],  # that repeat
-            store_schema=False)  # readers then find the header in the metadata of the table
+            store_schema=False,  # readers then find the header in the metadata of the table
+            use_dictionary=[n for n in self.names if n in COUNTS + TEXTS[1:]])  # that repeat
 
     def _write_line(self, header: Mapping) -> None:
         line = canonical_json({**self.header, **header})
@@ -264,8 +274,9 @@ def losses_from(columns: Mapping, header: Mapping) -> WindowLosses:
     columns = dict(columns)
     return WindowLosses(
         window_ids=columns.pop("window_id"), document_ids=columns.pop("document_id", None),
-        **{name: columns.pop(name, None) for name in ("tokens", "log_loss", "n_bytes", "split")},
-        columns=columns, **{name: header.get(name, usual) for name, usual in USUAL.items()})
+        **{name: columns.pop(name, None)
+           for name in ("tokens", "log_loss", "n_bytes", "split")}, columns=columns,
+        **{name: header.get(name, usual) for name, usual in USUAL.items()})
 
 
 def _about(losses: WindowLosses) -> dict:
@@ -343,7 +354,7 @@ def _jsonl_batches(file, columns: list[str], rows: int, careful: bool, where: st
         yield {name: [*map(itemgetter(name), decoded)] for name in columns}
         first += len(lines)
 
-
+# %% ../../nbs/files/03_losses.ipynb #17bb00c2
 def _parquet_head(file, where: str) -> tuple[dict, list[str], int]:
     "Header, columns, and bytes in memory, about."
     with open_parquet(file, where) as f:
@@ -413,7 +424,7 @@ class LossFile:
                 done += len(batch["tokens"])
                 if done > len(self): break
                 batch = {name: as_column(name, batch[name], here) for name in self.columns}
-                if careful: self._check_once(batch["window_id"], done - len(batch["tokens"]))
+                if careful: check_repeats(batch["window_id"], here)
                 sums.update(batch)
                 yield batch
         check_count(done, self.header, self.place(min(done, len(self) + 1) - 1))
@@ -425,13 +436,6 @@ class LossFile:
                sums.result(self.header), "The file was changed after it was written: restore "
                "it, or score again", code="digest")
 
-    def _check_once(self, ids, first: int) -> None:
-        if not (repeat := ids.first_repeat): return
-        early, late = (self.place(first + row) for row in repeat)
-        refuse(late, "window_id must be unique", f"{ids[repeat[1]]!r}, as at "
-               f"{early.rpartition(':')[2]}",
-               "Rows were doubled, or two files were joined: score again")
-
     def read(self) -> WindowLosses:
         "All windows in memory; refused above 2 GiB."
         fits = lambda size: check_size(size, MOST_BYTES, self.where, "Read it with "
@@ -442,7 +446,7 @@ class LossFile:
             batches.append(batch)
             fits(size := size + sum(values.nbytes for values in batch.values()))
         columns = join_batches(batches)
-        self._check_once(columns["window_id"], 0)
+        check_repeats(columns["window_id"], self.place)
         try: return losses_from(columns, self.header)
         except ContractError as error:  # what only the whole can break: a sum
             error.args = str(error).replace("WindowLosses", self.where, 1),

@@ -189,7 +189,8 @@ def kinds_of_table(path: Path, names: set, reading: Reading) -> list[str]:
     "The kinds that a file of no other tool can be; a column named by the user decides."
     for kind, header in (("losses", "invar_nb/losses"), ("answers", "invar_nb/predictions")):
         if any(header in name for name in names): return [kind]
-    table = ["table"] * (path.suffix.lower() in (".jsonl", ".json", ".csv", ".tsv", ".parquet"))
+    ends = (".jsonl", ".json", ".csv", ".tsv", ".parquet")
+    table = ["table"] * (path.suffix.lower() in ends)
     if reading.loss or reading.score: return table
     if {"label", "prediction"} & names: return ["answers"]
     if not {"seed", "metrics"} & names: return table

@@ -332,7 +332,7 @@ def column_named(
            f"Did you mean {near!r}? Name that one, or rename it to {name!r}" if near else
            "Add it, or name one that is there")
 
-
+# %% ../../nbs/files/02_tables.ipynb #17bb00b2
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Table:
     "Rows of a file, column by column, each row with its place in the file."
@@ -442,7 +442,8 @@ def parse_table(
         whole = pyarrow.chunked_array([chunk for part in cells for chunk in part.chunks])
         try: whole.validate(full=True)
         except ValueError as error:
-            refuse(where, "texts must be UTF-8", str(error), "The file is damaged: copy it again")
+            refuse(where, "texts must be UTF-8", str(error),
+                   "The file is damaged: copy it again")
         return whole
 
     return Table(path=name, held={column: joined(parts[column]) for column in batch},
