@@ -13,7 +13,7 @@ import pytest
 import invar_nb.files.llama_cpp as page
 from invar_nb.comparison.study import compare, evaluate
 from invar_nb.arms.pair import pair
-from invar_nb.files.llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm, read_logit_pair, read_perplexity_log,
+from invar_nb.files.llama_cpp import (is_perplexity_log, read_logit_arm, read_logit_pair, read_perplexity_log,
                                       read_perplexity_pair)
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.report.verify import verify
