@@ -220,7 +220,7 @@ def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key
     ("invar_rolling", dict(rows=lambda r: [r[0] | {"word_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of word_perplexity; got 'x' (ValueError)"),
     ("invar_choices", dict(rows=lambda r: [r[0] | {"acc": 1.0}, *r[1:]]), "the mean of the rows must be acc,none of the results file; got 0.3 where it says 0.25"),
     ("invar_choices", dict(rows=without("filter")), "line 1: every line must be a JSON object with the hashes of a row; got Object missing required field `filter`. Run lm_eval 0.4.5 or newer"), ("invar_lengths", {}, "each task must have one filter and one score; got score 'shared', 'missing' of invar_lengths"),
-    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"the results file must say {key} of invar_choices; got nothing") for key in ("versions", "n-samples")],
+    *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"must say what was done in the task 'invar_choices'; got Object missing required field `{key}`") for key in ("versions", "n-samples")],
 ])
 def test_refusals(tmp_path, task, change, part): assert part in refused(edited(tmp_path, task, **change), tasks=task)
 
@@ -252,7 +252,7 @@ def test_direction_numbers_and_names_are_needed(tmp_path):
     assert f"results_{TIME}.json must lie beside samples_own_{TIME}.jsonl; got 2 such files" in refused(folder)
     (folder / f"mine_{TIME}.json").unlink()
     beside.write_text('{"results": ')
-    assert "must be a results file; got " in refused(folder)
+    assert "must say what was done in the task 'own'; got Expecting value" in refused(folder)
     beside.unlink()
     assert f"results_{TIME}.json must lie beside" in refused(file)
     file.unlink()
