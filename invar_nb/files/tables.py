@@ -425,13 +425,13 @@ def parse_table(
     file = io.BytesIO(file) if isinstance(file, bytes) else file
     sha = hashlib.file_digest(file, "sha256").hexdigest()
     n, size, parts, rows, batch = file.seek(0), 0, {}, [], {}
-    for batch, numbers in _READERS[suffix](file, where, keep):
+    for batch, at in _READERS[suffix](file, where, keep):
         for column, cells in batch.items():
             parts.setdefault(column, [[None] * n] if n else []).append(cells)
             size += getattr(cells, "nbytes", 0)
         check_size(size, MOST_BYTES, where, "Split the file, or leave columns out")
-        rows.append(np.asarray(numbers))
-        n += len(numbers)
+        rows.append(np.asarray(at))
+        n += len(at)
     if not n or not batch:
         refuse(where, "the file must hold rows", "none" if file.tell() else "an empty file",
                "Was the program that wrote it interrupted?")
