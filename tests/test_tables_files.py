@@ -144,10 +144,12 @@ def test_cells_of_csv_are_text_and_empty_text_is_not_nothing(tmp_path):
 def test_single_precision_is_read_as_it_is_printed_and_other_types_as_text():
     f, sure = pyarrow.float32(), [0.7, 0.1, 1 / 3, 1e-30, 16384.0]
     printed = (0.7, 0.1, 0.33333334, 1e-30, 16384.0)
-    columns = parse_table(parquet_bytes({
+    table = parse_table(parquet_bytes({
         "p": pyarrow.array(sure, f), "list": pyarrow.array([sure] * 5, pyarrow.list_(f)), "map": pyarrow.array([{"x": 0.7}] * 5, pyarrow.struct([("x", f)])), "half": pyarrow.array(np.float16(sure)),
         "double": pyarrow.array(np.float32(sure).astype(float)), "seed": pyarrow.array([2.0**28] * 5, f), "keyed": pyarrow.array([[(0.7, 0.7)], [(0.5, None)]] + [[]] * 3, pyarrow.map_(f, f)),
-        "day": [datetime.date(2026, 1, 2), None] + [None] * 3, "d": [decimal.Decimal("0.10")] * 5, "code": pyarrow.array(["x", None, "x", "x", "x"]).dictionary_encode()}), name="x.parquet").columns
+        "day": [datetime.date(2026, 1, 2), None] + [None] * 3, "d": [decimal.Decimal("0.10")] * 5, "code": pyarrow.array(["x", None, "x", "x", "x"]).dictionary_encode()}), name="x.parquet")
+    columns = table.columns
+    assert table.numbers("p").tolist() == [*printed] and table.numbers("double").tolist() == np.float32(sure).astype(float).tolist()
     assert columns["p"] == printed and columns["list"] == (list(printed),) * 5 and columns["map"] == ({"x": 0.7},) * 5 and columns["seed"][0] == 2.0**28 and columns["keyed"][:2] == ({0.7: 0.7}, {0.5: None})
     assert columns["half"] == tuple(np.float16(sure).tolist()) and columns["double"] == tuple(np.float32(sure).tolist())
     assert columns["day"][:2] == ("2026-01-02", None) and columns["d"][0] == "0.10" and columns["code"][:2] == ("x", None)

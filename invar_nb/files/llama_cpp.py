@@ -215,8 +215,8 @@ def _check_same(a: _Logits, b: _Logits, where: str) -> None:
                        a.tokens[c, i], b.tokens[c, i]))
     for must, x, y in checks:
         if x != y:
-            refuse(where, must, f"{x} and {y}", "Run both with the same text, -c, --chunks and "
-                   "tokenizer", error=PairingError)
+            refuse(where, must, f"{x} and {y}", "Run both with the same text, -c, --chunks "
+                   "and tokenizer", error=PairingError)
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000034
 _STARTS = re.compile(r"calculating perplexity over (\d+) chunks, n_ctx=(\d+)")

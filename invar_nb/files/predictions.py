@@ -196,7 +196,8 @@ def predictions_from_columns(
     notes = {**about, "ignored": ignored, "normalized": len(sums)}
     return Predictions(
         ids=columns["id"], label=columns["label"], labels=labels if p is None else tuple(p),
-        prediction=columns.get("prediction"), probabilities=rows, slices=sliced, clusters=columns.get(cluster or "cluster"),
+        prediction=columns.get("prediction"), probabilities=rows, slices=sliced,
+        clusters=columns.get(cluster or "cluster"),
         prompt_digests=_prompts(columns), model=notes.pop("model"), where=where, **numbers,
         places=tuple(places), **fields,
         labels_from="probabilities" if p and labels is None else "given",
