@@ -11,8 +11,7 @@ from alternate import alternate, best, figures, installed, machine, table
 from invar_nb import UnitTotals
 from invar_nb.comparison.study import study
 from invar_nb.arms.window_losses import StreamedLosses
-from invar_nb.files.loss_writer import loss_writer
-from invar_nb.files.losses import open_losses
+from invar_nb.files.losses import loss_writer, open_losses
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import block_size, fit_totals
 from invar_nb.statistics.totals import sum_totals

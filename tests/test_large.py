@@ -10,7 +10,7 @@ from invar_nb import PairingError, WindowLosses, open_losses, pair, pair_arrays,
 from invar_nb.arms.window_losses import StreamedLosses
 from invar_nb.comparison.measured import sum_pair
 from invar_nb.comparison.study import Rules, compare, study
-from invar_nb.files.loss_writer import loss_writer
+from invar_nb.files.losses import loss_writer
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.verify import verify
 from invar_nb.statistics.serial import block_size

@@ -8,8 +8,7 @@ from hypothesis import given, settings, strategies as st
 from invar_nb.arms.arm import as_name, listed, natural_order, nearest
 from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions, as_labels, refuse_twins
-from invar_nb.files.predictions import (predictions_bytes, predictions_digest, predictions_from_columns, read_predictions,
-                                        write_predictions)
+from invar_nb.files.predictions import (predictions_bytes, predictions_from_columns, read_predictions, write_predictions)
 from invar_nb.foundations.refuse import ContractError
 
 IDS, LABEL, SAID = ["a", "b", "c", "d"], ["yes", "no", "yes", "no"], ["yes", "no", "no", "no"]
@@ -77,7 +76,7 @@ def test_an_arm_has_the_common_outside():
 def test_names():
     assert sorted(["10", "b", None, "9", "-2"], key=natural_order) == ["-2", "9", "10", "b", None]
     assert [as_name(v, "label", "f", "0") for v in (True, 3, np.int64(4), "x")] == ["true", "3", "4", "x"] and nearest("LABLE ", ["id", "label"]) == "label" and nearest("zz", ["id"]) is None
-    for pair in (("Yes", "yes "), ("é", "e\u0301"), ("1", "1.0"), ("1e1", "10")): assert "spelling" in says(lambda pair=pair: refuse_twins(pair, "f"))
+    for twins in (("Yes", "yes "), ("é", "e\u0301"), ("1", "1.0"), ("1e1", "10")): assert "spelling" in says(lambda twins=twins: refuse_twins(twins, "f"))
     refuse_twins(["yes", "no", "1", "10"], "f")
     assert listed("ab", most=1) == "'a' and 1 more" and as_labels([1, "b"], "f") == ("1", "b")
 
@@ -99,8 +98,8 @@ def test_what_columns_are_taken_for():
 @pytest.mark.parametrize("change, options, part", [
     ({"id": None}, {}, "column 'id'"), ({"label": None, "target": LABEL}, {}, "Did you mean 'target'?"), ({"label": None, "lable": LABEL}, {}, "'lable'"), ({"prediction": None, "pred": SAID}, {}, "'pred'"),
     ({"prediction": None, "probs": [{}] * 4}, {}, "column 'prediction'"), ({"confidence": ["0.5", "0,5", "1", "0"]}, {}, "confidence must be a finite number; got '0,5' (index 1). Write a decimal point: 0.5?"), ({"confidence": [0.5]}, {}, "1 for 4 ids"),
-    ({"model": ["x", "x", "y", "x"]}, {}, "one file is one arm"), ({"p:yes": [0.9] * 4, "probabilities": [{}] * 4}, {}, "given once"), ({"probabilities": [{"yes": 0.5, "no": 0.5}] * 3 + [{"yes": 1.0}]}, {}, "'no' in only one of index 0 and index 3"),
-    ({"probabilities": [1] * 4}, {}, "map each label"), ({}, {"slices": ["lang"]}, "Add it"), ({"lang": ["en"] * 4}, {"slices": ["long"]}, "Did you mean 'lang'?"), ({"x": [0.5] * 4}, {"slices": ["x"]}, "which holds decimal numbers"),
+    ({"model": ["x", "x", "y", "x"]}, {}, "one file is one arm"), ({"p:yes": [0.9] * 4, "probabilities": [{}] * 4}, {}, "given once"), ({"probabilities": [{"yes": 0.5, "no": 0.5}] * 3 + [{"yes": 1.0}]}, {}, "at index 3, where index 0 has"),
+    ({"probabilities": [1] * 4}, {}, "must map the same labels"), ({}, {"slices": ["lang"]}, "Add it"), ({"lang": ["en"] * 4}, {"slices": ["long"]}, "Did you mean 'lang'?"), ({"x": [0.5] * 4}, {"slices": ["x"]}, "which holds decimal numbers"),
     ({}, {"cluster": "doc"}, "column 'doc'"), ({"p:yes": [r[0] for r in P], "p:no": [r[1] for r in P]}, {"labels": ("yes", "no", "x")}, "labels must be those of the probabilities"), ({"cluster": ["x", "", "y", "z"]}, {}, "for every item or for none")])
 def test_columns_are_refused(change, options, part):
     columns = {k: v for k, v in (COLUMNS | change).items() if v is not None}
@@ -128,8 +127,7 @@ def test_every_format_says_the_same(tmp_path):
     (tmp_path / "x.json").write_text(json.dumps([{**{k: v for k, v in row.items() if ":" not in k}, "probabilities": {"yes": row["p:yes"], "no": row["p:no"]}} for row in rows[::-1]]))
     (tmp_path / "x.csv").write_text("\n".join(",".join(map(str, row)) for row in [columns, *zip(*columns.values(), strict=True)]) + "\n")
     (tmp_path / "x.tsv").write_text((tmp_path / "x.csv").read_text().replace(",", "\t"))
-    found = {suffix: predictions_digest(read_predictions(tmp_path / f"x.{suffix}")) for suffix in ("jsonl", "json", "csv", "tsv")}
-    assert len(set(found.values())) == 1
+    assert len({predictions_bytes(read_predictions(tmp_path / f"x.{suffix}")) for suffix in ("jsonl", "json", "csv", "tsv")}) == 1
     (tmp_path / "x.csv").write_text((tmp_path / "x.csv").read_text().replace("0.8", "0.9"))
     assert "x.csv: the probabilities of a row must add up to 1" in (message := says(lambda: read_predictions(tmp_path / "x.csv"))) and "line 3" in message
 

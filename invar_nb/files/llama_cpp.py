@@ -28,10 +28,13 @@ _MAGIC, _HEAD = b"_logits_", 20  # bytes before the tokens
 @dataclass(frozen=True, kw_only=True, eq=False)
 class _Logits:
     "A file of log-probabilities whose size is the one that its header promises."
-    path: str
+    path: Path
     n_ctx: int
     n_vocab: int
     tokens: np.ndarray  # shape (n_chunk, n_ctx)
+
+    @property
+    def n_chunk(self) -> int: return len(self.tokens)
 
     @property
     def first(self) -> int: return self.n_ctx // 2  # its row predicts the token after it
@@ -40,17 +43,14 @@ class _Logits:
     def rows(self) -> int: return self.n_ctx - 1 - self.first  # of a chunk
 
     @property
-    def width(self) -> int: return 2 * ((self.n_vocab + 1) // 2) + 4  # of a row, in uint16
+    def row(self) -> np.dtype:
+        "scale * q + least is the log-probability of a token."
+        even = 2 * ((self.n_vocab + 1) // 2)
+        return np.dtype([("scale", "<f4"), ("least", "<f4"), ("q", "<u2", even)])
 
     @property
-    def size(self) -> int:
-        return _HEAD + 4 * self.tokens.size + 2 * len(self.tokens) * self.rows * self.width
-
-    @cached_property
-    def data_id(self) -> str:
-        "Digest of what was scored."
-        shape = f"{self.n_ctx} {self.n_vocab} ".encode()
-        return "llama.cpp:" + digest(shape + self.tokens.tobytes()).removeprefix("sha256:")
+    def size(self) -> int:  # of the file, in bytes
+        return _HEAD + 4 * self.tokens.size + self.n_chunk * self.rows * self.row.itemsize
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000014
 def is_logit_file(path: str | os.PathLike) -> bool:
@@ -59,31 +59,29 @@ def is_logit_file(path: str | os.PathLike) -> bool:
     with open(path, "rb") as file: return file.read(len(_MAGIC)) == _MAGIC
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000015
-def _opened(path, where) -> _Logits:
+def _opened(path: str | os.PathLike, where: str) -> _Logits:
     "The header and the tokens, or a refusal."
     path = as_file(path, where)
     where, length = f"{where}: {path}", path.stat().st_size
+    damaged = lambda must, got: refuse(where, must, got, "The writer was interrupted or still "
+                                       "runs, or the file is damaged: write it again",
+                                       code="damaged")
     with open(path, "rb") as file:
         if file.read(8) != _MAGIC:
             refuse(where, "the file must begin with '_logits_'", "other bytes",
                    "Write it with llama-perplexity --kl-divergence-base FILE")
         head = np.fromfile(file, "<i4", 3)
         n_ctx, n_vocab, n_chunk = head.tolist() if head.size == 3 else (0, 0, 0)
-        space = (length - _HEAD) // 4
-        if n_ctx < 3 or n_vocab < 2 or n_chunk < 1 or n_chunk * n_ctx > space:
-            refuse(where, "the header must name a context, a vocabulary and chunks that fit",
-                   f"n_ctx {n_ctx}, n_vocab {n_vocab}, n_chunk {n_chunk}, {length} bytes",
-                   "The file is cut off or damaged: write it again", code="damaged")
+        if n_ctx < 3 or n_vocab < 2 or n_chunk < 1 or 4 * n_chunk * n_ctx > length - _HEAD:
+            damaged("the header must name a context, a vocabulary and chunks that fit",
+                    f"n_ctx {n_ctx}, n_vocab {n_vocab}, n_chunk {n_chunk}, {length} bytes")
         tokens = np.fromfile(file, "<i4", n_chunk * n_ctx).reshape(n_chunk, n_ctx)
-    found = _Logits(path=str(path), n_ctx=n_ctx, n_vocab=n_vocab, tokens=tokens)
-    if length != found.size:
-        refuse(where, f"the size must be {found.size} bytes, as the header says", length,
-               "The writer was interrupted, or it is still running: write it again",
-               code="damaged")
+    logits = _Logits(path=path, n_ctx=n_ctx, n_vocab=n_vocab, tokens=tokens)
+    if length != logits.size:
+        damaged(f"the size must be {logits.size} bytes, as the header says", length)
     if ((tokens < 0) | (tokens >= n_vocab)).any():
-        refuse(where, f"tokens must lie below n_vocab {n_vocab}", f"{tokens.max()}",
-               "The file is damaged: write it again", code="damaged")
-    return found
+        damaged(f"tokens must lie below n_vocab {n_vocab}", f"{tokens.max()}")
+    return logits
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000018
 _BLOCK = 2**22  # numbers at a time
@@ -114,25 +112,25 @@ class _Block:
         return np.maximum(losses, 0), int(cut.sum())  # -1e-6 is the rounding of p = 1
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000019
-def _blocks(logits: _Logits, where) -> Iterator[_Block]:
-    most = max(1, _BLOCK // logits.width)
+def _blocks(logits: _Logits, where: str) -> Iterator[_Block]:
+    most = max(1, 2 * _BLOCK // logits.row.itemsize)
     with open(logits.path, "rb") as file:
         file.seek(_HEAD + 4 * logits.tokens.size)
-        for c, row in np.ndindex(len(logits.tokens), -(-logits.rows // most)):
-            begin, m = row * most, min(most, logits.rows - row * most)
-            data = np.fromfile(file, "<u2", m * logits.width).reshape(m, logits.width)
-            scale, least = data[:, :4].copy().view("<f4").T
+        for c, part in np.ndindex(logits.n_chunk, -(-logits.rows // most)):
+            begin = part * most
+            data = np.fromfile(file, logits.row, min(most, logits.rows - begin))
+            scale, least = data["scale"], data["least"]
             with np.errstate(invalid="ignore", over="ignore"):
                 good = (scale >= 0) & (least < 0) & (scale * np.float32(65535) + least < 1e-3)
             if not good.all():
-                i = begin + int(np.flatnonzero(~good)[0])
+                i = int(np.argmin(good))
                 refuse(f"{where}: {logits.path}", "probabilities must lie between 0 and 1",
-                       f"scale {scale[i - begin]}, least log-probability {least[i - begin]} "
-                       f"in row {i} of chunk {c}", "The file is damaged: write it again",
+                       f"scale {scale[i]}, least log-probability {least[i]} in row "
+                       f"{begin + i} of chunk {c}", "The file is damaged: write it again",
                        code="damaged")
             at = logits.first + 1 + begin
-            yield _Block(chunk=c, q=data[:, 4:4 + logits.n_vocab], scale=scale, least=least,
-                         target=logits.tokens[c, at:at + m])
+            yield _Block(chunk=c, q=data["q"][:, :logits.n_vocab], scale=scale, least=least,
+                         target=logits.tokens[c, at:at + len(data)])
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000022
 def _divergence(a: _Block, b: _Block) -> float:
@@ -150,30 +148,31 @@ def _changed(a: _Block, b: _Block) -> int:
     return int((far(a, top_b, top_a) & far(b, top_a, top_b)).sum())
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000025
-def _windows(n_chunk, n_ctx):
+def _windows(n_chunk: int, n_ctx: int) -> list[str]:
     "Ids of the windows: document 0 and the tokens that are scored."
     first = n_ctx // 2 + 1
     return [f"0:{c * n_ctx + first}-{(c + 1) * n_ctx}" for c in range(n_chunk)]
 
 
-def _arm(logits, sums, cut, columns=None, **provenance):
-    n, rows = len(logits.tokens), logits.rows
-    log_loss = sums / rows
+def _arm(logits: _Logits, sums: np.ndarray, cut: int, columns=None, **provenance):
+    "sums: of the losses of each chunk; cut: tokens at the cut-off."
+    log_loss = sums / logits.rows
     source = {"format": "llama.cpp logits", "n_ctx": logits.n_ctx, "n_vocab": logits.n_vocab,
-              "n_chunk": n, "tokens_at_cut_off": cut}
+              "n_chunk": logits.n_chunk, "tokens_at_cut_off": cut}
+    asked = f"{logits.n_ctx} {logits.n_vocab} ".encode() + logits.tokens.tobytes()
     return WindowLosses.from_arrays(
-        _windows(n, logits.n_ctx), [rows] * n, log_loss, columns=columns,
-        model=Path(logits.path).name, data_id=logits.data_id,
+        _windows(logits.n_chunk, logits.n_ctx), [logits.rows] * logits.n_chunk, log_loss,
+        columns=columns, model=logits.path.name,
+        data_id="llama.cpp:" + digest(asked).removeprefix("sha256:"),
         provenance={"source": source, "digest": digest(log_loss.tobytes()),
                     "max_length": logits.n_ctx, "stride": logits.n_ctx, **provenance})
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000026
 def read_logit_arm(path: str | os.PathLike) -> WindowLosses:
     "The losses in one file, a window a chunk."
-    where = "read_logit_arm"
-    logits = _opened(path, where)
-    sums, cut = np.zeros(len(logits.tokens)), 0
-    for block in _blocks(logits, where):
+    logits, cut = _opened(path, "read_logit_arm"), 0
+    sums = np.zeros(logits.n_chunk)
+    for block in _blocks(logits, "read_logit_arm"):
         losses, floored = block.losses
         sums[block.chunk] += losses.sum()
         cut += floored
@@ -188,7 +187,7 @@ def read_logit_pair(
     where = "read_logit_pair"
     both = [_opened(path, where) for path in (baseline, candidate)]
     _check_same(*both, where)
-    n = len(both[0].tokens)
+    n = both[0].n_chunk
     sums, cut, counts = np.zeros((2, n)), [0, 0], np.zeros((n, len(EDGES) - 1))
     kl, changed, moved = np.zeros((3, n))
     for blocks in zip(*[_blocks(logits, where) for logits in both], strict=True):
@@ -207,19 +206,17 @@ def read_logit_pair(
     return pair(old, _arm(both[1], sums[1], cut[1], columns, against=old.provenance["digest"]))
 
 
-def _check_same(a, b, where):
-    unlike = lambda must, got: refuse(
-        where, must, got, "Run both with the same text, -c, --chunks and tokenizer",
-        error=PairingError)
-    for name in ("n_ctx", "n_vocab"):
-        x, y = getattr(a, name), getattr(b, name)
-        if x != y: unlike(f"{name} must match", f"{x} and {y}")
-    if len(a.tokens) != len(b.tokens):
-        unlike("both must have as many chunks", f"{len(a.tokens)} and {len(b.tokens)}")
-    if len(at := np.argwhere(a.tokens != b.tokens)):
+def _check_same(a: _Logits, b: _Logits, where: str) -> None:
+    checks = [(f"{name} must match", getattr(a, name), getattr(b, name))
+              for name in ("n_ctx", "n_vocab", "n_chunk")]
+    if a.tokens.shape == b.tokens.shape and len(at := np.argwhere(a.tokens != b.tokens)):
         c, i = at[0]
-        unlike("the tokens must match",
-               f"{a.tokens[c, i]} and {b.tokens[c, i]} at token {i} of chunk {c}")
+        checks.append((f"the tokens must match, also token {i} of chunk {c}",
+                       a.tokens[c, i], b.tokens[c, i]))
+    for must, x, y in checks:
+        if x != y:
+            refuse(where, must, f"{x} and {y}", "Run both with the same text, -c, --chunks "
+                   "and tokenizer", error=PairingError)
 
 # %% ../../nbs/files/07_llama_cpp.ipynb #k0000034
 _STARTS = re.compile(r"calculating perplexity over (\d+) chunks, n_ctx=(\d+)")

@@ -50,34 +50,43 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     return tasks
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c048
-class _Results(msgspec.Struct):
-    "What is read of a results file: each mapping has a key for every task."
-    results: dict[str, dict]
-    configs: dict[str, dict] = {}
-    versions: dict[str, object] = {}
-    higher_is_better: dict[str, dict] = {}
-    task_hashes: dict[str, str] = {}
-    n_samples: dict[str, dict] = msgspec.field(default_factory=dict, name="n-samples")
-    n_shot: dict[str, object] = msgspec.field(default_factory=dict, name="n-shot")
-    config: dict = {}
-    model_name: object = ""
-    lm_eval_version: object = None
-    max_length: object = None
-    chat_template_sha: object = None
-    system_instruction_sha: object = None
+class _Said(msgspec.Struct):
+    "What a results file says about one task."
+    results: dict
+    configs: dict
+    versions: object
+    task_hashes: str
+    n_samples: dict = msgspec.field(name="n-samples")
+    n_shot: object = msgspec.field(name="n-shot")
+    higher_is_better: dict = {}
+
+    @property
+    def metrics(self) -> list[tuple[str, str]]:
+        "(metric, filter) of each number."
+        keys = [key.rpartition(",") for key in self.results if "," in key]
+        return [(metric, name) for metric, _, name in keys if not metric.endswith("_stderr")]
+
+    @property
+    def kind(self) -> str: return str(self.configs.get("output_type"))
 
 
-def _results(file: Path, where: str) -> _Results:
-    "The results file of the same time."
+def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
+    "The results file of the same time, and what it says about the task."
     time = _NAME.fullmatch(file.name)[2]
     beside = list(file.parent.glob(f"*_{time}.json"))
     if len(beside) != 1:
         refuse(where, f"results_{time}.json must lie beside {file.name}",
                f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
                "Copy it too: counts, versions and directions of the metrics are in it")
-    try: return msgspec.convert(json.loads(beside[0].read_bytes()), _Results)  # NaN is read
-    except (ValueError, RecursionError, msgspec.ValidationError) as error:
-        refuse(where, f"{beside[0].name} must be a results file", str(error), _COPY_AGAIN)
+    try:
+        run = json.loads(beside[0].read_bytes())  # NaN is read
+        said = {name: value[task] for name, value in run.items()
+                if isinstance(value, dict) and task in value}
+        return run, msgspec.convert(said, _Said)
+    except (ValueError, RecursionError, AttributeError) as error:
+        refuse(where, f"{beside[0].name} must say what was done in the task {task!r}",
+               str(error), "It is of another run, or older than lm-eval 0.4.5: copy the whole "
+               "output folder again, or run lm_eval again")
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c010
 def by_task(
@@ -104,7 +113,8 @@ class _Task:
     name: str
     file: Path
     older: int    # files of earlier runs of this task
-    run: _Results
+    run: dict     # the results file
+    said: _Said   # in it, about this task
     filter: str
     metric: str
     wanted: str | None = None     # the metric that was asked for
@@ -113,34 +123,24 @@ class _Task:
     @property
     def where(self) -> str: return f"read_lm_eval: {'/'.join(self.file.parts[-2:])}"
 
-    @property
-    def kind(self) -> str: return str(self.says("configs").get("output_type"))
 
-    def says(self, field: str):
-        "What the results file says about this task."
-        values = getattr(self.run, field.replace("-", "_"))
-        if self.name in values: return values[self.name]
-        refuse(self.where, f"the results file must say {field} of {self.name}", "nothing",
-               "It is of another run, or older than lm-eval 0.4.5: run lm_eval again")
-
-
-def _metrics(run: _Results, task: str) -> list[tuple[str, str]]:
-    "(metric, filter) of a task."
-    keys = [key.rpartition(",") for key in run.results.get(task, ()) if "," in key]
-    return [(metric, name) for metric, _, name in keys if not metric.endswith("_stderr")]
-
-
-def _choose(run: _Results, task: str, filter: str | None, score: str | None) -> list[tuple]:
-    "The (metric, filter) of a task that are meant; more than one where the choice is open."
-    keys = _metrics(run, task)
-    usual = _USUAL.get(run.configs.get(task, {}).get("output_type"), ())
-    for part, names in ((1, [filter]), (0, [score, *usual])):
+def _choose(said: _Said, filter: str | None, score: str | None) -> list[tuple]:
+    "The (metric, filter) that are meant; more than one where the choice is open."
+    keys = said.metrics
+    for part, names in ((1, [filter]), (0, [score, *_USUAL.get(said.kind, ())])):
         keys = next((some for name in names
                      if (some := [key for key in keys if key[part] == name])), keys)
     return keys
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c038
-_HASHES = ("doc_hash", "prompt_hash", "target_hash")
+class _Row(msgspec.Struct):
+    "What every row must have; a metric's number stands under its name."
+    doc_id: int
+    filter: str
+    doc_hash: str
+    prompt_hash: str
+    target_hash: str
+    doc: object = None
 
 
 def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
@@ -149,61 +149,60 @@ def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
     with open(task.file, "rb") as lines:
         for i, line in enumerate(lines, 1):
             place = f"{task.where}, line {i}"
-            try: row = json.loads(line.decode())
-            except (ValueError, RecursionError): row = None
-            if not isinstance(row, dict):
-                refuse(place, "every line must be a JSON object", ascii(
-                    line[:40].decode(errors="replace")), _COPY_AGAIN)
-            if lost := [key for key in ("doc_id", "filter", *_HASHES) if key not in row]:
-                refuse(place, f"a row must have {lost[0]}", "none",
-                       "Run lm_eval 0.4.5 or newer again: rows are matched by their hashes")
             try:
-                hashed.update("".join(row[key] for key in _HASHES).encode())
-                if row["filter"] != task.filter: continue
-                cells = [row["doc"].get(name) for name in task.slices]
-                rows.append((int(row["doc_id"]), *(row[key][:12] for key in _HASHES), cells,
-                             value(row)))
+                cells = json.loads(line.decode())  # NaN is read
+                row = msgspec.convert(cells, _Row, strict=False)
+            except (ValueError, RecursionError) as error:
+                refuse(place, "every line must be a JSON object with the hashes of a row",
+                       str(error), f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}")
+            hashed.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
+            if row.filter != task.filter: continue
+            try: rows.append((row, value(cells)))
             except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
                 refuse(place, f"a row must have the numbers of {task.metric}",
-                       f"{row.get(task.metric)!r} ({type(e).__name__})",
+                       f"{cells.get(task.metric)!r} ({type(e).__name__})",
                        "It has no number for each example: choose another with score=")
-    if len(rows) != (count := task.says("n-samples").get("effective")):
+    if len(rows) != (count := task.said.n_samples.get("effective")):
         refuse(task.where, f"{count} rows of filter {task.filter!r} must be there, as the "
                "results file says", str(len(rows)), f"Rows were lost or added. {_COPY_AGAIN}")
-    if hashed.hexdigest() != (recorded := task.says("task_hashes")):
+    if hashed.hexdigest() != (recorded := task.said.task_hashes):
         refuse(task.where, f"the rows' hashes must give the task hash {recorded[:12]}",
                hashed.hexdigest()[:12], "The file was changed, or is of another run. "
                + _COPY_AGAIN)
-    rows.sort(key=lambda row: row[0])
-    slices = {name: [None if row[4][k] is None else as_name(
-                  row[4][k], f"{name!r} of a document", task.where, f"row {i}")
-                     for i, row in enumerate(rows, 1)]
-              for k, name in enumerate(task.slices) if any(r[4][k] is not None for r in rows)}
-    return {"ids": [f"{row[0]}:{row[1]}" for row in rows], "slices": slices,
-            "prompt_digests": [f"prompt {row[2]} target {row[3]}" for row in rows],
-            }, [row[5] for row in rows]
+    rows.sort(key=lambda row: row[0].doc_id)
+    slices = {}
+    for name in task.slices:
+        cells = [row.doc.get(name) if isinstance(row.doc, dict) else None for row, _ in rows]
+        if {*map(type, cells)} == {type(None)}: continue
+        slices[name] = [None if cell is None else as_name(
+            cell, f"{name!r} of a document", task.where, f"row {i}")
+                        for i, cell in enumerate(cells, 1)]
+    return {"ids": [f"{row.doc_id}:{row.doc_hash[:12]}" for row, _ in rows], "slices": slices,
+            "prompt_digests": [f"prompt {row.prompt_hash[:12]} target {row.target_hash[:12]}"
+                               for row, _ in rows]}, [x for _, x in rows]
 
 # %% ../../nbs/files/05_lm_eval.ipynb #c008
 def _shared(task: _Task, n: int) -> dict:
-    run, version = task.run, task.says("versions")
+    run, said = task.run, task.said
     source = {
-        "format": "lm-eval", "tool_version": run.lm_eval_version, "task": task.name,
-        "task_version": version, "task_hash": task.says("task_hashes"), "metric": task.metric,
-        "filter": task.filter, "kind": task.kind, "file": task.file.name,
-        "older_files": task.older, "examples": n, "shots": task.says("n-shot"),
-        "examples_of_task": task.says("n-samples").get("original"),
-        "max_length": run.max_length, "chat_template": run.chat_template_sha,
-        "system_instruction": run.system_instruction_sha, "limit": run.config.get("limit"),
+        "format": "lm-eval", "tool_version": run.get("lm_eval_version"), "task": task.name,
+        "task_version": said.versions, "task_hash": said.task_hashes, "metric": task.metric,
+        "filter": task.filter, "kind": said.kind, "file": task.file.name,
+        "older_files": task.older, "examples": n, "shots": said.n_shot,
+        "examples_of_task": said.n_samples.get("original"),
+        "max_length": run.get("max_length"), "chat_template": run.get("chat_template_sha"),
+        "system_instruction": run.get("system_instruction_sha"),
+        "limit": (run.get("config") or {}).get("limit"),
         "metric_asked": task.metric == task.wanted, "other_metrics": [
-            metric for metric, name in _metrics(run, task.name)
+            metric for metric, name in said.metrics
             if name == task.filter and metric != task.metric]}
-    return dict(model=str(run.model_name or ""), provenance={"source": source},
-                data_id=f"lm-eval:{task.name}@{version}:{task.metric},{task.filter}")
+    return dict(model=str(run.get("model_name") or ""), provenance={"source": source},
+                data_id=f"lm-eval:{task.name}@{said.versions}:{task.metric},{task.filter}")
 
 
 def _check_number(task: _Task, ours: float) -> None:
     key = f"{task.metric},{task.filter}"
-    theirs = task.says("results")[key]
+    theirs = task.said.results[key]
     if not isinstance(theirs, (int, float)) or not math.isclose(
             theirs, ours, rel_tol=1e-9, abs_tol=1e-12):
         refuse(task.where, f"the mean of the rows must be {key} of the results file",
@@ -217,7 +216,7 @@ def _finite(value) -> float:
 
 
 def _scores(task: _Task, about: dict, values: list) -> Scores:
-    higher = task.says("higher_is_better").get(task.metric)
+    higher = task.said.higher_is_better.get(task.metric)
     if not isinstance(higher, bool):
         refuse(task.where, f"the results file must say whether a higher {task.metric} is "
                "better", repr(higher), "Set higher_is_better in the task's metric_list")
@@ -232,7 +231,7 @@ _PERPLEXITIES = {  # metric: (unit, what the harness makes of nats)
 
 def _losses(task: _Task) -> WindowLosses:
     def value(row):  # a single target has a log-likelihood and no size
-        if task.kind == "loglikelihood": return _finite(row[task.metric]), 1
+        if task.said.kind == "loglikelihood": return _finite(row[task.metric]), 1
         return _finite(row[task.metric][0]), row[task.metric][1]
 
     about, values = _rows(task, value)
@@ -241,7 +240,7 @@ def _losses(task: _Task) -> WindowLosses:
     _check_number(task, float(as_printed(math.fsum(-likelihood) / int(size.sum()))))
     ids = [f"{a} {b}" for a, b in zip(about["ids"], about["prompt_digests"], strict=True)]
     shared = _shared(task, len(ids))
-    shared["data_id"] += f":max_length={task.run.max_length}"
+    shared["data_id"] += f":max_length={task.run.get('max_length')}"
     return WindowLosses.from_arrays(
         ids, size, -likelihood / np.maximum(size, 1), document_ids=ids, weight_unit=unit,
         n_bytes=size if unit == "bytes" else None, **shared)
@@ -252,8 +251,8 @@ _SIZES = {"acc": lambda text: 1, "acc_norm": len, "acc_bytes": lambda text: len(
 
 def _answers(task: _Task) -> Predictions | Scores:
     from scipy.special import softmax
-    config, delimiter = task.says("configs"), " "  # between prompt and choice
-    if task.run.chat_template_sha and (config.get("gen_prefix") or " ")[-1].isspace():
+    config, delimiter = task.said.configs, " "  # between prompt and choice
+    if task.run.get("chat_template_sha") and (config.get("gen_prefix") or " ")[-1].isspace():
         delimiter = ""  # nothing in a chat
     else: delimiter = config.get("target_delimiter", " ")
 
@@ -307,22 +306,24 @@ def read_lm_eval(
     for name in [choose(name, files, "a task") for name in chosen] or files:
         if len(folders := sorted({str(file.parent) for file in files[name]})) > 1:
             refuse(where, f"task {name!r} must lie in one folder", listed(folders), _ONE_MODEL)
-        run = _results(files[name][-1], where)
+        run, said = _results(files[name][-1], name, where)
         wanted = {what: names.get(name, names.get("")) for what, names in asked.items()}
-        keys = _choose(run, name, **wanted) or [("", "")]
+        if not (keys := _choose(said, **wanted)):
+            refuse(where, f"the results file must have a result of {name}", "none",
+                   "The two files belong to different runs; copy the whole output folder")
         for part, what in enumerate(asked):
             if len(names := list(dict.fromkeys(key[part] for key in keys))) > 1:
                 still_open.append((what, name, names))
         found[name] = _Task(name=name, file=files[name][-1], older=len(files[name]) - 1,
-                            run=run, metric=keys[0][0], filter=keys[0][1],
+                            run=run, said=said, metric=keys[0][0], filter=keys[0][1],
                             wanted=wanted["score"], slices=tuple(slices))
-    if len(models := sorted({str(task.run.model_name) for task in found.values()})) > 1:
+    if len(models := sorted({str(task.run.get("model_name")) for task in found.values()})) > 1:
         refuse(where, "all tasks must be of one model", listed(models), _ONE_MODEL)
     for part, (what, names) in enumerate(asked.items()):
         for task, name in names.items():
             of = [choose(task, found, "a task")] if task else found
             choose(name, dict.fromkeys(key[part] for t in of
-                                       for key in _metrics(found[t].run, t)), what)
+                                       for key in found[t].said.metrics), what)
     if still_open:
         refuse(where, "each task must have one filter and one score",
                "; ".join(f"{what} {listed(names)} of {task}"
@@ -333,12 +334,9 @@ def read_lm_eval(
 
 
 def _arm(task: _Task):
-    if not task.metric:
-        refuse(task.where, f"the results file must have a result of {task.name}", "none",
-               "The two files belong to different runs; copy the whole output folder")
-    if task.metric in _PERPLEXITIES and task.kind.startswith("loglikelihood"):
+    if task.metric in _PERPLEXITIES and task.said.kind.startswith("loglikelihood"):
         return _losses(task)
-    if task.metric in _SIZES and task.kind == "multiple_choice": return _answers(task)
+    if task.metric in _SIZES and task.said.kind == "multiple_choice": return _answers(task)
     about, values = _rows(task, lambda row: _finite(row[task.metric]))
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, about, values)

@@ -6,19 +6,16 @@
 __all__ = ['USUAL', 'LOWER', 'REPEATS', 'Roles', 'PlainColumns', 'read_columns', 'average_repeats', 'read_plain']
 
 # %% ../../nbs/files/08_plain_table.ipynb #5c7cb1cc
-import hashlib, os
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
 
 import numpy as np
 
 from ..arms.arm import listed
 from ..arms.arm import Scores
 from ..arms.window_losses import WindowLosses
-from .tables import (as_number, cells_of, check_names, column_named,
-                                   read_batches, row_unit)
-from ..foundations.store import as_file
+from .tables import Table, check_names, column_named, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..statistics.totals import unit_codes
 
@@ -83,138 +80,56 @@ class Roles:
                f"{listed(columns)}", f"Say {role}={usual[0]!r} or another")
 
 # %% ../../nbs/files/08_plain_table.ipynb #8fc1e31b
-_PLAIN = frozenset("0123456789+-.eE")
-_MEASURED = ("loss", "tokens", "n_bytes", "score")
-
-
-@dataclass(frozen=True)
-class _Batch:
-    "Some rows of a table."
-    columns: Mapping  # name -> cells, or an Arrow array
-    rows: Sequence[int]
-    unit: str         # of the rows: line or row
-    where: str
-
-    def cells(self, name: str) -> list:
-        "Cells of a column, none of them empty."
-        cells = cells_of(self.columns.get(name, [None] * len(self.rows)), name, self.rows,
-                         self.where)
-        if None in cells or "" in cells:
-            gap = next(i for i, v in enumerate(cells) if v is None or v == "")
-            refuse(f"{self.where}, {self.unit} {self.rows[gap]}",
-                   f"every row must have {name!r}", "no value",
-                   "Fill it in, or leave the whole row out on purpose")
-        return cells
-
-    def names(self, name: str) -> list:
-        "Cells of a column whose texts repeat: one Python text for equal ones."
-        column = self.columns.get(name)
-        if str(getattr(column, "type", "")) != "string": return self.cells(name)
-        coded = column.combine_chunks().dictionary_encode()
-        texts = np.array(coded.dictionary.to_pylist(), dtype=object)
-        if column.null_count or "" in texts: return self.cells(name)
-        return texts[coded.indices.to_numpy()].tolist()
-
-    def numbers(self, name: str, flags: bool = False) -> np.ndarray:
-        "A column as numbers; right and wrong as True and False with `flags`."
-        column = self.columns.get(name)
-        kind = str(getattr(column, "type", ""))
-        if kind in ("double", "float", "int64", "int32") and not column.null_count:
-            values = column.to_numpy()  # single precision as it is printed
-            return (values.astype(str) if kind == "float" else values).astype(float)
-        cells = self.cells(name)
-        number = lambda i: as_number(cells[i], place=f"{self.unit} {self.rows[i]}", name=name,
-                                     where=self.where)
-        kinds = {*map(type, cells)}
-        spelled = {str(v).lower() for v in {*cells} if flags and kinds <= {bool, str}}
-        if spelled and spelled <= {"true", "false"}:
-            return np.array([str(v).lower() == "true" for v in cells])
-        quick = kinds <= {float, int} or kinds == {str} and _PLAIN.issuperset("".join(cells))
-        try: values = np.array(list(map(float, cells))) if quick else None
-        except (ValueError, OverflowError): values = None
-        if values is None or not np.isfinite(values).all():
-            return np.array([number(i) for i in range(len(cells))], dtype=float)
-        for i in np.flatnonzero(values == 0) if str in kinds else (): number(i)  # no 1e-999
-        return values
-
-# %% ../../nbs/files/08_plain_table.ipynb #3d777469
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PlainColumns:
     "The columns of a table that have a role."
-    path: str
+    table: Table
     names: Mapping[str, str]  # role -> column
-    cells: Mapping            # role -> an array of numbers, or a list of names
-    digest: str               # of the file
-
-    @property
-    def where(self) -> str: return f"read_plain: {self.path}"
-
-    def place(self, i: int) -> str:
-        "Where row i stands, found by reading the file again: only a refusal asks."
-        with open(self.path, "rb") as file:
-            numbers = chain.from_iterable(rows for _, rows in read_batches(
-                file, self.path, self.where, lambda names: names[:1]))
-            return f"{row_unit(self.path)} {next(islice(numbers, i, None))}"
+    cells: Mapping            # role -> an array of numbers, or names
 
 
 def read_columns(path: str | os.PathLike, roles: Roles) -> PlainColumns:
-    "Read a file once, a batch at a time, and keep the columns that have a role."
-    where, unit, names, chosen, parts = f"read_plain: {path}", row_unit(str(path)), {}, {}, {}
-    written = {new: old for old, new in roles.rename.items()}
+    "Read a file once and keep the columns that have a role."
+    names, old = {}, {new: name for name, new in roles.rename.items()}
 
-    def keep(fresh):
-        nonlocal chosen
-        names.update(dict.fromkeys(fresh))
-        before, chosen = chosen, roles.choose([*names], where)
-        for late in [c for role, c in chosen.items() if before and before.get(role) != c]:
-            _Batch({}, [1], unit, where).cells(late)
-        return [written.get(column, column) for column in chosen.values()]
+    def keep(there):
+        nonlocal names
+        names = roles.choose(there, f"read_plain: {path}")
+        return [old.get(name, name) for name in names.values()]
 
-    with open(as_file(path, "read_plain"), "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        for columns, rows in read_batches(file, str(path), where, keep):
-            if columns.keys() - names.keys(): keep(columns)
-            needed = {name: columns.get(name) for name in keep(())}
-            batch = _Batch({roles.rename.get(name, name): column if hasattr(column, "type")
-                            else [*column] for name, column in needed.items()
-                            if column is not None}, rows, unit, where)
-            for role, name in chosen.items():
-                part = parts.setdefault(role, [])
-                if role == "id": part += batch.cells(name)
-                elif role not in _MEASURED: part += batch.names(name)
-                else:
-                    part.append(batch.numbers(name, flags=role == "score"))
-                    if part[0].dtype != part[-1].dtype:
-                        refuse(f"{where}, {unit} {rows[0]}", f"{name} must be numbers, or "
-                               "true and false, in all rows", "both", "Write 1 and 0")
-    cells = {role: np.concatenate(part, dtype=float) if role in _MEASURED else part
-             for role, part in parts.items()}
-    return PlainColumns(str(path), chosen, cells, f"sha256:{digest}")
+    table = read_table(path, keep=keep, where="read_plain")
+    measured = ("loss", "tokens", "n_bytes", "score")
+    return PlainColumns(table=table, names=names, cells={
+        role: table.numbers(column, flags=role == "score") if role in measured else
+        table.name_column(column) for role, name in names.items()
+        for column in [old.get(name, name)]})
 
 # %% ../../nbs/files/08_plain_table.ipynb #53586cea
 REPEATS = ("refuse", "mean", "unequal")
 
 
-def average_repeats(table: PlainColumns, repeats: str) -> tuple[list, np.ndarray, dict]:
-    "(ids, number of rows of each id, columns by role): the score averaged over each id."
-    cells = dict(table.cells)
-    ids = cells.pop("id")
-    codes, n = unit_codes(ids, where=table.where, name="ids")
-    if n < len(codes) and repeats == "refuse":
-        i = int(np.flatnonzero(np.diff(np.maximum.accumulate(codes), prepend=-1) == 0)[0])
-        refuse(f"{table.where}, {table.place(i)}", "every id must occur once",
-               f"{ids[i]!r} again", "Say repeats='mean' to average the rows of each id first")
+def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict]:
+    "Number of rows of each id, and columns by role: the score averaged over each id."
+    cells, table = dict(plain.cells), plain.table
+    codes, n = unit_codes(cells["id"], where=table.where, name="ids")
+    first = np.unique(codes, return_index=True)[1]
     counts = np.bincount(codes, minlength=n)
-    cells["score"] = np.bincount(codes, cells["score"]) / counts
-    for role in cells.keys() - {"score"} if n < len(codes) else ():
-        seen = {}
-        for i, (name, value) in enumerate(zip(ids, cells[role], strict=True)):
-            if seen.setdefault(name, value) != value:
+    if n == len(codes): return counts, cells
+    if repeats == "refuse":
+        i = int(np.flatnonzero(first[codes] != np.arange(len(codes)))[0])
+        refuse(f"{table.where}, {table.place(i)}", "every id must occur once",
+               f"{cells['id'][i]!r} again",
+               "Say repeats='mean' to average the rows of each id first")
+    score = np.bincount(codes, cells.pop("score")) / counts
+    for role, values in cells.items():
+        values = [*values]
+        for i, k in enumerate(first[codes].tolist()):
+            if role != "id" and values[i] != values[k]:
                 refuse(f"{table.where}, {table.place(i)}", "rows of one id must agree on "
-                       f"{table.names[role]!r}", f"{seen[name]!r} and {value!r} for {name!r}",
-                       "Correct the column")
-        cells[role] = list(seen.values())
-    return list(dict.fromkeys(ids)), counts, cells
+                       f"{plain.names[role]!r}", f"{values[k]!r} and {values[i]!r} for "
+                       f"{cells['id'][k]!r}", "Correct the column")
+        cells[role] = [values[k] for k in first.tolist()]
+    return counts, {**cells, "score": score}
 
 # %% ../../nbs/files/08_plain_table.ipynb #c0bbc629
 _WORST = 25.0  # nats per token
@@ -231,38 +146,36 @@ def read_plain(
     "Losses or scores from a table that says nothing about itself."
     where = f"read_plain: {path}"
     as_choice(repeats, REPEATS, where=where, name="repeats", error=UsageError)
-    table = read_columns(path, Roles(**roles))
-    source = {"format": "plain table", "columns": {
-        role: name for role, name in table.names.items() if not role.startswith("slice ")},
-        "digest": table.digest}
-    arm = _scores(table, better, repeats) if "score" in table.names else _losses(table, sums)
+    plain = read_columns(path, Roles(**roles))
+    source = {"format": "plain table", "digest": plain.table.digest, "columns": {
+        role: name for role, name in plain.names.items() if not role.startswith("slice ")}}
+    arm = _scores(plain, better, repeats) if "score" in plain.names else _losses(plain, sums)
     return arm.changed(provenance={"source": source})
 
 
-def _scores(table: PlainColumns, better: str | None, repeats: str) -> Scores:
-    name = table.names["score"]
+def _scores(plain: PlainColumns, better: str | None, repeats: str) -> Scores:
+    name, where = plain.names["score"], plain.table.where
     usual = name.strip().lower()
     if better is not None:
-        as_choice(better, ("higher", "lower"), where=table.where, name="better",
-                  error=UsageError)
+        as_choice(better, ("higher", "lower"), where=where, name="better", error=UsageError)
     elif usual not in USUAL["score"] + LOWER:
-        refuse(table.where, f"it must be known whether a higher {name!r} is better",
+        refuse(where, f"it must be known whether a higher {name!r} is better",
                "nothing said", "Say better='higher' or better='lower'", error=UsageError)
-    ids, counts, cells = average_repeats(table, repeats)
+    counts, cells = average_repeats(plain, repeats)
     return Scores(
-        ids=ids, values=cells["score"], score=name, clusters=cells.get("cluster"),
+        ids=cells["id"], values=cells["score"], score=name, clusters=cells.get("cluster"),
         better=better or ("lower" if usual in LOWER else "higher"),
         repeats=counts if repeats == "mean" else None, slices={
             role[6:]: values for role, values in cells.items() if role.startswith("slice ")})
 
 
-def _losses(table: PlainColumns, sums: bool) -> WindowLosses:
-    cells, unit = table.cells, "tokens" if "tokens" in table.names else "bytes"
+def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
+    cells, unit = plain.cells, "tokens" if "tokens" in plain.names else "bytes"
     weight, log_loss = cells["tokens" if unit == "tokens" else "n_bytes"], cells["loss"]
     if sums: log_loss = log_loss / np.maximum(weight, 1)
     elif weight @ log_loss > _WORST * weight.sum():
-        refuse(table.where, f"{table.names['loss']!r} must be a mean in nats per {unit[:-1]}",
-               f"{weight @ log_loss / weight.sum():.4g} on average",
+        refuse(plain.table.where, f"{plain.names['loss']!r} must be a mean in nats per "
+               f"{unit[:-1]}", f"{weight @ log_loss / weight.sum():.4g} on average",
                "If each row holds a sum, say sums=True; if these are bits, convert them")
     return WindowLosses.from_arrays(
         cells["id"], weight, log_loss, weight_unit=unit, document_ids=cells.get("cluster"),

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'SCHEMA', 'predictions_from_columns', 'predictions_bytes',
-           'predictions_digest', 'write_predictions', 'read_predictions']
+           'write_predictions', 'read_predictions']
 
 # %% ../../nbs/files/04_predictions.ipynb #625bf3b6
 import json, math, os, re
@@ -21,46 +21,29 @@ from ..arms.predictions import Predictions
 from .tables import as_number, column_named, parse_table
 
 # %% ../../nbs/files/04_predictions.ipynb #bfbe7a52
-def _list(values) -> list:
-    "Cells of a column as Python values; single precision as it is printed."
-    cells = values.tolist() if hasattr(values, "tolist") else list(values)
-    if find_precision(values) != np.float32: return cells
-    return [as_printed(v) if isinstance(v, float) else v for v in cells]
-
-
-def _numbers(values, name: str, where: str, places) -> list:
+def _numbers(cells: list, name: str, where: str, places) -> list:
     "Cells as numbers where they are text; a missing one stays None, and is refused later."
-    cells = _list(values)
     if str not in set(map(type, cells)): return cells
     return [as_number(v, place=at, name=name, where=where) if isinstance(v, str) else v
             for v, at in zip(cells, places, strict=True)]
 
 
-def _spread(cells: list, where: str, places) -> dict[str, list]:
-    "The column `probabilities` as one column for each label; every row the same labels."
-    first = cells[0]
-    for cell, place in zip(cells, places, strict=True):
-        if not isinstance(cell, Mapping):
-            refuse(where, "probabilities must map each label to a number",
-                   f"{cell!r} at {place}", "Write an object, or one column p:LABEL a label")
-        if cell.keys() != first.keys():
-            odd = sorted(map(str, cell.keys() ^ first.keys()))
-            refuse(where, "probabilities must name the same labels in every row",
-                   f"{listed(odd)} in only one of {places[0]} and {place}",
-                   "Write 0 for a label that is ruled out")
-    name = lambda key: as_name(key, "a label", where, places[0])
-    return {name(key): [cell[key] for cell in cells] for key in first}
-
-
 def _probabilities(columns: Mapping, where: str, places) -> dict[str, list] | None:
-    "Probabilities by label."
+    "Probabilities by label: columns `p:LABEL`, or objects with the same labels in every row."
     split = {name[2:]: _numbers(columns[name], name, where, places)
              for name in columns if name.startswith("p:")}
     if "probabilities" not in columns: return split or None
     if split:
         refuse(where, "the probabilities must be given once",
                f"'probabilities' and {listed(f'p:{name}' for name in split)}", "Keep one form")
-    return _spread(_list(columns["probabilities"]), where, places)
+    cells = columns["probabilities"]
+    for cell, place in zip(cells, places, strict=True):
+        if not isinstance(cell, Mapping) or cell.keys() != cells[0].keys():
+            refuse(where, "probabilities must map the same labels to numbers in every row",
+                   f"{cell!r} at {place}, where {places[0]} has {cells[0]!r}",
+                   "Write 0 for a label that is ruled out, or one column p:LABEL a label")
+    return {as_name(key, "a label", where, places[0]): [cell[key] for cell in cells]
+            for key in cells[0]}
 
 # %% ../../nbs/files/04_predictions.ipynb #df3e2708
 def _normalized(rows: list, where: str, places) -> tuple[list, dict[int, float]]:
@@ -117,37 +100,36 @@ def _slices(columns: Mapping, asked, label: list, where: str) -> tuple[dict, dic
     others = [n for n in columns if n not in COLUMNS and not n.startswith("p:")]
     asked = (asked,) if isinstance(asked, str) else None if asked is None else tuple(asked)
     for name in asked or (): column_named(name, others, where)
-    found, ignored = {}, {}
+    slices, ignored = {}, {}
     for name in sorted(others, key=lambda name: (name != "language", name)):
         wanted = name in (asked or ())
         try:
-            values = [_value(cell) for cell in _list(columns[name])]
+            values = [_value(cell) for cell in columns[name]]
             why = _why_not(name, values, label, wanted)
         except TypeError as error: why = f"holds {error}"
         if wanted and why:
             refuse(where, "a slice must hold few different texts or whole numbers",
                    f"column {name!r}, which {why}", "Group its values in a new column")
-        if not why and not wanted and asked is not None and name != "language":
-            why = "was not asked for"
+        if not wanted and asked is not None and name != "language":
+            why = why or "was not asked for"
         if why: ignored[name] = why
-        else: found[name] = values
-    return found, ignored
+        else: slices[name] = values
+    return slices, ignored
 
 # %% ../../nbs/files/04_predictions.ipynb #prompts1
 def _prompts(columns: Mapping) -> list | None:
     "Digest of what each example asked."
     names = [name for name in ("prompt", "text") if name in columns]
-    if "prompt_digest" in columns: return _list(columns["prompt_digest"])
+    if "prompt_digest" in columns: return columns["prompt_digest"]
     if not names: return None
-    rows = zip(*(_list(columns[name]) for name in names), strict=True)
-    one = len(names) == 1
-    return [digest(canonical_json(row[0] if one else dict(zip(names, row, strict=True))))
-            for row in rows]
+    rows = zip(*(columns[name] for name in names), strict=True)
+    return [digest(canonical_json(dict(zip(names, row, strict=True)) if len(row) > 1 else
+                                  row[0])) for row in rows]
 
 
 def _one_value(name: str, given: str, columns: Mapping, where: str) -> str:
     "What was given, or the one value of a column."
-    values = [v for v in _list(columns.get(name, ())) if v is not None]
+    values = [v for v in columns.get(name, ()) if v is not None]
     other = next((v for v in values if v != values[0]), None)
     if other is not None:
         refuse(where, f"{name} must be the same in every row, since one file is one arm",
@@ -162,16 +144,19 @@ _ELSEWHERE = {
     "probabilities": ("probs", "prob", "probability", "proba", "scores", "logprobs")}
 
 
-def _even(columns: Mapping, places, where: str) -> tuple[Mapping, Sequence]:
-    "The columns, all as long as the ids, and where each row stood."
+def _lists(columns: Mapping, where: str) -> dict[str, list]:
+    "The columns as lists as long as the ids; single precision as it is printed."
     for name in ("id", "label"): column_named(name, columns, where, _ELSEWHERE[name])
-    n = len(columns["id"])
+    lists, n = {}, len(columns["id"])
     for name, cells in columns.items():
         if not isinstance(name, str) or not hasattr(cells, "__len__") or len(cells) != n:
             got = f"{len(cells)} for {n} ids" if hasattr(cells, "__len__") else "no list"
             refuse(where, f"column {name!r} must have one entry for each id", got,
                    "Nothing is cut or repeated")
-    return columns, [f"index {i}" for i in range(n)] if places is None else places
+        lists[name] = cells.tolist() if hasattr(cells, "tolist") else list(cells)
+        if find_precision(cells) == np.float32:
+            lists[name] = [as_printed(v) if isinstance(v, float) else v for v in lists[name]]
+    return lists
 
 # %% ../../nbs/files/04_predictions.ipynb #fe86c6ca
 def predictions_from_columns(
@@ -188,7 +173,8 @@ def predictions_from_columns(
     if not hasattr(columns, "keys") or isinstance(columns, type):
         refuse(where, "the predictions must be columns by name", type(columns).__name__,
                "Pass a dict of lists, or a data frame")
-    columns, places = _even({name: columns[name] for name in columns.keys()}, places, where)
+    columns = _lists({name: columns[name] for name in columns.keys()}, where)
+    places = places or [f"index {i}" for i in range(len(columns["id"]))]
     if cluster: column_named(cluster, columns, where)
     p, labels = _probabilities(columns, where, places), fields.pop("labels", None)
     if p is None: column_named("prediction", columns, where, _ELSEWHERE["prediction"])
@@ -204,14 +190,14 @@ def predictions_from_columns(
     for i, total in sums.items() if "confidence" in numbers else ():
         numbers["confidence"][i] /= total
     others = {name: cells for name, cells in columns.items() if name != cluster}
-    found, ignored = _slices(others, slices, _list(columns["label"]), where)
+    sliced, ignored = _slices(others, slices, columns["label"], where)
     about = {name: _one_value(name, fields.pop(name, ""), columns, where)
              for name in ("model", "checkpoint", "tokenizer")}
     notes = {**about, "ignored": ignored, "normalized": len(sums)}
     return Predictions(
-        ids=_list(columns["id"]), label=_list(columns["label"]),
-        labels=labels if p is None else tuple(p), prediction=columns.get("prediction"),
-        probabilities=rows, slices=found, clusters=columns.get(cluster or "cluster"),
+        ids=columns["id"], label=columns["label"], labels=labels if p is None else tuple(p),
+        prediction=columns.get("prediction"), probabilities=rows, slices=sliced,
+        clusters=columns.get(cluster or "cluster"),
         prompt_digests=_prompts(columns), model=notes.pop("model"), where=where, **numbers,
         places=tuple(places), **fields,
         labels_from="probabilities" if p and labels is None else "given",
@@ -241,11 +227,6 @@ def predictions_bytes(arm: Predictions) -> bytes:
     header = {"schema": SCHEMA, "examples": len(arm), **{n: getattr(arm, n) for n in _KEPT}}
     header["digest"] = digest("\n".join([canonical_json(header), *lines]))
     return ("\n".join([canonical_json(header), *lines]) + "\n").encode("utf-8")
-
-
-def predictions_digest(arm: Predictions) -> str:
-    "The digest that a kept file of these answers has in its header."
-    return json.loads(predictions_bytes(arm).partition(b"\n")[0])["digest"]
 
 
 def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:

@@ -11,7 +11,6 @@ import contextlib, re, tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,8 +21,8 @@ from ..foundations.store import (canonical_json, canonical_text, clear_staging,
                                         write_bytes)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..arms.window_losses import WindowLosses
-from .losses import read_losses
-from .loss_writer import write_losses
+from .losses import (columns_of, join_batches, losses_from, read_losses,
+                                   write_losses)
 
 # %% ../../nbs/files/10_shards.ipynb #c003
 class Shard(NamedTuple):
@@ -47,12 +46,10 @@ def as_shard(value: object) -> Shard:
     "The shard in `3/7` or `(3, 7)`; raises UsageError."
     match = re.fullmatch(r"(\d{1,7})/(\d{1,7})", value) if isinstance(value, str) else None
     pair = tuple(map(int, match.groups())) if match else value
-    if isinstance(pair, tuple) and [type(x) for x in pair] == [int, int]:
-        if 1 <= pair[0] <= pair[1]: return Shard(*pair)
-        cure = f"Shards are counted from 1: 1/{pair[1]} to {pair[1]}/{pair[1]}"
-    else: cure = "Write 3/7"
-    refuse("as_shard", "shard must be I/N with I from 1 to N", repr(value), cure,
-           error=UsageError)
+    numbers = isinstance(pair, tuple) and [type(x) for x in pair] == [int, int]
+    if numbers and 1 <= pair[0] <= pair[1]: return Shard(*pair)
+    refuse("as_shard", "shard must be I/N with I from 1 to N", repr(value),
+           "Write 3/7: shards are counted from 1", error=UsageError)
 
 # %% ../../nbs/files/10_shards.ipynb #c019
 def is_url(target: object) -> bool:
@@ -215,8 +212,8 @@ def find_part(target: Target, shard: Shard, facts: Mapping, force: bool) -> str 
 
 def _difference(a: Mapping, b: Mapping) -> str | None:
     "The first fact of b that differs from a's."
-    found = first_difference(a, b, close=0, last=("shard",))
-    return None if found is None else f"{found[0]} {found[2]!r} instead of {found[1]!r}"
+    differs = first_difference(a, b, close=0, last=("shard",))
+    return differs and f"{differs[0]} {differs[2]!r} instead of {differs[1]!r}"
 
 # %% ../../nbs/files/10_shards.ipynb #c034
 def _again(shards: list[Shard], parts: list[Part], force: str = "") -> str:
@@ -244,12 +241,11 @@ def _check_one_run(parts: list[Part]) -> None:
             refuse("merge", "all parts must be of one model, one plan and one environment",
                    f"{why}, in {part.name}", _again([part.shard], [usual], " --force"),
                    code="foreign")
-    of, by_shard = parts[0].shard.of, {}
-    for part in parts: by_shard.setdefault(part.shard, []).append(part.name)
-    for names in by_shard.values():
-        if len(names) > 1:
-            refuse("merge", "each shard must have one part", " and ".join(names), "Remove one")
-    missing = [s for i in range(1, of + 1) if (s := Shard(i, of)) not in by_shard]
+    of, held = parts[0].shard.of, Counter(part.shard for part in parts)
+    if twice := next((shard for shard in held if held[shard] > 1), None):
+        refuse("merge", "each shard must have one part", " and ".join(
+            part.name for part in parts if part.shard == twice), "Remove one")
+    missing = [s for i in range(1, of + 1) if (s := Shard(i, of)) not in held]
     if missing:
         refuse("merge", f"all {of} parts must be there", f"{len(missing)} missing: "
                f"{', '.join(map(str, missing))}", _again(missing, parts), code="missing")
@@ -269,20 +265,12 @@ def _joined(parts: list[Part]) -> WindowLosses:
                f"not so at window {at}, in or near {' and '.join(near)}",
                "Run all shards again")
 
-    def column(values: list):
-        if values[0] is None: return None
-        if isinstance(values[0], np.ndarray): return np.concatenate(values)[order]
-        texts = list(chain.from_iterable(values))
-        return [texts[i] for i in order.tolist()]
-
-    fields = {name: column([getattr(arm, name) for arm in arms]) for name in (
-        "window_ids", "tokens", "log_loss", "document_ids", "n_bytes", "split")}
-    columns = {name: column([arm.columns[name] for arm in arms])
-               for name in arms[0].columns if name != "window"}
-    return WindowLosses.from_arrays(
-        **fields, columns=columns, model=arms[0].model, data_id=plan["data_id"],
-        weight_unit=arms[0].weight_unit, provenance={
-            k: v for k, v in arms[0].provenance.items() if k != "shard"})
+    batch = join_batches([columns_of(arm) for arm in arms])
+    del batch["window"]
+    known = {k: v for k, v in arms[0].provenance.items() if k != "shard"}
+    return losses_from({name: values.take(order) for name, values in batch.items()}, {
+        "model": arms[0].model, "data_id": plan["data_id"], "provenance": known,
+        "weight_unit": arms[0].weight_unit})
 
 # %% ../../nbs/files/10_shards.ipynb #c033
 def merge_parts(
