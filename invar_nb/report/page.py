@@ -307,7 +307,7 @@ def render_page(layout: str, title: str, *, html: bool, **values) -> str:
     return re.sub(r"\n\s*\n" if html else r"\n{3,}", "\n" if html else "\n\n",
                   text).strip() + "\n"
 
-
+# %% ../../nbs/report/03_page.ipynb #c0ffee20
 def title_of(d: Mapping) -> str:
     "Which models a report is about."
     models = {arm["name"]: arm["model"] or arm["name"] for arm in d["arms"].values()}

@@ -20,7 +20,7 @@ from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
                                          is_beyond, margin_text, shown_unit)
 from ..foundations.refuse import UsageError, as_fraction, refuse
-from ..metrics.metric import METRICS
+from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
 from .page import render_page
 from ..statistics.planning import (Pilot, as_pilot, chance_of_claim, detectable,
@@ -271,9 +271,7 @@ class Plan:
     source: str         # one sentence about the pilot
     at_pilot: int | None = None   # windows, if the true change is the pilot's
     decided: str = ""             # what the pilot's own interval shows already
-    scale: str = "log"
-    unit: str = "relative"
-    title: str = "perplexity"
+    metric: Metric = METRICS["perplexity"]
     command: str = ""
 
     @property
@@ -287,7 +285,7 @@ class Plan:
 
     def amount(self, value: float, digits: int = 2) -> str:
         "A change in words; on the log scale in per cent, as margins are written."
-        scale, unit = shown_unit(self)
+        scale, unit = shown_unit(self.metric)
         return f"{scale * value:.{digits}g}{unit}"
 
     def __str__(self) -> str:
@@ -303,7 +301,7 @@ class Plan:
 
     def figure(self) -> Picture:
         "Half-width and smallest change against the size of a run."
-        scale, unit = shown_unit(self)
+        scale, unit = shown_unit(self.metric)
         rows = [(r["windows"], *(scale * r[of] for of in ("half_width", "smallest_change")))
                 for r in self.rows]
         return plan_figure(rows, planned=self.needed["windows"], what=self.items,
@@ -320,7 +318,8 @@ class Plan:
     def to_dict(self) -> dict:
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
         dof = None if math.isinf(self.pilot.dof) else self.pilot.dof
-        return {"kind": "plan", "metric": self.title, "scale": self.scale,
+        metric = self.metric
+        return {"kind": "plan", "metric": metric.title or metric.name, "scale": metric.scale,
                 "goal": vars(self.goal), "needed": self.needed, "text": self.text,
                 "enough": self.enough, "units": self.units, "table": list(self.rows),
                 "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
@@ -349,7 +348,7 @@ def plan_comparison(
         order = np.argsort(codes, kind="stable")
         tokens = np.asarray(getattr(items.baseline, "tokens", np.ones(items.n)))[order]
         own = Supply(tokens=tokens, seen=tokens, codes=codes[order])
-        stock, shows = supply or own, {"scale": d.scale, "unit": d.unit, "title": d.title}
+        stock, shows = supply or own, {"metric": d.metric}
         if kind in ("documents", "clusters"): pilot = for_text(pilot, own, stock)
 
     def row(n):
