@@ -6,7 +6,7 @@ from invar_nb.experiments.runs import read_row
 from invar_nb import Predictions, Rules, Scores, Translations, WindowLosses, compare, pair, study
 from invar_nb.comparison.looks import look_at, order_units
 from invar_nb.metrics.divergence import change_columns, change_counts
-from invar_nb.report.facts import listed_passages
+from invar_nb.report.build import listed_passages
 
 
 def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from invar_nb.arms.pair import Pair, pair_arrays
 from invar_nb.comparison.units import Units
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.demo_text import demo_documents
-from invar_nb.report.plan import Goal, Supply, choose_pilot, for_text, plan_comparison, read_pilot
+from invar_nb.report.plan import Goal, Supply, choose_pilot, for_text, plan_comparison
 from invar_nb.shell.demo import demo_model, quantised_copy
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.planning import as_pilot
@@ -70,16 +69,6 @@ def test_two_files_one_file_and_answers(files, tmp_path):
     assert widths[0] == pytest.approx(2 * widths[1])
     plan = plan_comparison(answers(), goal=Goal(margin=0.05), metric="accuracy")
     assert plan.items == "examples" and "points" in str(plan) and plan.needed["windows"] > 10
-
-
-def test_blocks_of_a_pilot_are_its_units():
-    rng = np.random.default_rng(0)
-    shared = np.repeat(rng.standard_normal(8), 5) + 0.1 * rng.standard_normal(40)
-    both = pair_arrays(3 + 0 * shared, 3 + 0.05 * shared, np.full(40, 100))
-    noted = both.baseline.changed(provenance={"pilot": {"units": "serial", "block": 5}})
-    blocks, apart = read_pilot(Pair(baseline=noted, candidate=both.candidate))[0], read_pilot(both, units="windows")[0]
-    by_hand = 0.05 * shared.reshape(8, 5).mean(axis=1).std(ddof=1) * math.sqrt(5 * 8 / 7)
-    assert blocks.serial and blocks.dof <= 7 and blocks.sd == pytest.approx(by_hand) and 1.8 < blocks.sd / apart.sd < 2.9  # sqrt 5, where blocks are one value
 
 
 @pytest.mark.parametrize("options, code, words", [

@@ -5,77 +5,20 @@ import re
 from html.parser import HTMLParser
 
 import msgspec
-import numpy as np
 import pytest
 
 from invar_nb.arms.pair import pair
-from invar_nb.arms.predictions import Predictions
-from invar_nb.arms.arm import Scores, Translations
-from invar_nb.arms.window_losses import WindowLosses
-from invar_nb.comparison.study import Rules, compare, evaluate, study
-from invar_nb.experiments.improvement import RunsArm, study_runs
-from invar_nb.experiments.runs import read_row
+from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.foundations.refuse import ContractError
-from invar_nb.report.document import Document, report_schema
 from invar_nb.report.figures import interval_figure, markdown, ticks, visible
-from invar_nb.report.report import render, report_of
+from invar_nb.report.report import Document, render, report_of, report_schema
 from invar_nb.report.verify import verify
+from studies import STUDIES, answers, losses, marks, recipes, sized
 
 EVIL = '<script>alert("1")</script>|`x`*[a](javascript:1)\x1b[31m\u202e'
 VOID = {"meta", "rect", "circle", "path", "br"}
-LOSS = dict(metrics=["loss"], better={"loss": "lower"})
-
-
-def losses(shift=0.0, noise=0.03, n=96, seed=1, **more):
-    "A pair of loss arms, one document a window."
-    rng = np.random.default_rng(seed)
-    base = rng.gamma(9, .3, n)
-    made = lambda values, name: WindowLosses.from_arrays(
-        [f"{i}:0-64" for i in range(n)], [64] * n, values, model=name, data_id="sha256:abc",
-        document_ids=[f"d{i}" for i in range(n)], n_bytes=[200] * n, **more)
-    return pair(made(base, "old"), made(base + shift + rng.normal(0, noise, n), "new"))
-
-
-def answers(flips=6, n=200, worse="es"):
-    "A pair of answers; the candidate is wrong on the first examples of one language."
-    rng = np.random.default_rng(5)
-    label = ["yes" if x else "no" for x in rng.integers(0, 2, n)]
-    other = {"yes": "no", "no": "yes"}
-    wrong = rng.random(n) < .2
-    base = [other[t] if w else t for t, w in zip(label, wrong, strict=True)]
-    language = ["es" if i % 4 == 0 else "en" for i in range(n)]
-    hit = [i for i in range(n) if language[i] == worse and not wrong[i]][:flips]
-    new = [other[t] if i in hit else p for i, (t, p) in enumerate(zip(label, base, strict=True))]
-    made = lambda said, name: Predictions(
-        model=name, data_id="", ids=[f"q{i}" for i in range(n)], labels=("no", "yes"), label=label,
-        prediction=said, confidence=np.full(n, .8), slices={"language": language})
-    return pair(made(base, "old"), made(new, "new"))
-
-
-def marks(n=60, shift=.05, binary=False, **more):
-    "A pair of scores, with prompts; 0 or 1 where asked."
-    rng = np.random.default_rng(8)
-    base = rng.random(n)
-    values = [x.round() if binary else x for x in (base, base + shift + rng.normal(0, .05, n))]
-    made = lambda x, name: Scores(ids=[f"q{i:03d}" for i in range(n)], values=x if not binary else x.clip(0, 1), model=name, score="f1",
-                                  data_id="squad@2", prompt_digests=[f"sha256:{i}" for i in range(n)], **more)
-    return pair(made(values[0], "old"), made(values[1], "new"))
-
-
-def said(n=40, **more):
-    "A pair of translations; the candidate loses the last word of every other sentence."
-    gold = [" ".join(f"w{(7 * i + k * k) % 11}" for k in range(5 + i % 7)) for i in range(n)]
-    made = lambda texts, name: Translations(ids=range(n), hypotheses=texts, references=gold, model=name, **more)
-    old = [g.replace("w3", "w4") for g in gold]
-    return pair(made(old, "old"), made([x.rsplit(" ", 1 + i % 2)[0] + " w1" for i, x in enumerate(old)], "new"))
-
-
-def runs(shift=-.05, n=5, end="ok"):
-    rows = [{"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s, "hours": 3 + s % 3} for s in range(n)]
-    new = [{**r, "loss": r["loss"] + shift + .002 * (r["seed"] % 2), "hours": 3 + r["seed"] % 2} for r in rows]
-    new[-1]["terminal"] = end
-    made = lambda part: tuple(map(read_row, part))
-    return {("baseline", ""): RunsArm(runs=made(rows), model="a"), ("candidate", ""): RunsArm(runs=made(new), model="b")}
+MADE = STUDIES | {"one window": lambda: compare(losses(n=1)),
+                  "failed": lambda: study(recipes({"lion": "oom"}), Rules(metrics=["loss"], better={"loss": "lower"}))}
 
 
 class Tags(HTMLParser):
@@ -92,19 +35,6 @@ class Tags(HTMLParser):
 
     def handle_endtag(self, tag):
         if not self.open or self.open.pop() != tag: self.wrong.append(tag)
-
-
-def candidates(**rules):
-    "Two candidates with one baseline, in the order that is not that of their estimates."
-    base = losses(.03, n=30).baseline.changed(model="m")
-    arms = {(name, ""): base.changed(model=name, log_loss=base.log_loss + k / 100 * np.arange(30)) for k, name in ((1, "a"), (2, "b"))}
-    return study({("baseline", ""): base} | arms, Rules(contrasts=True, **rules))
-
-
-MADE = {"losses": lambda: compare(losses(.03), gate=1.2), "answers": lambda: compare(answers()), "scores": lambda: compare(marks()), "translations": lambda: compare(said()),
-        "runs": lambda: study_runs(runs(), Rules(**LOSS)), "failed": lambda: study_runs(runs(end="oom"), Rules(**LOSS)),
-        "one arm": lambda: evaluate(answers().candidate), "one window": lambda: compare(losses(n=1)), "candidates": candidates,
-        "parts": lambda: study({(name, part): arm for part, both in (("web", losses(.03)), ("quiz", answers())) for name, arm in (("baseline", both.baseline), ("candidate", both.candidate))})}
 
 
 @pytest.fixture(scope="module", params=MADE)
@@ -210,7 +140,7 @@ def test_titles_say_which_models():
     named = pair(*(arm.changed(model="m", provenance={"weights_digest": "sha256:1"}) for arm in (both.baseline, both.candidate)))
     text = render(report_of(compare(named)))["report.md"]
     assert text.startswith("# m: candidate against baseline\n") and "weights hashed above" in text
-    assert render(report_of(candidates()))["report.md"].startswith("# 2 candidates against m\n")
+    assert render(report_of(study(sized())))["report.md"].startswith("# 2 candidates against old\n")
 
 
 def test_markdown_tables_are_whole(report):

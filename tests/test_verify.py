@@ -2,14 +2,16 @@
 import json
 import random
 import shutil
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import invar_nb
-from invar_nb.arms.pair import pair
-from invar_nb.comparison.study import compare
-from invar_nb.files.losses import losses_bytes, read_losses
+from invar_nb.arms.window_losses import StreamedLosses
+from invar_nb.comparison.study import compare, study
+from invar_nb.files.losses import losses_bytes, open_losses, read_losses, write_losses
 from invar_nb.foundations.store import (canonical_json, canonical_text, content_digest,
                                         file_digest)
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -17,10 +19,22 @@ from invar_nb.metrics.metric import METRICS, Metric
 from invar_nb.report import report as evidence
 from invar_nb.report import verify as page
 from invar_nb.report.verify import verify
-from studies import STUDIES, losses, marks
+from studies import STUDIES, arms_of, losses, marks
 
 # Columns of the evidence from which no number or word of such a report follows: kind -> (file's column).
 UNUSED = {"one arm's scores": {"ids", "prompt_digests"}, "translations": {"hypotheses"}, "runs of several": {"detail", "experiment_id", "hypothesis_id"}}  # one wrong word for another
+
+
+def streamed():
+    "Losses that stay in their files and are added up."
+    place, arms = Path(tempfile.mkdtemp()), {}
+    for key, arm in arms_of({"": losses(.03, n=40)}).items():
+        write_losses(arm, place / f"{key[0]}.jsonl")
+        arms[key] = StreamedLosses(file=open_losses(place / f"{key[0]}.jsonl"))
+    return study(arms)
+
+
+KINDS = STUDIES | {"streamed": streamed}
 
 
 def leaves(value, at=()):
@@ -47,23 +61,23 @@ def changed(document, at, value, seal=True):
     return new
 
 
-@pytest.fixture(scope="module", params=STUDIES)
+@pytest.fixture(scope="module", params=KINDS)
 def saved(request, tmp_path_factory):
-    folder = STUDIES[request.param]().report().save(tmp_path_factory.mktemp("report") / "r")
+    folder = KINDS[request.param]().report().save(tmp_path_factory.mktemp("report") / "r")
     return folder, json.loads((folder / "report.json").read_text())
 
 
 @pytest.fixture
 def refused(tmp_path, monkeypatch):
     "Whether a report is refused; no page is there, which would show many an edit by itself. Equal inputs are computed once."
-    computed, compute, bare = {}, page._again, tmp_path / "bare"
+    computed, compute, bare = {}, page.compute_again, tmp_path / "bare"
 
     def once(folder, d, without):
         files = [[arm["name"], arm["part"], arm["kind"], arm["file"], arm["sha256"]] for _, arm in sorted(d["arms"].items())]
         key = canonical_json([d["rules"], d["version"], sorted(page.metric_names(d)), files, sorted(without)])
         if key not in computed: computed[key] = compute(folder, d, without)
         return computed[key]
-    monkeypatch.setattr(page, "_again", once)
+    monkeypatch.setattr(page, "compute_again", once)
 
     def call(folder, document):
         if not bare.exists(): shutil.copytree(folder, bare, ignore=shutil.ignore_patterns("report.*", "*.svg"))
@@ -82,17 +96,20 @@ def test_it_verifies_and_says_what_it_does_not_cover(saved):
     assert result.not_covered == page.NOT_COVERED and not result.partly
 
 
-def test_every_edited_leaf_is_refused(saved, refused):
-    "Numbers, words, rules and names; which of a leaf's edits is drawn with a fixed seed. Of the largest report a tenth of the leaves is drawn."
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_every_edited_leaf_is_refused(saved, refused, every, capsys):
+    "Numbers, words, rules and names: of a leaf one edit, drawn with a fixed seed; in the slow run all of them. Of the largest report a fifth of the leaves is drawn."
     folder, document = saved
     draw, tried, survived = random.Random(7), 0, []
     assert not refused(folder, document)
     for at, part in leaves(document):
-        if at[0] in ("environment", "digest") or len(document["rows"]) > 40 and draw.random() > .1: continue
-        new = changed(document, at, draw.choice(edits(part)))
-        if new is None: continue
-        tried += 1
-        if not refused(folder, new): survived.append(at)
+        if at[0] in ("environment", "digest") or not every and len(document["rows"]) > 20 and draw.random() > .2: continue
+        for value in edits(part) if every else [draw.choice(edits(part))]:
+            if (new := changed(document, at, value)) is None: continue
+            tried += 1
+            if not refused(folder, new): survived.append((at, value))
+    if every:
+        with capsys.disabled(): print(f"\n{document['signature']}: {tried} edits, {len(survived)} not refused", end="")
     assert tried > 50 and not survived
 
 
@@ -115,14 +132,15 @@ def test_edited_pages_are_refused_and_absent_ones_named(saved, name, tmp_path):
     assert f"{name}: it is not there" in verify(folder).not_covered
 
 
+@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", STUDIES)
-def test_edited_evidence_is_refused_even_with_fresh_digests(kind, tmp_path, monkeypatch):
-    "Two cells of each column of each file, one at a time; what no number follows from is listed in UNUSED."
+def test_edited_evidence_is_refused_even_with_fresh_digests(kind, every, tmp_path, monkeypatch):
+    "Two cells of each column of each file (of the largest study of every fourth, but in the slow run), one at a time; what no number follows from is listed in UNUSED."
     monkeypatch.setitem(evidence.FORMS, "losses", (".jsonl", lambda arm: losses_bytes(arm, ".jsonl"), read_losses))
     folder, draw, kept = STUDIES[kind]().report().save(tmp_path / "r"), random.Random(5), set()
     document = json.loads((folder / "report.json").read_text())
     for name in ("report.md", "report.html"): (folder / name).unlink()
-    for stem, arm in list(document["arms"].items())[::1 if len(document["rows"]) < 40 else 4]:
+    for stem, arm in list(document["arms"].items())[::4 if len(document["rows"]) > 20 and not every else 1]:
         path, columns = folder / arm["file"], {}
         text = path.read_text()
         lines = text.splitlines()
@@ -206,10 +224,10 @@ def test_a_metric_from_outside_goes_through_everything(tmp_path, refused):
     mine = Metric(name="share_above", title="Share above", unit="share", better="higher", kind="scores", margin=.05, totals=precision)
     with METRICS.registered(mine):
         both = marks(shift=-.2, slices={"language": ["en", "es"] * 30})
-        study = compare(both, metrics=["share_above", "score"], margin={"share_above": .01})
-        assert study["share_above"].value.baseline == pytest.approx(precision(both.baseline)[0].sum() / precision(both.baseline)[1].sum())
-        assert {row.key.slice for row in study.select(metric="share_above")} == {None, "language en", "language es"} and "Share above" in study.headline or study.row.key.metric == "score"
-        report = study.report()
+        done = compare(both, metrics=["share_above", "score"], margin={"share_above": .01})
+        assert done["share_above"].value.baseline == pytest.approx(precision(both.baseline)[0].sum() / precision(both.baseline)[1].sum())
+        assert {row.key.slice for row in done.select(metric="share_above")} == {None, "language en", "language es"}
+        report = done.report()
         folder = report.save(tmp_path / "r")
         document = json.loads((folder / "report.json").read_text())
         rows = [i for i, row in enumerate(document["rows"]) if row["key"]["metric"] == "share_above"]
@@ -232,4 +250,3 @@ def test_what_is_equal_up_to_rounding_verifies_and_what_is_not_does_not(tmp_path
     at = ("rows", 0, "value", "ci", 0)
     low, high = document["rows"][0]["value"]["ci"]
     assert not refused(folder, changed(document, at, np.nextafter(low, 1))) and refused(folder, changed(document, at, low + 1e-6 * (high - low)))
-    assert pair(losses().baseline, losses().candidate).n == 96

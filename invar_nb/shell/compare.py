@@ -24,8 +24,7 @@ from ..metrics.metric import METRICS
 from ..models.load import find_checkpoint, load_tokenizer
 from ..models.score import control_file, other_batch
 from ..models.text import read_documents
-from ..report.build import arm_files
-from ..report.facts import listed_passages
+from ..report.build import arm_files, listed_passages
 from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o

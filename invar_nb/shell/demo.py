@@ -146,9 +146,9 @@ class DemoResult:
 
     def __str__(self) -> str:
         d = self.report.document()
-        ranking = ranking_table(d, d["rankings"][0])
-        table = [[*ranking["head"], "alone, as windows"],
-                 *([*row, self.windows[row[0]]] for row in ranking["rows"])]
+        head, *rows = ranking_table(d, d["rankings"][0])
+        table = [[*head, "alone, as windows"],
+                 *([*row, self.windows[row[0]]] for row in rows)]
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]
         lines = ["  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
                  for row in table]
