@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import metadata
 
 import pytest
 
@@ -18,7 +19,6 @@ from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.shell.arms import arm_kind
 from commands import main
-from invar_nb.shell.doctor import examine
 from invar_nb.shell.options import parse_margin, resolve_margin, split_margins
 from invar_nb.shell.terminal import Progress, describe_error
 from studies import losses
@@ -125,8 +125,14 @@ def test_what_a_newcomer_looks_for_is_there(asked, said):
 
 
 def test_no_device_is_a_note(monkeypatch):
-    monkeypatch.setattr("invar_nb.shell.doctor._device", lambda: "none")
-    assert examine()[-1]["state"] == "note"
+    version = metadata.version
+
+    def missing(name):
+        if name == "torch": raise metadata.PackageNotFoundError(name)
+        return version(name)
+    monkeypatch.setattr(metadata, "version", missing)
+    code, out, _ = shell("doctor", "--json")
+    assert code == 0 and json.loads(out)["findings"][-1] == {"what": "device", "state": "note", "found": "none"}
 
 
 def test_errors_are_mapped_by_their_class_not_by_their_words():

@@ -14,72 +14,6 @@ from pathlib import Path
 from ..foundations.refuse import UsageError, refuse
 from .options import usage
 
-# %% ../../nbs/shell/13_model_card.ipynb #c012
-_TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "other",
-          "translations": "translation", "runs": "other"}
-
-# %% ../../nbs/shell/13_model_card.ipynb #c005
-def _type(value):
-    "Per word and per byte, perplexity has a type of its own."
-    own = value["metric"] == "perplexity"
-    return value["title"].replace(" ", "_") if own else value["metric"]
-
-
-def _metric(row, digest):
-    "One metric of the block: of a comparison, or of one arm alone."
-    value = row["value"]
-    head = {"type": _type(value), "name": value["title"]}
-    low, high = value["ci"] or (None, None)
-    if row["role"] == "level":
-        return {**head, "value": value["value"],
-                "args": {"low": low, "high": high, "report": digest}}
-    args = {"baseline": value["baseline"], "change": row["words"]["change"],
-            "interval": row["words"]["interval"], "level": value["level"],
-            "claim": row["claim"], "report": digest}
-    if value["scale"] == "linear": args |= {"low": low, "high": high}
-    return {**head, "value": value["candidate"], "args": args}
-
-
-def _rows(d):
-    "(part, kind, hash of the data, rows) of a document: its first candidate, or its one arm."
-    names = [arm["name"] for arm in d["arms"].values() if arm["name"] not in (
-        "baseline", "control")] or ["baseline"]
-    whole = [row for row in d["rows"] if row["role"] in ("lead", "rest", "level")
-             and not row["key"]["slice"] and row["key"]["candidate"] == names[0]
-             and (row["role"] != "level" or row["value"]["value"] is not None)]
-    return [(part["part"], part["kind"], part["data_id"], [
-        row for row in whole if row["key"]["part"] == part["part"]]) for part in d["parts"]]
-
-# %% ../../nbs/shell/13_model_card.ipynb #c014
-def _result(part, d, dataset):
-    "One entry of `results`: a task, its data, its metrics."
-    name, kind, data_id, rows = part
-    if not rows:
-        refuse("model_card", "the report must hold a metric", "none", "Choose another report",
-               error=UsageError)
-    known = data_id or "not recorded"
-    dataset = {"name": f"{dataset} {name}".strip() or known, "type": "other",
-               "args": {"hash": known}}
-    return {"task": {"type": _TASKS[kind]}, "dataset": dataset,
-            "metrics": [_metric(row, d["digest"]) for row in rows],
-            "source": {"name": f"invar_nb {d['version']}",
-                       "url": "https://invar-nb.github.io"}}
-
-# %% ../../nbs/shell/13_model_card.ipynb #c015
-def model_card(
-    report,  # a Report, or the content of report.json
-    *,
-    dataset: str = "",  # its name on the card; default: its hash, or the task's name
-) -> str:
-    "The `model-index` block of a report, as YAML for the head of README.md."
-    d = report if isinstance(report, Mapping) else report.document()
-    arms = [*d["arms"].values()]
-    models = [arm["model"] for arm in arms if arm["name"] not in ("baseline", "control")]
-    name = (models or [arm["model"] for arm in arms])[0]
-    results = [_result(part, d, dataset) for part in _rows(d)]
-    block = [{"name": name or "candidate", "results": results}]
-    return "\n".join(["model-index:", *_yaml(block, 0)]) + "\n"
-
 # %% ../../nbs/shell/13_model_card.ipynb #c007
 def _yaml(value, depth):
     "Lines of nested dicts and lists, every scalar as JSON."
@@ -94,6 +28,51 @@ def _yaml(value, depth):
             lines += inner
         else: lines.append(f"{head} {json.dumps(part, ensure_ascii=False)}")
     return lines
+
+# %% ../../nbs/shell/13_model_card.ipynb #c015
+_TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "other",
+          "translations": "translation", "runs": "other"}
+
+
+def model_card(
+    report,  # a Report, or the content of report.json
+    *,
+    dataset: str = "",  # its name on the card; default: its hash, or the task's name
+) -> str:
+    "The `model-index` block of a report, as YAML for the head of README.md."
+    d, results = report if isinstance(report, Mapping) else report.document(), []
+    arms = [*d["arms"].values()]
+    arm = next((arm for arm in arms if arm["name"] not in ("baseline", "control")), arms[0])
+    for part in d["parts"]:
+        metrics, known = [], part["data_id"] or "not recorded"
+        for row in d["rows"]:
+            key, value, level = row["key"], row["value"], row["role"] == "level"
+            if (key["part"], key["candidate"]) != (part["part"], arm["name"]) or key["slice"]:
+                continue
+            if row["role"] not in ("lead", "rest", "level") or level and value["value"] is None:
+                continue
+            ends = dict(zip(("low", "high"), value["ci"] or (None, None), strict=True))
+            args = ends | {"report": d["digest"]} if level else {
+                "baseline": value["baseline"], "change": row["words"]["change"],
+                "interval": row["words"]["interval"], "level": value["level"],
+                "claim": row["claim"], "report": d["digest"],
+                **(ends if value["scale"] == "linear" else {})}
+            metric = value["metric"]  # perplexity per word and per byte: a type of its own
+            metrics.append({
+                "type": value["title"].replace(" ", "_") if metric == "perplexity" else metric,
+                "name": value["title"], "value": value["value" if level else "candidate"],
+                "args": args})
+        if not metrics:
+            refuse("model_card", "the report must hold a metric", "none",
+                   "Choose another report", error=UsageError)
+        results.append({
+            "task": {"type": _TASKS[part["kind"]]},
+            "dataset": {"name": f"{dataset} {part['part']}".strip() or known, "type": "other",
+                        "args": {"hash": known}},
+            "metrics": metrics, "source": {"name": f"invar_nb {d['version']}",
+                                           "url": "https://invar-nb.github.io"}})
+    block = [{"name": arm["model"] or "candidate", "results": results}]
+    return "\n".join(["model-index:", *_yaml(block, 0)]) + "\n"
 
 # %% ../../nbs/shell/13_model_card.ipynb #c016
 def find_report(
