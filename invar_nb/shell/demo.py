@@ -173,6 +173,7 @@ def run_demo(
         low, high = d.interval.low, d.interval.high
         windows[name] = claim_of(low, high, ranked.row.margin)
         if not low <= 0 <= high:
-            windows[name] += f", {' to '.join(change_text(e, d, sign=True) for e in (low, high))}"
+            low, high = (change_text(end, d, sign=True) for end in (low, high))
+            windows[name] += f", {low} to {high}"
     say(f"report saved and verified in {os.path.relpath(out)}")
     return DemoResult(report=verify(out).report, windows=windows, out=out)

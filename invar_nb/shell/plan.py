@@ -215,7 +215,7 @@ def find_plan(
                       "Leave it out, or name two models")
     return plan_files(arguments, kinds, p, job.columns), {}
 
-
+# %% ../../nbs/shell/15_plan.ipynb #saved
 def save_plan(
     given: list[str],  # baseline and candidate as typed, one of them, or none
     planning: g.Planning,
@@ -239,7 +239,8 @@ def save_plan(
                lambda: write_folder(out, files, force=force, replaces=old))
         found["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
     if arms:
-        again = shlex.join(["invar-nb", "plan", *(str(out / f"{name}.jsonl") for name in arms)])
+        files = (str(out / f"{name}.jsonl") for name in arms)
+        again = shlex.join(["invar-nb", "plan", *files])
         text += f"\n  another goal, from the same pilot: {again} --margin 1%"
         if plan.decided:
             again = again.replace("invar-nb plan", "invar-nb compare", 1)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE', 'FAILED', 'INTERRUPTED', 'one_line', 'say', 'answer',
-           'Progress', 'describe_error', 'run_app', 'check_out', 'check_losses']
+           'Progress', 'describe_error', 'run_app', 'check_out']
 
 # %% ../../nbs/shell/03_terminal.ipynb #c000
 import contextlib
@@ -223,21 +223,3 @@ def check_out(
     if others := set(names or ()) - ours:
         usage("--force replaces files of an older report only", repr(str(out / min(others))),
               "Move it away, or name another folder")
-
-# %% ../../nbs/shell/03_terminal.ipynb #outl
-def check_losses(
-    out: str | None,
-    text: list | None,
-    force: bool,
-    place: str = "file",  # or parts of shards, or either
-) -> None:
-    "Refuse a place for losses before any work."
-    file, url = str(out).endswith((".parquet", ".jsonl")), "://" in str(out)
-    if out is None or not text or place != "either" and file is (place == "parts"):
-        got = "no --out" if out is None else repr(out) if text else "no --text"
-        what, want = ("score --shard", "DIR, a folder") if place == "parts" else (
-            "score", "FILE, .parquet or .jsonl")
-        usage(f"{what} needs --text FILE and --out {want}", got, "Give both")
-    if url and file:
-        usage("--out must be a file on this machine", repr(out), "A URL is for parts")
-    if not url: check_out(Path(out), force if file else None, "file" if file else "folder")
