@@ -7,7 +7,6 @@ __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'a
            'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'main']
 
 # %% ../../nbs/shell/18_cli.ipynb #c005
-import functools
 import json
 import re
 import sys
@@ -52,15 +51,7 @@ def _root(output: g.Output, version: Annotated[bool, _VERSION] = False):
 # %% ../../nbs/shell/18_cli.ipynb #c003
 def command(function):
     "A command of the app, from a function that gives (what was found, the same in words)."
-    @functools.wraps(function)
-    def call(**taken):
-        output = taken["output"] if "output" in taken else taken["job"].output
-        found, text = function(**taken)
-        found = {"exit_code": OK} | found
-        answer(json.dumps(found, sort_keys=True, allow_nan=False) if output.as_json else text)
-        raise typer.Exit(found["exit_code"])
-    name, _, _ = function.__name__.partition("_")
-    app.command(name)(o.grouped(call))
+    app.command(function.__name__.partition("_")[0])(o.grouped(function))
     return function
 
 

@@ -167,7 +167,7 @@ class _Ending:
 
 # %% ../../nbs/shell/03_terminal.ipynb #c009
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
-    "Run a command line and give its exit code; never raises."
+    "Print what a command found, or the same in words, and give its code; never raises."
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by >&-
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     with contextlib.suppress(ValueError):  # not the main thread
@@ -178,8 +178,12 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
             usage("the first word must be a command", repr(words[0]),
                   f"Did you mean: invar-nb compare {shlex.join(words)}")
         try:  # click's own main would map an interrupt to a code of its own
-            with command.make_context("invar-nb", words) as context: command.invoke(context)
-            ending.code = OK
+            with command.make_context("invar-nb", words) as context:
+                found, text = command.invoke(context)
+            found = {"exit_code": OK} | found
+            answer(json.dumps(found, sort_keys=True, allow_nan=False) if ending.as_json
+                   else text)
+            ending.code = found["exit_code"]
         except typer.Exit as leaving: ending.code = leaving.exit_code
         sys.stdout.flush()
     if not arguments and ending.code == OK: ending.code = USAGE
