@@ -236,8 +236,7 @@ def save_merged(
     if target.files is None and not target.root.is_dir():
         o.usage("merge needs the folder that score --shard wrote to", repr(folder),
                 "Check the path")
-    columnar = any(name.endswith(".parquet") for name in part_names(target))
-    out = out or Path(folder, f"losses{'.parquet' if columnar else '.jsonl'}")
+    out = out or Path(folder, "losses.parquet")
     if out.suffix not in (".parquet", ".jsonl"):
         o.usage("--out must be .parquet or .jsonl", repr(str(out)), "Rename it")
     check_out(out, force, "file")
