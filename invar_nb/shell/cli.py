@@ -356,14 +356,9 @@ def card(
     return {"block": block}, block.rstrip()
 
 # %% ../../nbs/shell/18_cli.ipynb #c026
-_NEEDED = ("numpy", "scipy", "pyarrow", "typer", "rich", "jinja2", "msgspec", "psutil",
-           "filelock")
-_EXTRAS = {"torch": "scoring models: pip install 'invar_nb[hf]'",
-           "transformers": "scoring models: pip install 'invar_nb[hf]'",
-           "safetensors": "scoring models: pip install 'invar_nb[hf]'",
-           "matplotlib": ".plot(): pip install 'invar_nb[plots]'",
-           "gguf": "GGUF models: pip install 'invar_nb[gguf]'",
-           "zstandard": "some logs of inspect: pip install 'invar_nb[inspect]'"}
+_EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",
+           "cloud": "URLs of shards", "bleu": "translations", "inspect": "some logs of inspect",
+           "ray": "--engine ray", "plots": ".plot()"}  # and what each is needed for
 
 
 @command
@@ -373,11 +368,13 @@ def doctor(output: g.Output):
     python, versions = ".".join(map(str, sys.version_info[:3])), {}
     rows = [("Python", "ok" if sys.version_info >= (3, 11) else "error", python),
             ("invar_nb", "ok", invar_nb.__version__)]
-    for name in (*_NEEDED, *_EXTRAS):
+    for text in metadata.requires("invar_nb"):
+        name, extra = re.match(r"[\w-]+", text)[0], re.search(r'extra == "(\w+)"', text)
+        if extra and extra[1] not in _EXTRAS: continue
+        use = extra and f"; needed for {_EXTRAS[extra[1]]}: pip install 'invar_nb[{extra[1]}]'"
         try: versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            use = f"; needed for {_EXTRAS[name]}" if name in _EXTRAS else ""
-            rows.append((name, "note" if use else "error", f"missing{use}"))
+            rows.append((name, "note" if use else "error", f"missing{use or ''}"))
         else: rows.append((name, "ok", versions[name]))
     if not resources.files("invar_nb").joinpath("demo_models").is_dir():
         rows.append(("demo models", "note", "missing: the package was cut down"))
