@@ -369,12 +369,13 @@ def doctor(output: g.Output):
     rows = [("Python", "ok" if sys.version_info >= (3, 11) else "error", python),
             ("invar_nb", "ok", invar_nb.__version__)]
     for text in metadata.requires("invar_nb"):
-        name, extra = re.match(r"[\w-]+", text)[0], re.search(r'extra == "(\w+)"', text)
-        if extra and extra[1] not in _EXTRAS: continue
-        use = extra and f"; needed for {_EXTRAS[extra[1]]}: pip install 'invar_nb[{extra[1]}]'"
+        name, use = re.match(r"[\w-]+", text)[0], ""
+        if extra := re.search(r'extra == "(\w+)"', text):
+            if extra[1] not in _EXTRAS: continue
+            use = f"; needed for {_EXTRAS[extra[1]]}: pip install 'invar_nb[{extra[1]}]'"
         try: versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
-            rows.append((name, "note" if use else "error", f"missing{use or ''}"))
+            rows.append((name, "note" if use else "error", f"missing{use}"))
         else: rows.append((name, "ok", versions[name]))
     if not resources.files("invar_nb").joinpath("demo_models").is_dir():
         rows.append(("demo models", "note", "missing: the package was cut down"))
