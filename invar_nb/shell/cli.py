@@ -357,7 +357,7 @@ def card(
 
 # %% ../../nbs/shell/18_cli.ipynb #c026
 _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",
-           "cloud": "URLs of shards", "bleu": "translations", "inspect": "some logs of inspect",
+           "cloud": "URLs of shards", "bleu": "translations", "inspect": "logs of inspect",
            "ray": "--engine ray", "plots": ".plot()"}  # and what each is needed for
 
 
