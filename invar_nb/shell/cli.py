@@ -50,7 +50,7 @@ def _root(output: g.Output, version: Annotated[bool, _VERSION] = False):
 
 # %% ../../nbs/shell/18_cli.ipynb #c003
 def command(function):
-    "A command of the app, from a function that gives (what was found, the same in words)."
+    "A command of the app, from a function that gives (facts for --json, the same in words)."
     app.command(function.__name__.partition("_")[0])(o.grouped(function))
     return function
 
@@ -71,10 +71,10 @@ def _with_study(study, job, baseline=None, candidates=None):
 
 
 def _saved(report, out, force, journals=()):
-    "A report, saved; what was found is the report."
+    "A report, saved; its facts are those of report.json."
     report.save(out, force=force, journals=journals)
-    found = {"exit_code": report.exit_code, "report": str(out / "report.json")}
-    return report.document() | found, (f"{report}\n  report: {out / 'report.html'}\n"
+    facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
+    return report.document() | facts, (f"{report}\n  report: {out / 'report.html'}\n"
                                        f"  check: invar-nb verify {out}")
 
 # %% ../../nbs/shell/18_cli.ipynb #c002
@@ -242,8 +242,9 @@ def diff(
     say(f"invar-nb diff: {baseline} and {candidate}", output.quiet)
     from invar_nb.models.weights import compare_weights
     from invar_nb.shell.arms import arm_kind
-    odd = next((x for x in (baseline, candidate) if arm_kind(x) not in ("model", "hub")), None)
-    if odd is not None: o.usage("diff needs two models", repr(odd), "Name their folders")
+    other = next((arm for arm in (baseline, candidate)
+                  if arm_kind(arm) not in ("model", "hub")), None)
+    if other is not None: o.usage("diff needs two models", repr(other), "Name their folders")
     d = compare_weights(baseline, candidate,
                         progress=Progress("diff", quiet=output.quiet))
     failed = fail_different and d.state in ("different", "recast")
@@ -256,15 +257,15 @@ def find_report(
 ) -> Path:
     "The report.json that was meant; what `--json` printed is not one."
     path = report / "report.json" if report.is_dir() else report
-    must, lost = "REPORT must be a report.json or its folder", not report.exists()
+    must, missing = "REPORT must be a report.json or its folder", not report.exists()
     if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
         o.usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
               f"verified: to plan again, invar-nb plan {path.parent}/*.jsonl")
     if path.suffix != ".json" or not path.is_file():
-        o.usage(must, f"{str(report)!r}{', which is not there' * lost}", "Name one")
-    if found := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', path.read_bytes()):
+        o.usage(must, f"{str(report)!r}{', which is not there' * missing}", "Name one")
+    if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', path.read_bytes()):
         o.usage(must, f"the output of --json, {path}", "Name the folder that it speaks of: "
-                f"{found[1].decode() or '.'}")
+                f"{printed[1].decode() or '.'}")
     return path
 
 # %% ../../nbs/shell/18_cli.ipynb #c010
@@ -278,11 +279,11 @@ def verify(
     "Compute every number of a report again from its evidence. Exit 3 if one differs."
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
-    found = invar_nb.verify(path, without=without or ())
-    return {"verified": not found.partly, "headline": found.report.headline,
-            "digest": found.report.digest, "files": list(found.files),
-            "without": list(found.without), "not_covered": list(found.not_covered),
-            "exit_code": REFUSED if found.partly else OK}, str(found)
+    result = invar_nb.verify(path, without=without or ())
+    return {"verified": not result.partly, "headline": result.report.headline,
+            "digest": result.report.digest, "files": list(result.files),
+            "without": list(result.without), "not_covered": list(result.not_covered),
+            "exit_code": REFUSED if result.partly else OK}, str(result)
 
 # %% ../../nbs/shell/18_cli.ipynb #cyaml
 def _yaml(value, depth):
@@ -400,9 +401,9 @@ def demo(
     say("invar-nb demo: two shipped models, four edits", output.quiet)
     check_out(out, False)
     from invar_nb.shell.demo import run_demo
-    found = run_demo(out, echo=lambda line: say(line, output.quiet),
-                     progress=lambda label: Progress(label, quiet=output.quiet))
-    return found.to_dict(), str(found)
+    result = run_demo(out, echo=lambda line: say(line, output.quiet),
+                      progress=lambda label: Progress(label, quiet=output.quiet))
+    return result.to_dict(), str(result)
 
 
 def main(arguments: Optional[list[str]] = None) -> int:

@@ -42,8 +42,8 @@ def _size(text, option, metric):
         o.usage(f"{option} must be a size such as 1% or 0.01", repr(text),
                 "Write a number, without a sign; --metric names the metric")
     try:
-        found = o.parse_margin(text.replace("+", ""))
-        return o.resolve_margin(found, scale=metric.scale, unit=metric.unit, name=metric.name)
+        change = o.parse_margin(text.replace("+", ""))
+        return o.resolve_margin(change, scale=metric.scale, unit=metric.unit, name=metric.name)
     except UsageError as error:
         raise UsageError(str(error).replace("--margin", option), culprit=error.culprit,
                          cure=error.cure) from None
@@ -225,19 +225,19 @@ def save_plan(
     force: bool,
     save: bool,        # also where no pilot is scored
 ) -> tuple[dict, str]:
-    "Plan, save where there is something to save; (what was found, the same in words)."
+    "Plan, save where there is something to save; (facts for --json, the same in words)."
     arguments = dict(zip(("baseline", "candidate")[:len(given)], given, strict=True))
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
     plan, arms = find_plan(arguments, with_rules(planning, job), job, journals)
-    found, text = plan.to_dict(), str(plan)
+    facts, text = plan.to_dict(), str(plan)
     if arms or save:
-        data = json.dumps(found, sort_keys=True, indent=1, allow_nan=False)
+        data = json.dumps(facts, sort_keys=True, indent=1, allow_nan=False)
         files = {"plan.json": f"{data}\n".encode(), "plan.html": f"{plan.html()}\n".encode()}
         files |= {f"{name}.jsonl": losses_bytes(arm) for name, arm in arms.items()}
         old = ("plan.json", "plan.html", "baseline.jsonl", "candidate.jsonl")
         finish(journals.values(), digest(files["plan.json"]),
                lambda: write_folder(out, files, force=force, replaces=old))
-        found["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
+        facts["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
     if arms:
         files = (str(out / f"{name}.jsonl") for name in arms)
         again = shlex.join(["invar-nb", "plan", *files])
@@ -245,4 +245,4 @@ def save_plan(
         if plan.decided:
             again = again.replace("invar-nb plan", "invar-nb compare", 1)
             text += f"\n  a report on the pilot alone: {again}"
-    return found, text
+    return facts, text

@@ -167,7 +167,7 @@ class _Ending:
 
 # %% ../../nbs/shell/03_terminal.ipynb #c009
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
-    "Print what a command found, or the same in words, and give its code; never raises."
+    "Print what a command gives, as JSON or in words, and leave with its code; never raises."
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by >&-
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     with contextlib.suppress(ValueError):  # not the main thread
@@ -179,11 +179,11 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
                   f"Did you mean: invar-nb compare {shlex.join(words)}")
         try:  # click's own main would map an interrupt to a code of its own
             with command.make_context("invar-nb", words) as context:
-                found, text = command.invoke(context)
-            found = {"exit_code": OK} | found
-            answer(json.dumps(found, sort_keys=True, allow_nan=False) if ending.as_json
+                facts, text = command.invoke(context)
+            facts = {"exit_code": OK} | facts
+            answer(json.dumps(facts, sort_keys=True, allow_nan=False) if ending.as_json
                    else text)
-            ending.code = found["exit_code"]
+            ending.code = facts["exit_code"]
         except typer.Exit as leaving: ending.code = leaving.exit_code
         sys.stdout.flush()
     if not arguments and ending.code == OK: ending.code = USAGE
@@ -201,18 +201,18 @@ def check_out(
     "Refuse a place that would not be written to, or not be replaced, before any work."
     try:
         whole = out.resolve()
-        there = next(spot for spot in (whole, *whole.parents) if spot.exists())
+        nearest = next(spot for spot in (whole, *whole.parents) if spot.exists())
     except (OSError, RuntimeError) as error:
         usage("--out must be a name that the system takes",
               f"{str(out)!r} ({getattr(error, 'strerror', None) or 'a loop of links'})",
               "Name another place")
-    found = "folder" if there.is_dir() else "file"
-    if found != (kind if there == whole else "folder"):
-        usage(f"--out must be a {kind}", f"{str(there)!r}, a {found}", "Name another place")
-    if not os.access(there if found == "folder" else there.parent, os.W_OK):
-        usage("--out must be a place that can be written to", repr(str(there)),
+    nature = "folder" if nearest.is_dir() else "file"
+    if nature != (kind if nearest == whole else "folder"):
+        usage(f"--out must be a {kind}", f"{str(nearest)!r}, a {nature}", "Name another place")
+    if not os.access(nearest if nature == "folder" else nearest.parent, os.W_OK):
+        usage("--out must be a place that can be written to", repr(str(nearest)),
               "Name another place, or change its permissions")
-    if there != whole or force is None: return
+    if nearest != whole or force is None: return
     if not force:
         from invar_nb.foundations.journal import clear_finished
         clear_finished(out)
