@@ -207,7 +207,6 @@ ROW = ("baseline", "candidate", "delta", "low", "high", "p", "adjusted p", "leve
 
 def rows_of(d):
     "Key (candidate, part, metric, slice) -> the values named ROW; of one arm alone its value, and its interval where there is one."
-    if "comparison" in d: return rows_of_runs(d)
     rows, several = {}, len(d["parts"]) > 1
     for row in d["rows"]:
         key, value, role = row["key"], row["value"], row["role"]
@@ -232,18 +231,9 @@ def rows_of(d):
     return rows
 
 
-def rows_of_runs(d):
-    "The rows of a report on runs, which has a shape of its own."
-    return {" | ".join(("candidate", "", row["metric"], "")): (row["baseline"], row["candidate"], row["delta"], *row["ci"], row["p_value"], row["adjusted_p"], row["level"], row["margin"], row["claim"])
-            for row in d["comparison"]}
-
-
 def study_of(d):
     "What is frozen of one report."
     kept = {"rows": rows_of(d), "exit": d["exit"]["code"], "rule": d["exit"]["rule"], "word": next((word for word in WORDS if d["headline"].startswith(word)), None)}
-    if "comparison" in d:
-        if d.get("passages"): kept["passages"] = {kind: [[p["id"], p["delta"], p["beyond"]] for p in (*ranked["lost"], *ranked["gained"])] for kind, ranked in d["passages"].items() if ranked}
-        return kept | {"claim": d["verdict"].get("claim"), "verdict": d["verdict"].get("verdict")}
     if d["exit"]["rule"] == "failed_runs": return kept | {"claim": None, "verdict": "failed"}
     leads = [row for row in d["rows"] if row["role"] == "lead"]
     names, parts = ({row["key"][name] for row in leads} for name in ("candidate", "part"))
@@ -270,7 +260,7 @@ def study_of(d):
 
 def source_of(d):
     "The source systems' fields of report.json, of losses of one candidate."
-    if "comparison" in d or not d["dataset"] or d["parts"][1:]: return None
+    if not d["dataset"] or d["parts"][1:]: return None
     stats = d["dataset"]["windows"]["stats"]
     return {"primary_metric": {name: d["primary_metric"][name] for name in ("kind", "preview", "final", "ci", "display_ci")}, "stats": stats}
 

@@ -56,7 +56,7 @@ def preparing(run, log, pause):
 
     def prepare():
         from invar_nb.models.batches import Scorer
-        from invar_nb.shell.merge import load_work
+        from invar_nb.shell.work import load_work
 
         class Slow(Scorer):
             def score(self, batch):
