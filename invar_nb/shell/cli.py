@@ -56,7 +56,7 @@ def _out(default):
 def _with_study(study, job, baseline=None, candidates=None):
     "Arms and options, completed by a study file where one is given."
     if study is None: return baseline, candidates, job
-    from invar_nb.shell.study_file import read_study
+    from invar_nb.shell.groups import read_study
     return read_study(study, baseline, candidates, job)
 
 

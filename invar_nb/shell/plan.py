@@ -134,7 +134,7 @@ def plan_any(
     if models:
         o.refuse_unread(columns, {"model"})
         return _from_models(arguments, len(models), planning, scoring, price, out, quiet)
-    o.refuse_unread(scoring, {"files"}, got="none")
+    o.refuse_unread(scoring, {"files"})
     if price: o.usage("--price needs models, whose time and tokens are measured", "none",
                       "Leave it out, or name two models")
     return _from_files(arguments, kinds, planning, reading), {}, {}
