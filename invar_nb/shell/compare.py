@@ -71,7 +71,7 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     "Refuse what nothing in this command reads, or does not fit, before any work; UsageError."
     s, asked, found, texts = job.scoring, job.asked, {*kinds.values()}, job.scoring.texts
     models, local, looks = found & {*SCORED}, found <= {*LOCAL}, asked.until_decided
-    asks, several, shown = s.questions is not None, len(kinds) > 2, " and ".join(kinds.values())
+    asks, shown = s.questions is not None, " and ".join(kinds.values())
     missing = [arguments[name] for name, kind in kinds.items() if kind == "hub" and (
         not (texts or asks) or found - {*SCORED, "losses"})]
     elsewhere = [arguments[name] for name, kind in kinds.items() if kind not in LOCAL]
@@ -86,16 +86,18 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     o.require(
         ("a model or a file must be there", missing and f"no file or folder {missing[0]!r} "
          "here (it was taken for a hub id)", "Check the path; a model needs --text FILE"),
-        ("--until-decided is for one candidate", looks and several and "several candidates",
-         "The error that is spent over the looks is that of one difference: compare one by one"),
-        (f"{', '.join(here)} needs two models on this machine", here and shown, "Leave it out; "
-         "answers, and two files of llama.cpp's --kl-divergence-base, are compared as they are"),
+        ("--until-decided is for one candidate", looks and len(kinds) > 2
+         and "several candidates", "The error that is spent over the looks is that of one "
+         "difference: compare one by one"),
+        (f"{', '.join(here)} needs two models on this machine", here and shown,
+         "Leave it out; files of answers, and of llama.cpp's --kl-divergence-base, are "
+         "compared as they are"),
         (f"{', '.join(alone)} cannot be used with --until-decided", alone and "both",
          "Leave one of them out"),
         (f"--metric {', '.join(beside)} needs both models side by side",
          local and beside and "no --divergence", "Add it"),
         ("a model needs text to be scored on, or questions",
-         models and not texts and not asks and "none", "Give --text FILE, or --questions FILE"),
+         models and not (texts or asks) and "none", "Give --text FILE, or --questions FILE"),
         ("--divergence needs a text", s.divergence and not texts and "none",
          "Give --text FILE"),
         ("--divergence compares token by token", s.divergence and s.per_byte and "--per-byte",
@@ -136,7 +138,8 @@ def refuse_idle(kinds: Mapping, job: g.Job) -> None:
     models, asks = found & {*SCORED}, s.questions is not None
     there = {"data"} | {word for word, holds in (
         ("model", models), ("text", models and texts), ("questions", asks),
-        ("files", not models), ("texts", len(texts) > 1), ("several", len(kinds) > 2)) if holds}
+        ("files", not models), ("texts", len(texts) > 1),
+        ("several", len(kinds) > 2)) if holds}
     alone = "--questions alone" if asks else "files" if len(kinds) > 2 else "two files"
     must = o.UNREAD["text"][0]
     usual = o.UNREAD | {"model": (must, alone), "text": (must, alone)}
@@ -146,7 +149,7 @@ def refuse_idle(kinds: Mapping, job: g.Job) -> None:
                                                             "--until-decided", "both")
     o.refuse_unread(job.columns, there, usual)
     o.refuse_unread(job.asked, there, usual)
-    o.refuse_unread(s, there, usual, ("text", "tokenizer") if s.show_text and not models else ())
+    o.refuse_unread(s, there, usual, ("text", "tokenizer") * (s.show_text and not models))
     if asks or not models or found - {*SCORED, "losses"}: return
     known = ["language", "position"]
     if any(len(files) > 1 for files in texts.values()): known.append("source")
@@ -165,7 +168,7 @@ def arms_of_models(
     "Models on texts and questions; ContractError, PairingError, UsageError."
     s, asked, quiet = job.scoring, job.asked, job.output.quiet
     asks, files = s.questions is not None, s.texts
-    part_of = {text: text or "text" * asks for text in files}
+    part_of = {text: text or ("text" if asks else "") for text in files}
     quiz = QUESTIONS if files else ""
     kinds = dict.fromkeys(part_of.values(), "losses")
     if asks: kinds[quiz] = "answers"
@@ -350,10 +353,11 @@ def load_arms(
     arguments = {BASELINE: baseline, **name_candidates(candidates)}
     names, reading = [*arguments][1:], as_reading(job.columns, job.asked.by)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
-    sizes, journals = given_sizes(job.asked.size, names), []
+    sizes = given_sizes(job.asked.size, names)
     check_job(arguments, kinds, job)
-    if {*kinds.values()} & {*SCORED}: arms, journals = arms_of_models(arguments, job, out, rules)
-    else: arms = arms_of_files(arguments, kinds, reading, job)
+    if {*kinds.values()} & {*SCORED}:
+        arms, journals = arms_of_models(arguments, job, out, rules)
+    else: arms, journals = arms_of_files(arguments, kinds, reading, job), []
     if job.scoring.show_text: arms = with_passages(arms, arguments, job)
     if len(names) > 1: arms = with_sizes(arms, arguments, kinds, sizes)
     if {*kinds.values()} <= {*LOCAL} and job.scoring.text and not (

@@ -175,11 +175,12 @@ def share_of_mean(spec: MetricSpec, margin: o.MarginText, arms: Mapping,
 def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:
     "The rules of tables of runs; which direction is better must be said. UsageError."
     asked, columns = job.asked, job.columns
-    o.require(("runs need a metric", not asked.metric and "none", "Give --metric NAME, a column"))
+    if not asked.metric: o.usage("runs need a metric", "none", "Give --metric NAME, a column")
     known = {metric for arm in arms.values() for run in arm.runs for metric in run.metrics}
-    better, scale = ({name: word for text in texts or () for name, word in (
-        [text.rpartition("=")[::2]] if "=" in text else [(name, text) for name in asked.metric])}
-        for texts in (asked.better_by_metric, asked.scale))  # a word alone is said of all
+    better, scale = {}, {}
+    for words, texts in ((better, asked.better_by_metric), (scale, asked.scale)):
+        for name, mark, word in (text.rpartition("=") for text in texts or ()):
+            words |= {name: word} if mark else dict.fromkeys(asked.metric, word)
     margins = o.split_margins(asked.margin, primary=asked.metric[0])
     for must, names, choice in (
             ("--metric must be a column", asked.metric, sorted(known)),
@@ -191,8 +192,9 @@ def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:
     for name in asked.metric:
         word = better.setdefault(name, columns.better)
         twice = columns.better not in (None, word) and f"{columns.better} and {word}"
-        o.require((f"which direction of {name} is better must be said once", twice, "Keep one"),
-                  (f"which direction of {name} is better must be said, lower or higher",
+        what = f"which direction of {name} is better must be said"
+        o.require((f"{what} once", twice, "Keep one"),
+                  (f"{what}, lower or higher",
                    word not in DIRECTIONS and (word and repr(word) or "nothing"),
                    "Give --better lower or --better higher, or in a study file "
                    f'better = {{{name} = "lower"}}'))
