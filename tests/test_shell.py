@@ -272,7 +272,7 @@ def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_cave
 
 
 @pytest.mark.parametrize("table, said", [
-    ('balancd]\npreview = 20\nnote = "x"', "balancd"), ('balanced]\nname = "aggressive"\nnote = "x"', "`name`"), ('balanced]\nfoo = 1\nnote = "x"', "`foo`"),
+    ('balancd]\npreview = 20\nnote = "x"', "balancd"), ('balanced]\nname = "aggressive"\nnote = "x"', "'name'"), ('balanced]\nfoo = 1\nnote = "x"', "'foo'"),
     ('balanced]\npreview = 0\nnote = "x"', "preview"), ('balanced]\nlimit = "a"\nnote = "x"', "limit"), ('balanced]\nnote = " "', "note")])
 def test_a_tier_that_is_not_known_is_never_passed_over(files, table, said):
     "A misspelled tier was ignored, `name` chose another tier, another key crashed."

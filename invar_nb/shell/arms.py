@@ -285,7 +285,7 @@ def score_arms(
     journal: Callable[[str, str], Path],  # of (name, text)
     enough: Callable = lambda counts: None,  # refuses too few windows before any is scored
     part: Callable | None = None,  # plan -> the plan of those windows that are scored
-    also: Callable = lambda name, model: None,  # (name, model) -> part -> further arms
+    also: Callable = lambda name, model: {},  # called with each, may give further arms
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on every text, each loaded once; files of losses give the plan."
@@ -315,7 +315,7 @@ def score_arms(
         for text, plan in plans.items():
             said = ", ".join(filter(None, (label, text)))
             arms[name, text] = model.score(plan, said, journal(name, text), quiet)
-        arms |= {(name, part): arm for part, arm in (also(name, model) or {}).items()}
+        arms |= also(name, model) or {}
         del model
         release()
     return with_weights(arms, weights)
@@ -357,7 +357,7 @@ def score_side_by_side(
     *,
     journal: Callable[[str, str], Path],  # of (name, text)
     enough: Callable = lambda counts: None,  # refuses too few windows, before any is scored
-    also: Callable = lambda name, model: None,  # (name, model) -> part -> further arms
+    also: Callable = lambda name, model: {},  # called with each, may give further arms
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "The baseline beside each candidate, on the plan of each text."
@@ -380,10 +380,10 @@ def score_side_by_side(
                 say(f"{who}: perplexity {losses.perplexity:.6g}", quiet)
             arms.setdefault(("baseline", text), two[0])
             arms[name, text] = two[1]
-        arms |= {(name, part): arm for part, arm in (also(name, model) or {}).items()}
+        arms |= also(name, model) or {}
         del model
         release()
-    arms |= {("baseline", part): arm for part, arm in (also("baseline", base) or {}).items()}
+    arms |= also("baseline", base) or {}
     del base
     release()
     return with_weights(arms, weights)

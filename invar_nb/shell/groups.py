@@ -217,6 +217,7 @@ class Columns:
 
 # %% ../../nbs/shell/02_groups.ipynb #measured
 TierName = Literal["conservative", "balanced", "aggressive"]
+_Numbers = dict[Literal["preview", "final", "replicates", "limit", "note"], int | float | str]
 _statistics, _policy = panel("Statistics", "data"), panel("Policy", "data looks")
 LevelOption = panel("Statistics", "data looks runs")(
     float, "Confidence of the intervals. Default: 0.95.", "--level", min=1e-6, max=1 - 1e-6)
@@ -242,8 +243,8 @@ class Agreed(Measured):
     "What a team agrees on once: keys of a study file."
     tier: file_key(TierName, "Least number of windows and the limit of the gate. Default: "
                    "balanced.", "data looks") = "balanced"
-    tiers: file_key(Optional[dict[TierName, dict]], "Other numbers for a tier, with a note "
-                    "that the report carries.", "data looks") = None
+    tiers: file_key(Optional[dict[TierName, _Numbers]], "Other numbers for a tier, with a "
+                    "note that the report carries.", "data looks") = None
     tail: file_key(_many, "Exit 1 where a quantile of the windows' differences may exceed "
                    "this, in nats per token: {q95 = 0.1}. tokens and fraction: least amounts.",
                    "data") = None

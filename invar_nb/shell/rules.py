@@ -137,7 +137,7 @@ def find_rules(
         "level", "method", "units", "replicates", "seed", "resample", "gate", "profile",
         "fail_inconclusive", "contrasts")}
     try:
-        tiers = {name: as_tier({**numbers, "name": name})
+        tiers = {name: as_tier({"name": name, **numbers})
                  for name, numbers in (asked.tiers or {}).items()}
         tier = tiers.get(asked.tier) or as_tier(asked.tier)
         rules = Rules(
