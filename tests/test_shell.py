@@ -17,7 +17,7 @@ from invar_nb import Rules, compare_models
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.shell.arms import arm_kind
-from commands import main
+from commands import main, with_study
 from invar_nb.shell.doctor import examine
 from invar_nb.shell.options import parse_margin, resolve_margin, split_margins
 from invar_nb.shell.terminal import Progress, describe_error
@@ -173,7 +173,7 @@ def text(tmp_path_factory):
 
 def command(*arguments, **more):
     env = dict(os.environ, PYTHONPATH=ROOT, HF_HUB_OFFLINE="1", SOURCE_DATE_EPOCH="1700000000", OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *map(str, arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *with_study(arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def compared(text, out):
