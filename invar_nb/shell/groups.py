@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['StudyOption', 'TOKEN_CLASSES', 'ROLES', 'TierName', 'LevelOption', 'Force', 'SECTIONS', 'RENAMED', 'ELSEWHERE',
-           'Loading', 'name_texts', 'Scoring', 'ScoringBy', 'Comparing', 'Columns', 'Measured', 'Agreed', 'Asked',
-           'Planning', 'Output', 'Job', 'study_keys', 'section_of', 'read_study']
+           'SHAPES', 'Loading', 'name_texts', 'Scoring', 'ScoringBy', 'Comparing', 'Columns', 'Measured', 'Agreed',
+           'Asked', 'Planning', 'Output', 'Job', 'study_keys', 'section_of', 'read_study']
 
 # %% ../../nbs/shell/02_groups.ipynb #456e8d92
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 import difflib
 from functools import partial
 from pathlib import Path
-from typing import Literal, Optional
+from typing import Annotated, Literal, Optional
 
 import msgspec
 
@@ -396,14 +396,10 @@ def _known(name, names, what):
           f"Did you mean {near[0]}?" if near else "Leave it out")
 
 
-def _paths(table, where, *several):
-    "A table whose values are paths, or lists of them where there may be several."
-    for name, value in table.items():
-        each = value if isinstance(value, several) and value else [value]
-        if not all(isinstance(one, str) and one for one in each):
-            usage(f"{where[0]}: {name} of [{where[1]}] must be a path", repr(value),
-                  f'Write {name} = "PATH"')
-    return dict(table)
+_Path = Annotated[str, msgspec.Meta(min_length=1)]
+_Files = Annotated[list[_Path], msgspec.Meta(min_length=1)]
+SHAPES = {"arms": dict[str, _Path], "texts": dict[str, _Path | _Files],
+          "questions": dict[str, _Path], **dict.fromkeys(SECTIONS, dict)}
 
 # %% ../../nbs/shell/02_groups.ipynb #c011
 def read_study(
@@ -414,13 +410,13 @@ def read_study(
 ) -> tuple[str | None, dict[str, str] | list[str] | None, Job]:
     "Baseline, candidates and options of a study file; UsageError."
     job, data, read = job or Job(), _decoded(path), {}
-    for name in data: _known(name, ("arms", "texts", "questions", *SECTIONS),
-                             f"{path}: a section")
-    for section in ("arms", "texts", "questions", *SECTIONS):
-        read[section] = data.get(section, {})
-        if not isinstance(read[section], dict):
-            usage(f"{path}: {section} must be a table", repr(read[section]),
-                  f"Write [{section}]")
+    for name in data: _known(name, SHAPES, f"{path}: a section")
+    for section, shape in SHAPES.items():
+        try: read[section] = msgspec.convert(data.get(section, {}), shape)
+        except msgspec.ValidationError as error:
+            paths = "" if section in SECTIONS else ' and in it NAME = "PATH"'
+            usage(f"{path}: {section} must be a table{' of paths' * bool(paths)}",
+                  f"{data[section]!r} ({error})", f"Write [{section}]{paths}")
     direction = job.columns.better  # typed: of all metrics of runs
     for section, (group, _) in SECTIONS.items():
         holder, keys, values = getattr(job, group), study_keys(section), {}
@@ -432,9 +428,8 @@ def read_study(
             if direction and f.name == "better_by_metric": continue
             values[f.name] = as_option(value, f.type, f"{path}: {key}")
         job = replace(job, **{group: replace(holder, **values)})
-    arms, questions = (_paths(read[name], (path, name)) for name in ("arms", "questions"))
-    texts = [f"{name}={file}" for name, some in
-             _paths(read["texts"], (path, "texts"), list).items()
+    arms, questions = dict(read["arms"]), read["questions"]
+    texts = [f"{name}={file}" for name, some in read["texts"].items()
              for file in (some if isinstance(some, list) else [some])]
     if len(questions) > 1:
         usage(f"{path}: [questions] must have one file", ", ".join(questions),
