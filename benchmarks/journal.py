@@ -8,7 +8,6 @@ import os
 import sqlite3
 import statistics
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np

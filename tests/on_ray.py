@@ -1,7 +1,7 @@
 """Shards on a real Ray: workers are killed and a machine is removed in mid-run, the merged file has the bytes of one process.
 
 tests/test_ray.py runs these with a Python that has Ray (an optional extra of 600 MB). The order in which workers and shards are handed out is tested without Ray on the
-page models/14_shards."""
+page models/13_shards."""
 import dataclasses
 import os
 import signal

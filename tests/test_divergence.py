@@ -346,7 +346,8 @@ def test_a_stopped_command_goes_on(shell, tmp_path, monkeypatch):
 
 
 def test_models_that_do_not_fit_are_refused_before_loading(shell, monkeypatch):
-    from invar_nb.shell import arms as arms_page, together
+    from invar_nb.shell import arms as arms_page
+    together = arms_page
     monkeypatch.setattr(together.psutil, "virtual_memory", lambda: SimpleNamespace(available=2**20))
     monkeypatch.setattr(arms_page, "load_model", None)
     code, found, _ = shell(BASE, "cand", "--divergence")

@@ -17,7 +17,7 @@ import invar_nb
 from invar_nb import Rules, compare_models
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
-from commands import main
+from commands import main, with_study
 from invar_nb.shell.terminal import describe_error
 from studies import losses
 
@@ -129,7 +129,7 @@ def text(tmp_path_factory):
 
 def command(*arguments, **more):
     env = dict(os.environ, PYTHONPATH=ROOT, HF_HUB_OFFLINE="1", SOURCE_DATE_EPOCH="1700000000", OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *map(str, arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *with_study(arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def compared(text, out):
@@ -206,7 +206,7 @@ def test_a_report_on_answers_speaks_of_no_weights_and_judges_no_metric_of_a_cave
 
 
 @pytest.mark.parametrize("table, said", [
-    ('balancd]\npreview = 20\nnote = "x"', "balancd"), ('balanced]\nname = "aggressive"\nnote = "x"', "`name`"), ('balanced]\nfoo = 1\nnote = "x"', "`foo`"),
+    ('balancd]\npreview = 20\nnote = "x"', "balancd"), ('balanced]\nname = "aggressive"\nnote = "x"', "'name'"), ('balanced]\nfoo = 1\nnote = "x"', "'foo'"),
     ('balanced]\npreview = 0\nnote = "x"', "preview"), ('balanced]\nlimit = "a"\nnote = "x"', "limit"), ('balanced]\nnote = " "', "note")])
 def test_a_tier_that_is_not_known_is_never_passed_over(files, table, said):
     "A misspelled tier was ignored, `name` chose another tier, another key crashed."

@@ -94,19 +94,6 @@ def test_what_makes_no_sense_is_refused():
     with pytest.raises(UsageError, match="margin"): study(arms, Rules(margin={brier_metric.name: .1}))
 
 
-@pytest.mark.parametrize("more, said", [
-    (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["rules.deciding=q5"], "deciding must name a candidate"),
-    (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["scoring.separator=:"], "separator of the study file needs --questions"),
-    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
-def test_the_command_refuses_in_one_line_before_any_work(files, monkeypatch, more, said):
-    monkeypatch.chdir(files)
-    code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")
-    assert code == 2 and said in err.strip().split("\n")[-1] and not out and not (files / "r").exists()
-    if more[0] in ("--size", "--gate-on"):
-        code, _, err = shell("compare", "base.jsonl", "q4.jsonl", "rules.contrasts=true", "--out", "r")
-        assert code == 2 and "contrasts of the study file is for several candidates" in err
-
-
 def test_the_baseline_is_scored_once_and_what_is_finished_is_kept(tmp_path, monkeypatch):
     pytest.importorskip("torch")
     scored, real, batch = {}, shell_arms.score_plan, batches.Scorer.score

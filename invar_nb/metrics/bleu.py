@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from .metric import Metric
-from ..arms.scores import Translations
+from ..arms.arm import Translations
 from ..foundations.refuse import as_choice, as_count, as_vector, refuse
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c016

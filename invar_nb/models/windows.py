@@ -15,7 +15,7 @@ import numpy as np
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import canonical_json, digest
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
-from ..comparison.slices import CLASSES, class_columns
+from ..comparison.units import CLASSES, class_columns
 from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
                                   encode_text, tokenizer_digest)
 
