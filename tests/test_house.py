@@ -3,6 +3,7 @@
 Each rule is a function that returns broken places; a test applies it to the project, another shows it a sin it must find."""
 import ast
 import base64
+import os
 import re
 import shutil
 import subprocess
@@ -175,6 +176,42 @@ def test_oversized_pages_are_found():
     page = lambda *sources: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
     long_cell = "#| exports\n" + "x = 1\n" * 61
     assert len(oversized(page("y = " + "1" * 100, long_cell, *["#| export\n" + "x = 1\n" * 59] * 7))) == 2 and not oversized(page("x = 1"))
+
+
+def mixed_imports(nb):
+    "Cells that import and do more: `nbdev_proc_nbs` runs every cell with an import, and of the others only exported ones. A `with` around imports may stand."
+    found = []
+    for i, c in enumerate(nb.cells):
+        if c.cell_type != "code" or pages.directives(c).keys() & {"export", "exports", "exporti"}: continue
+        tree = parse_cell("" if c.source.startswith("%%") else c.source)
+        imports = [n for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom))]
+        if imports and not all(isinstance(n, (ast.Import, ast.ImportFrom, ast.With)) for n in tree.body): found.append(f"cell {i}: line {imports[0].lineno}")
+    return found
+
+
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
+def test_imports_have_cells_of_their_own(path):
+    nothing(mixed_imports(pages.read(path)), "nbdev runs cells with imports by themselves: put the imports into the page's first cell of imports")
+
+
+def test_mixed_imports_are_found():
+    page = lambda *sources: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
+    assert len(mixed_imports(page("import os\nx = 1", "def f():\n    import os", "#| export\nimport os\nx = 1", "import os\nfrom re import sub"))) == 2
+
+
+@pytest.mark.slow
+def test_the_commands_of_nbdev_pass_in_a_clone(tmp_path):
+    "`nbdev_export`, `nbdev_clean`, `nbdev_test`, and `nbdev_proc_nbs` without the Quarto that it would install, change nothing that is tracked."
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
+    env = {**os.environ, "PYTHONPATH": str(clone)}
+    for code in ("from nbdev.doclinks import nbdev_export; nbdev_export()", "from nbdev.clean import nbdev_clean; nbdev_clean()",
+                 "if __name__ == '__main__': from nbdev.serve import proc_nbs; proc_nbs('nbs', n_workers=2)",
+                 "if __name__ == '__main__': from nbdev.test import nbdev_test; nbdev_test(n_workers=2, do_print=False)"):
+        (tmp_path / "command.py").write_text(code)
+        r = subprocess.run([sys.executable, tmp_path / "command.py"], cwd=clone, env=env, capture_output=True, text=True)
+        assert r.returncode == 0, f"{code}\n{r.stdout[-2000:]}\n{r.stderr[-3000:]}"
+        assert not subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True).stdout, code
 
 
 RETIRED = re.compile(r"\b(worth|witness|whoever|nobody|floors?|house|rooms?|stairs|told|tells?|born|honest|lift(?:ed)?|manners|sins?)\b", re.I)

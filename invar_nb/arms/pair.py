@@ -71,8 +71,13 @@ def _match_sources(*arms):
     a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
     for name, title in ((_SETTINGS if data else {}) | (_PROMPTS if a != b else {})).items():
         a, b = (known.get(name) for known in facts)
-        if a != b: _unpaired(f"{title} must match", f"{a!r} and {b!r}",
-                             f"Run both models with one {title}")
+        if a == b: continue
+        if name in _SETTINGS: _unpaired(f"{title} must match", f"{a!r} and {b!r}",
+                                        f"Run both models with one {title}")
+        a, b = ("none" if x is None else str(x)[:12] for x in (a, b))  # or a digest
+        _unpaired("both models must be asked with the same prompts",
+                  f"{title} {a} for the baseline and {b} for the candidate",
+                  f"Run both with the same {title}")
 
 
 def _match_data(a, b, cure):

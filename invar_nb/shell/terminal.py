@@ -201,6 +201,8 @@ def check_out(
     "Refuse a place that would not be written to, or not be replaced, before any work."
     try:
         whole = out.resolve()
+        if any(spot.is_symlink() for spot in (whole, *whole.parents)):  # from Python 3.13
+            raise RuntimeError
         nearest = next(spot for spot in (whole, *whole.parents) if spot.exists())
     except (OSError, RuntimeError) as error:
         usage("--out must be a name that the system takes",
