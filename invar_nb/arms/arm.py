@@ -226,7 +226,8 @@ def text_of_each(values, where: str, name: str, n: int) -> tuple:
         refuse(where, f"{name} must have one entry for each of the {n} sentences",
                str(len(values)), "Count the lines of both files; nothing is cut")
     several = name == "references"
-    given = [(v,) if isinstance(v, str) or not several else tuple(v) for v in values]
+    given = [tuple(v) if several and not isinstance(v, str) and isinstance(v, Iterable)
+             else (v,) for v in values]
     for i, texts in enumerate(given):
         if not texts or not all(isinstance(text, str) for text in texts):
             refuse(where, f"{name} must be texts, one at least for every sentence",

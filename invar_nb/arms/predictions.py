@@ -281,11 +281,17 @@ class Predictions(Arm):
     checks: ClassVar = {"ids": lambda ids, *_: ids} | Arm.checks | {
         "clusters": of_all_items, "prompt_digests": of_all_items,
         "ambiguous": one_of(*AMBIGUOUS), "labels_from": one_of(*LABELS_FROM)}
+
+    # whether the labels are places of choices that differ by example, and no classes
     choices = property(lambda self: self.labels_from == "choices")
-    # truth, prediction: class numbers; whether they agree; each of shape (n,)
+    # the truth and the prediction as class numbers, shape (n,)
     true_index = cached_property(lambda self: self._numbered(self.label))
     predicted_index = cached_property(lambda self: self._numbered(self.prediction))
-    correct = cached_property(lambda self: lock(self.true_index == self.predicted_index))
+
+    @cached_property
+    def correct(self) -> np.ndarray:  # shape (n,), booleans
+        "Whether the prediction is the truth."
+        return lock(self.true_index == self.predicted_index)
 
     def __post_init__(self):
         for name, value in _check_rows(self).items(): object.__setattr__(self, name, value)

@@ -75,17 +75,29 @@ class WindowLosses(Arm):
         "weight_unit": one_of(*WEIGHT_UNITS)}
     ids = property(lambda self: self.window_ids)
     clusters = property(lambda self: self.document_ids)
-    # tokens, bytes or words of all windows
-    weight = property(lambda self: float(self.tokens.sum()))
-    # summed loss and weight of each window: t_i l_i and t_i, float64
-    totals = property(lambda self: (self.tokens * self.log_loss, self.tokens.astype(float)))
-    # exp of the weighted mean log-loss of all windows
-    perplexity = property(lambda self: perplexity(self.log_loss, self.tokens))
+
+    @property
+    def weight(self) -> float:
+        "Tokens, bytes or words of all windows."
+        return float(self.tokens.sum())
+
+    @property
+    def totals(self) -> tuple[np.ndarray, np.ndarray]:  # each of shape (n,), float64
+        "Summed loss and weight of each window: t_i l_i and t_i."
+        return self.tokens * self.log_loss, self.tokens.astype(np.float64)
+
+    perplexity = property(lambda self: perplexity(self.log_loss, self.tokens))  # exp of mean
 
     @classmethod
-    def from_arrays(cls, window_ids, tokens, log_loss, **fields) -> "WindowLosses":
-        "Build from anything `numpy.asarray` takes; further fields by name."
-        return cls(window_ids=window_ids, tokens=tokens, log_loss=log_loss, **fields)
+    def from_arrays(
+        cls, window_ids, tokens, log_loss, *,  # n names, n counts, n losses
+        model: str = "", data_id: str = "", document_ids=None, n_bytes=None, split=None,
+        weight_unit: str = "tokens", columns=None, provenance=None,
+    ) -> "WindowLosses":
+        "Build from anything `numpy.asarray` takes."
+        fields = dict(locals())
+        del fields["cls"]
+        return cls(**fields)
 
     @property
     def documents(self) -> int | None:

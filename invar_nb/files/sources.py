@@ -226,7 +226,7 @@ def find_source(
     reading: Reading | None = None,  # a named column of losses or scores decides for a table
 ) -> Source:
     "The kind of evidence that a path holds; what is none, or two, is a ContractError."
-    path, reading = Path(path), reading or Reading()
+    path, reading = Path(path).expanduser(), reading or Reading()
     if not path.is_dir(): as_file(path, "find_source")
     names = first_names(path)
     for source in SOURCES.values():  # what a tool wrote comes first
@@ -261,7 +261,7 @@ def read_arms(
     source, given = find_source(path, reading), (reading or Reading()).given()
     _check_options(source, given)
     options = {k: v for k, v in given.items() if k in source.options}
-    arms = source.read(Path(path), **options)
+    arms = source.read(Path(path).expanduser(), **options)
     return arms if isinstance(arms, dict) else {"": arms}
 
 
