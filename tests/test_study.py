@@ -2,6 +2,7 @@
 import importlib.metadata
 import math
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
 from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Runs, Scores, UsageError, WindowLosses, compare, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
+from invar_nb.comparison.difference import Settings, measure
+from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
 from invar_nb.foundations.store import content_digest
 from invar_nb.foundations.refuse import ContractError
@@ -259,6 +262,37 @@ def test_compare_gives_the_interval_whose_coverage_is_measured(units):
     data = windows(documents=documents, tokens=tokens)
     theirs = jackknife_interval(data.candidate.log_loss - data.baseline.log_loss, tokens, units=units, document_ids=documents if units == "documents" else None)
     assert ends(compare(data, units=units).row) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+
+
+def test_tasks_are_a_family_of_their_own():
+    tasks = study(arms_of({"a": marks(shift=-.5, seed=1), "b": marks(shift=0, seed=2), "c": marks(shift=.01, seed=3), "d": marks(shift=.4, seed=4)}))
+    np.testing.assert_allclose([row.adjusted_p for row in tasks.leading], holm_of(tasks.leading), rtol=1e-12)
+    assert {row.key.part: row.claim for row in tasks.leading} | {"b": 0, "c": 0} == {"a": "regressed", "b": 0, "c": 0, "d": "improved"} and tasks.claim == "regressed"
+
+
+def test_families_alarm_rarely():
+    "No effect anywhere: some regressed or improved among six slices in at most .05 of families (seeds fixed)."
+    alarms, trials = 0, 150
+    for seed in range(trials):
+        rng = np.random.default_rng(seed)
+        old = rng.normal(0, 1, 120)
+        both = pair(*(Scores(ids=range(120), values=v, slices={"group": tuple(np.arange(120) % 6)}) for v in (old, old + rng.normal(0, 1, 120))))
+        alarms += any(row.claim in ("regressed", "improved") for row in compare(both, metrics=[replace(MARK, margin=0.0)]).select(role="rest"))
+    assert alarms / trials < .05 + 3 * (.05 * .95 / trials) ** .5
+
+
+def test_effective_sample_size_is_a_ratio_of_variances():
+    rng, documents, loss = np.random.default_rng(2), np.repeat(np.arange(40), 10), np.full(400, 2.0)
+    data = pair_arrays(loss, loss + rng.normal(0, .01, 40)[documents], np.full(400, 100), document_ids=documents)
+    done, alone = compare(data), measure(METRICS["perplexity"], data, choose_units(data, asked="windows"), Settings())
+    assert done.n == 400 == alone.n_eff and done.n_units == 40 and 35 < done.n_eff < 45 and done.interval.width > 2.5 * alone.interval.width  # the windows of a document agree
+
+
+def test_what_one_arm_lacks_is_no_contradiction():
+    one, two = (WindowLosses.from_arrays([f"w{i}" for i in range(5)], [10] * 5, [x] * 5, document_ids=ids) for x, ids in ((2.0, list("aabbb")), (2.1, None)))
+    assert pair(one, two).clusters == pair(two, one).clusters == tuple("aabbb")
+    a, b = Scores(ids=["b", "a"], values=[1, 2], clusters=["y", "x"]), Scores(ids=["a", "b"], values=[5, 6], prompt_digests=["p", "q"])
+    assert pair(a, b).clusters == ("x", "y") and a.values.tolist() == [2, 1]
 
 
 # --- refusals ---------------------------------------------------------------------------------------------------------------------------
