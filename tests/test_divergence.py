@@ -405,3 +405,18 @@ def test_intervals_cover_at_an_effective_size_of_40(dof, trials=2000):
             for name in NAMES: inside[name] += made[name].value.interval.contains(truth[name])
         print(f"chi-square {dof}, {design}: " + ", ".join(f"{name} {count / trials:.3f}" for name, count in inside.items()))
         assert min(inside.values()) >= .92 * trials, (design, inside)
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("make, forward, together", [
+    (lambda: small.gpt2(2100), small.numpy_gpt2, "tiles"), (lambda: small.llama(2100), small.numpy_llama, "tiles"), (lambda: small.llama(97, tied=True), small.numpy_llama, "tiles"),
+    (lambda: small.make("gemma2"), small.own_float64, "tiles")])
+def test_windows_equal_float64_over_the_whole_vocabulary(make, forward, together):
+    models = [one := make(), moved(one)]
+    plan = plan_of(small.text_ids(one.config.vocab_size, n=50))
+    arms = tiles.score_together(*models, plan)
+    close = small.tolerance(*models, ids=plan.token_ids["0"], windows=plan.windows)
+    np.testing.assert_allclose(means(arms), exact(forward, models, plan), rtol=0, atol=close)
+    assert arms[1].provenance["together"] == together and arms[1].columns["kl_divergence"].min() > 1e-3
+    for arm, model in zip(arms, models, strict=True):  # and both losses are those of scoring one by one
+        np.testing.assert_allclose(arm.log_loss, score_windows(model, plan.token_ids, plan.windows).log_loss, rtol=0, atol=close)

@@ -308,3 +308,26 @@ def test_parquet_of_others_is_refused():
     for table, part in ((good.replace_schema_metadata(None), "must hold the key 'invar_nb'"), (good.drop_columns(["tokens"]), "columns must be"), (good.append_column("more", kl), "columns must be"),
                         (good.set_column(good.column_names.index("tokens"), "tokens", kl), "must be int64"), (good.slice(0, 4), "5 windows must follow"), (good.set_column(good.column_names.index("kl"), "kl", arrow.array([1.0, None, 1, 1, 1])), "row 2: kl must be a number")):
         assert part in says(data(table), "x.parquet")
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_file_that_was_cut_off_is_refused_in_batches_too(suffix, tmp_path):
+    whole = losses_bytes(example(3), suffix)
+    for n in range(0, len(whole), 29): assert len(list(refusals(whole[:n], "x" + suffix, tmp_path))) == 2
+
+
+def test_a_line_without_end_is_not_read(tmp_path):
+    head, columns = parts()
+    columns["document_id"][2] = "d" * 2**21
+    assert all("a line above" in got and got.startswith(":4") for got in refusals(by_hand(".jsonl", head, columns), "x.jsonl", tmp_path))
+
+
+def test_every_flipped_byte_of_parquet_is_refused_or_harmless():
+    losses = example(3)
+    whole = losses_bytes(losses, ".parquet")
+    for i in range(len(whole)):
+        bad = bytearray(whole)
+        bad[i] ^= 0x11
+        try: back = parse_losses(bytes(bad), name="x.parquet")
+        except ContractError: continue
+        same(back, losses)  # a byte that says nothing: a statistic, the writer's name

@@ -310,3 +310,29 @@ BINNED = [([0.5, np.nan], [0, 1], {}), ([0.5, 1 + 2.0**-52], [0, 1], {}), ([0.5,
 def test_refusals(call):
     with pytest.raises(ContractError) as refused: call()
     assert refused.value.code == "contract" and "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("n_bins", [1, 2, 10, 15, 64])
+@pytest.mark.parametrize("n", [1, 7, 100, 20_000])
+def test_torchmetrics(n, n_bins):
+    torch = pytest.importorskip("torch")
+    theirs = pytest.importorskip("torchmetrics.functional.classification").binary_calibration_error
+    p, y = predictions(n, seed=n + n_bins, shift=0.1)
+    expected = [float(theirs(torch.tensor(p), torch.tensor(y.astype(int)), n_bins=n_bins, norm=norm)) for norm in ("l1", "max")]
+    np.testing.assert_allclose(errors(p, y, n_bins=n_bins), expected, rtol=1e-12, atol=1e-15)
+
+
+statsmodels = pytest.importorskip("statsmodels.stats.proportion")
+
+
+def test_intervals_against_statsmodels():
+    rng = np.random.default_rng(1)
+    for level in (0.8, 0.95, 0.99):
+        M = rng.integers(0, 40, size=(4, 4))
+        scores = precision_recall_f1(M, level=level)
+        for c in range(4):
+            tp, col, row = M[c, c], M[:, c].sum(), M[c].sum()
+            for interval, trials, f in ((scores.precision_interval[c], col, lambda x: x), (scores.recall_interval[c], row, lambda x: x),
+                                        (scores.f1_interval[c], col + row - tp, lambda x: 2 * x / (1 + x))):
+                expected = statsmodels.proportion_confint(tp, trials, alpha=1 - level, method="wilson")
+                np.testing.assert_allclose([interval.low, interval.high], [f(x) for x in expected], rtol=1e-10)

@@ -1,4 +1,5 @@
 """Passages, slices of losses and the gate on the tail, across pages: the report, the command, and what verify finds."""
+from invar_nb.comparison.passages import rank_passages
 import json
 import math
 
@@ -79,3 +80,14 @@ def test_classes_of_tokens_are_the_same_from_models_files_and_tiles_and_verify_f
     with pytest.raises(ContractError): verify(tmp_path / "models")
     for wrong, said in ((["b.jsonl", "tuned", *text[:2], "--by", "source"], "--by must be one of"), (["base", "tuned", *text, *by, "--per-byte"], "--by must be one of"), (["base", "tuned", *text, *by, "--until-decided"], "--by")):
         assert main(["compare", *wrong, "--out", "w"]) == 2, said
+
+
+@pytest.mark.slow
+def test_noise_alone_is_rarely_called_beyond_noise():
+    rng = np.random.default_rng(11)
+    laws = {"normal": lambda n: rng.normal(size=n), "Laplace": lambda n: rng.laplace(size=n), "t3": lambda n: rng.standard_t(3, n), "gamma 1": lambda n: rng.gamma(1, 1, n)}
+    for name, law in laws.items():
+        for n in (40, 180, 590):
+            rate = np.mean([rank_passages(tuple(map(str, range(n))), law(n), np.full(n, 64.0)).lost[0].beyond for _ in range(1000)])
+            print(f"{name:>8} n = {n:3d}: {rate:.3f}")
+            assert rate < .1 + 4 * math.sqrt(.1 * .9 / 1000)

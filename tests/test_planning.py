@@ -145,3 +145,9 @@ def test_the_table_of_the_page_keeps_its_promise():
     for r in (rows[1], rows[9]):  # two cells again, with other samples
         half, *_ = kept(r["units"], r["law"], 0.0, 0.2, 200, seed=6)
         assert abs(half - float(r["half_width"])) < 4 * math.sqrt(0.8 * 0.2 / 200)
+
+
+@pytest.mark.parametrize("kind, law", [("windows", "Laplace"), ("documents", "normal"), ("blocks", "normal")])
+def test_a_plan_keeps_its_promise(kind, law):
+    half, same, moved, _ = kept(kind, law, 0.0, 0.25, 150)
+    assert half > 0.75 - 3 * math.sqrt(0.75 * 0.25 / 150) and min(same, moved) > 0.8 - 3 * math.sqrt(0.8 * 0.2 / 150)

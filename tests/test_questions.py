@@ -1,4 +1,6 @@
 "Questions with candidates: normalizations, ties, unwritable candidates, the journal, refusals."
+from small_models import numpy_llama
+from small_models import numpy_gpt2
 import json
 
 import numpy as np
@@ -103,3 +105,24 @@ def test_what_is_refused(models, examples):
             (lambda: score_candidates(bare, ask(prompt="x"), bos="never"), UsageError, "bos must be one of"),
             (lambda: answer_examples(bare, ask(prompt="x"), normalize="words"), UsageError, "normalize must be one of")):
         with pytest.raises(error, match=says): call()
+
+
+def spelled(loaded, text): return loaded.tokenizer(text)["input_ids"]
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_likelihoods_equal_a_float64_loop(models, examples, name):
+    loaded, forward = models[name], {"gpt2": numpy_gpt2, "llama": numpy_llama}[name]
+    losses, unwritable = score_candidates(loaded, examples(), batch_tokens=100)
+    of = {place: (-loss * n, n) for place, loss, n in zip(losses.document_ids, losses.log_loss, losses.tokens, strict=True)}
+    assert not any(unwritable) and len(of) == len(losses) == sum(len(row["candidates"]) for row in ROWS)
+    for i, row in enumerate(ROWS):
+        begun = len(spelled(loaded, row["prompt"]))
+        for k, text in enumerate(row["candidates"][:6]):
+            ids, total = spelled(loaded, row["prompt"] + text), 0.0
+            for j in range(begun, len(ids)):
+                z = forward(loaded.model, ids[:j])
+                total += z[ids[j]] - z.max() - np.log(np.exp(z - z.max()).sum())
+            ll, n = of[f"{i}.{k}"]
+            assert ll == pytest.approx(total, abs=1e-5 * max(1, len(ids) - begun)) and n == len(ids) - begun
+    assert of["0.0"][0] > of["0.1"][0], "a longer text that begins with the candidate cannot be more probable"

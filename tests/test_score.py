@@ -1,4 +1,5 @@
 "Losses by the chain rule: GPT-2 and Llama written out in numpy are the referees, one token at a time; for other architectures their own float64 copies."
+from small_models import SMALL
 import copy
 import dataclasses
 import shutil
@@ -459,3 +460,64 @@ def test_padded_rows_are_a_multiple_of_16_tokens_where_the_model_sees_as_many(li
     for batch in back.batches: back.score(batch)
     assert scorer.facts["batching"] == "padded" and all(n % 16 == 0 for n in plain) == even and max(plain) <= limit
     assert {*read} - plain, "a control must not read the same rows"
+
+
+def test_the_referee_would_notice(truth):
+    "A window with one token less context is far outside the tolerance."
+    model, ids, windows, exact = truth("gpt2 tied 97", "overlapping")
+    early = [dataclasses.replace(w, start=w.start + 1) for w in windows[1:]]
+    assert min(np.abs(x - exact[i + 1]).max() for i, x in token_log_losses(model, ids, early)) > 1000 * TOLERANCE
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("name, tiled", [("gemma2", True), ("cohere", True), ("granite", True), ("mixtral", True), ("bamba", True), ("roberta", False)])
+def test_tiles_and_whole_logits_give_the_same_losses(name, tiled, monkeypatch):
+    "Of these architectures, against float64 token by token, with tiles that end inside the vocabulary."
+    model = make(name)
+    texts, windows = mixed_windows(model, n=12)
+    assert look_at_model(model, texts["0"]).tiled == tiled
+    whole = dict(token_log_losses(model, texts, windows))
+    monkeypatch.setattr(head_tiles, "COLUMNS", 31)
+    for i, losses in token_log_losses(model, texts, windows):
+        np.testing.assert_allclose(losses, whole[i], rtol=0, atol=TOLERANCE)
+        np.testing.assert_allclose(losses, one_window(model, texts[windows[i].document_id], windows[i]), rtol=0, atol=TOLERANCE)
+
+
+def test_memory_does_not_grow_with_the_text():
+    "Ten times the text: never more tokens in a batch."
+    model, most = llama(), {}
+    for n in (100, 1000):
+        sizes = []
+        hook = model.model.register_forward_hook(lambda module, given, out: sizes.append(out.last_hidden_state.shape[:2].numel()))
+        try: score_windows(model, text_ids(97, n=n), plan_windows(n, max_length=32, stride=16), batch_tokens=128)
+        finally: hook.remove()
+        most[n] = max(sizes)
+    assert most[100] == most[1000] <= 128
+    assert look_at_model(model, text_ids(97)).chunk_rows == 64 * 2**20 // (4 * 97)
+
+
+class Forbidding(transformers.LlamaForCausalLM):
+    def forward(self, *args, **kwargs):
+        out = super().forward(*args, **kwargs)
+        out.logits[..., 13] = -torch.inf
+        return out
+
+
+def test_losses_that_are_no_numbers_name_window_and_token():
+    model = fill(Forbidding(transformers.LlamaConfig(**DENSE)), 9)
+    ids = np.where(text_ids(97) == 13, 14, text_ids(97))
+    windows = plan_windows(len(ids), max_length=20, stride=10)
+    assert np.isfinite(score_windows(model, ids, windows).log_loss).all()
+    ids[57] = 13
+    with pytest.raises(ContractError, match=r"every loss must be finite; got inf at window '0:\d+-\d+', token 57 \(id 13\)"): score_windows(model, ids, windows)
+    broken = llama()
+    broken.model.norm.weight.data[3] = float("nan")
+    with pytest.raises(ContractError, match=r"got nan at window '0:\d+-\d+', token \d+ \(id \d+\).*float32"): score_windows(broken, ids, windows)
+
+
+@pytest.mark.parametrize("build", [
+    lambda: transformers.BertLMHeadModel(transformers.BertConfig(**SMALL, intermediate_size=40, max_position_embeddings=40)).eval(),
+    lambda: fill(transformers.RobertaForMaskedLM(transformers.RobertaConfig(**SMALL, intermediate_size=40, max_position_embeddings=60)), 3)])
+def test_a_model_that_sees_the_future_is_refused(build):
+    with pytest.raises(ContractError, match="the model must be causal: a later token must not move") as caught: score_windows(build(), text_ids(97), plan_windows(101, max_length=20, stride=10))
+    assert caught.value.code == "not_causal"
