@@ -47,6 +47,7 @@ def test_the_score_is_sacrebleus(smoothing, tokenize):
         ours = corpus_bleu(candidates, references, smoothing=smoothing, smoothing_value=value, tokenize=tokenize, max_n=max_n, effective_order=effective, lowercase=lower)
         np.testing.assert_allclose([ours.score, ours.brevity_penalty, *ours.precisions], [theirs.score / 100, theirs.bp, *(p / 100 for p in theirs.precisions)], rtol=1e-12, atol=1e-15)
         assert (ours.candidate_length, ours.reference_length) == (theirs.sys_len, theirs.ref_len)
+        if smoothing != "add-k": assert (*ours.matches, *ours.totals) == (*theirs.counts, *theirs.totals)  # there sacreBLEU's are those after smoothing
         assert ours.signature.startswith(f"{scorer.get_signature()}|order:{max_n}|") and ours.signature.endswith(f"|segments:{n}")
         positive += 0 < ours.score < 1
     assert positive > 8

@@ -34,6 +34,11 @@ def test_a_passage_counts_once(tmp_path):
     assert len(found) == 32
 
 
+def test_modules_of_packages_without_the_tests_of_the_library(tmp_path):
+    assert list(library_modules(library(tmp_path, **{"a": "x", "pack.__init__": "x", "pack.b": "x", "test.c": "x"}))) == ["a", "pack", "pack.b"]
+    assert text_runs("short") == set() and text_runs("a  b\n\tc", 3) == {"a b", " b ", "b c"}
+
+
 def test_a_library_without_source_is_refused(tmp_path):
     with pytest.raises(ContractError, match="full CPython"):
         demo_documents(library_modules(library(tmp_path, a=words(1))), known=set())

@@ -154,9 +154,25 @@ def test_golden_numbers():
     "32 to 28 is +0.1335 on the log scale; two p-values of the source's tests."
     assert list(one(PPL, BETTER, BASE).verdict.to_dict())[:12] == [
         "hypothesis_id", "metric", "direction", "scale", "candidate_mean", "baseline_mean", "improvement", "p_value", "significance_threshold", "improvement_threshold", "verdict", "rationale"]
+    v = one(PPL, BETTER, BASE).verdict
+    assert v.candidate_mean == pytest.approx(np.mean(BETTER), rel=1e-15) and v.candidate_geometric_mean == pytest.approx(stats.gmean(BETTER), rel=1e-14)
     c = one(PPL, [28.0] * 6, [32.0] * 6)
     assert c.verdict.improvement == pytest.approx(math.log(32 / 28), abs=1e-15) and f"{c.verdict.improvement:+.4f}" == "+0.1335"
     for new, old, p in (([5, 6, 7, 8], [4, 6, 6, 7], 0.0576689), ([2.1, 2.3, 1.9, 2.5], [2.0] * 4, 0.219102)): assert one(ACC, new, old).p_value == pytest.approx(p, rel=1e-6)
+
+
+@pytest.mark.parametrize("scale", [LOG, LINEAR])
+def test_the_direction_turns_the_word_and_the_sign(scale):
+    lower, higher = (MetricSpec("m", direction, scale) for direction in (LOWER, HIGHER))
+    found = [one(spec, *arms).verdict for spec in (lower, higher) for arms in ((BETTER, BASE), (BASE, BETTER))]
+    assert [v.verdict for v in found] == ["improved", "regressed", "regressed", "improved"] and found[0].improvement == -found[2].improvement > 0 > found[1].improvement == -found[3].improvement
+
+
+@pytest.mark.parametrize("newer, shown", [(BETTER, True), ([29.4, 31.7, 28.0, 33.1, 30.6], False)])
+def test_the_exact_p_value_stands_beside_an_outlying_difference(newer, shown):
+    d = np.log(BASE) - np.log(newer)
+    by_hand = np.mean(abs(np.array(list(itertools.product((1, -1), repeat=5))) @ d) >= abs(d.sum()) - 1e-12)
+    assert (f"exact sign-flip p = {by_hand:.3g}" in (text := one(PPL, newer, BASE).verdict.rationale)) == ("sign-flip" in text) == shown
 
 
 def test_few_seeds_and_small_changes():

@@ -4,6 +4,7 @@ Referees: exact rational arithmetic (Fraction), and the interpreter's own list o
 import json
 import math
 import pickle
+import sqlite3
 import subprocess
 import sys
 from fractions import Fraction
@@ -59,6 +60,7 @@ def test_json_returns_the_value_in_one_spelling(value):
     assert identical(strict_json(text, where="test"), value)
     assert identical(strict_json(canonical_json(value, indent=1).encode(), where="test"), value)
     assert canonical_json(reordered(value)) == text and canonical_json(strict_json(text, where="test")) == text
+    if "\\u0000" not in text: assert sqlite3.connect(":memory:").execute("select json_valid(?)", [text]).fetchone() == (1,)  # SQLite ends text at NUL
 
 
 @given(st.lists(st.sampled_from(["a", "b", 0, 1]), max_size=6), st.sampled_from([math.nan, math.inf, -math.inf, np.float32("nan"), np.array([1.0, np.inf])]))
@@ -95,6 +97,18 @@ def test_vectors_are_admitted_exactly_when_they_are_finite_numbers(items):
     elif all(not isinstance(v, int) or abs(v) <= 2**53 for v in items):
         got = as_vector(items, **WHERE)
         assert got.dtype == np.float64 and not got.flags.writeable and got.tolist() == [float(v) for v in items]
+
+
+near_the_bounds = st.sampled_from([-1, 0, 1, 2, 2**53 - 1, 2**53, 2**53 + 1, 2**54, 2**63, 0.5, 1.0, 1.5, 2.0**53, 2.0**54, 1e19, Fraction(3, 2), Fraction(4, 2)])
+
+
+@given(st.lists(anything, max_size=6) | st.lists(near_the_bounds, min_size=1, max_size=1) | st.lists(near_the_bounds | st.integers(1, 9), min_size=2, max_size=2))
+def test_counts_are_admitted_exactly_when_they_are_counts(items):
+    def is_count(v): return isinstance(v, (int, float, Fraction)) and not isinstance(v, bool) and math.isfinite(v) and Fraction(v).denominator == 1 and 1 <= v <= 2**53
+    if all(map(is_count, items)) and sum(map(Fraction, items)) <= 2**53:
+        got = as_counts(items, **WHERE)
+        assert got.dtype == np.int64 and not got.flags.writeable and got.tolist() == [int(v) for v in items]
+    else: refused(lambda: as_counts(items, **WHERE), "test: ")
 
 
 @pytest.mark.parametrize("dtype", ["i1", "u1", "i2", "i4", "u8", "f2", "f4", "f8", "g"])

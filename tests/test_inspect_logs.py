@@ -56,6 +56,18 @@ def check_log(path, log):
 def test_every_number_is_the_tools_own(model, task): assert check_log(DATA / model / f"{task}.json", log_of(model, task)) == len(NAMES[task])
 
 
+def test_losses_are_those_of_our_own_scorer():
+    pytest.importorskip("torch")
+    from invar_nb.models.load import load_model
+    from invar_nb.models.score import score_text
+    for model in ("base", "tuned"):
+        read = read_inspect_log(DATA / model / "texts.json", score="perplexity")["texts"]
+        texts = {str(sample["id"]): "\n" + sample["input"] for sample in log_of(model, "texts")["samples"]}
+        own = score_text(load_model(MODELS / model, dtype="float32"), [texts[i.split()[0]] for i in read.ids])
+        assert own.tokens.tolist() == read.tokens.tolist()
+        np.testing.assert_allclose(own.log_loss, read.log_loss, rtol=2e-6)
+
+
 # --- the archive ----------------------------------------------------------------------------------------------------------------------
 def as_archive(path, log, method=zipfile.ZIP_DEFLATED, leave=()):
     with zipfile.ZipFile(path, "w", method) as archive:

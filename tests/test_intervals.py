@@ -161,6 +161,7 @@ def test_formula(n):
     fit, plain = serial_ratio(t * d, t), jackknife_ratio(t * d, t)
     np.testing.assert_allclose([fit.standard_error, fit.dof], written_out(d, t), rtol=1e-10)
     assert (fit.estimate, fit.skewness, fit.nu, fit.units_eff, fit.n_units) == (plain.estimate, plain.skewness, plain.nu, plain.units_eff, n)
+    assert serial_ratio((t * d)[::-1].copy(), t[::-1].copy()).standard_error == pytest.approx(fit.standard_error, rel=1e-10)  # the text read backwards
     a, b = rng.normal(size=n), rng.normal(size=n)
     two, one = serial_ratio_difference((a * t, t), (b * t, t)), serial_ratio((b - a) * t, t)
     np.testing.assert_allclose([two.standard_error, two.dof], [one.standard_error, one.dof], rtol=1e-9)

@@ -99,6 +99,7 @@ def test_no_architecture_looks_too_large(tmp_path, name):
     (lambda d: edit_config(d, architectures=["LlamaForSequenceClassification"]), "the model must be causal; got LlamaForSequenceClassification"),
     (lambda d: edit_config(d, model_type="clip", architectures=["CLIPModel"]), "the model must be causal"),
     (lambda d: (d / "adapter_config.json").write_text("{}"), "adapter_config.json in copy. Merge the adapter"),      # with peft installed, transformers would load another model
+    (lambda d: ((d / "adapter_config.json").write_text("{}"), (d / "config.json").unlink()), "not an adapter.*Merge the adapter"),
     (lambda d: (d / "model.safetensors.index.json").write_text('{"weight_map": {"x": "model.safetensors"}}'), "one layout.*Delete")])
 def test_damaged_folders_are_refused(copied, spoil, words):
     spoil(copied)

@@ -14,7 +14,7 @@ from invar_nb.comparison.looks import look_at, look_bounds, look_counts, order_u
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.report.verify import verify
 from invar_nb.statistics.jackknife import jackknife_ratio
-from invar_nb.statistics.sequential import edge_z, information, of_this_text, spent
+from invar_nb.statistics.sequential import boundaries, crossing, edge_z, information, of_this_text, spent
 from studies import looked
 
 
@@ -29,6 +29,21 @@ def test_a_text_known_in_part_against_all_its_orders():
     assert np.mean([fit.standard_error ** 2 for fit in fits]) * 4 / 5 == pytest.approx((means[5] ** 2).mean(), rel=1e-12)
     assert information(7) == 7 and information(6, 6) == math.inf
     np.testing.assert_allclose(spent([.5, 1]), [.05 * math.log(.5 + .5 * math.e), .05], rtol=1e-12)
+    np.testing.assert_allclose(spent([.25, 1], .9, "linear"), [.025, .1], rtol=1e-12)
+
+
+@pytest.mark.parametrize("total", [None, 400])
+@pytest.mark.parametrize("spending", ["pocock", "linear"])
+@pytest.mark.parametrize("units", [(40, 60, 100, 200, 399), (40, 41, 42, 43, 44, 45), range(20, 400, 19), (300,)])
+def test_what_leaves_is_what_is_spent(units, spending, total):
+    "Streams of normals, drawn; the recursion shares no code with them."
+    at = np.array(units)
+    known, error = information(at, total), spent(at / 400, .95, spending)
+    bounds = boundaries(known, error)
+    paths = np.cumsum(np.random.default_rng(4).normal(size=(40_000, len(at))) * np.sqrt(np.diff(known, prepend=0)), axis=1) / np.sqrt(known)
+    assert abs((np.abs(paths) > bounds).any(1).mean() - error[-1]) < 4 * math.sqrt(error[-1] / 40_000)
+    np.testing.assert_allclose(crossing(known, bounds).cumsum(), error, rtol=1e-9)
+    np.testing.assert_array_equal(boundaries(known[:2], error[:2]), bounds[:2])       # later looks change nothing
 
 
 def test_a_look_at_this_text_is_narrower_by_what_was_seen():

@@ -2,6 +2,7 @@
 import io
 import json
 import os
+import time
 
 import numpy as np
 import pytest
@@ -331,3 +332,13 @@ def test_every_flipped_byte_of_parquet_is_refused_or_harmless():
         try: back = parse_losses(bytes(bad), name="x.parquet")
         except ContractError: continue
         same(back, losses)  # a byte that says nothing: a statistic, the writer's name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("suffix, most", [(".jsonl", 3), (".parquet", 1.5)])
+def test_two_hundred_thousand_windows_are_read_in_about_a_second(suffix, most):
+    n = 200_000
+    data = losses_bytes(WindowLosses.from_arrays(range(n), np.full(n, 128), np.random.default_rng(0).gamma(2, 1, n), document_ids=np.arange(n) // 9), suffix)
+    began = time.process_time()
+    parse_losses(data, name="x" + suffix)
+    assert time.process_time() - began < most

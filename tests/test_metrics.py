@@ -130,6 +130,12 @@ def test_the_bars_are_wilson_intervals_and_the_dict_is_json():
     with pytest.raises(ValueError): bins.count[0] = 1
 
 
+def test_certain_answers_leave_no_band():
+    for y, p in (([0, 1, 1], 1.0), ([0, 1, 0], 1e-12)):
+        null = reliability_bins([0.0, 1.0, 1.0], y).null
+        assert (null.mean, null.low, null.high, null.limit) == (0, 0, 0, 0) and null.p_value == pytest.approx(p) == null.mce_p_value
+
+
 # --- calibration errors -------------------------------------------------------------------------------------------------------------------
 def test_unbiased_by_enumeration():
     "All outcomes of ten answers in two bins and five clusters of two whose answers always agree."
@@ -141,6 +147,19 @@ def test_unbiased_by_enumeration():
         e = np.repeat(truth - hits, 2) + gap          # the same error for both of a cluster
         mean += math.prod(np.where(hits, truth, 1 - truth)) * squared_error_without(e, index, codes, 5, 2)[0]
     assert math.isclose(mean, np.mean(gap**2), rel_tol=1e-12)
+
+
+def test_two_calibrated_models_are_seldom_told_apart():
+    "One of them knows less; the page has the coverage of true changes."
+    rng, ends, every = np.random.default_rng(600), [], np.arange(600)
+    for _ in range(300):
+        a = rng.uniform(0.5, 1, 600)
+        y = (rng.random(600) < a).astype(float)
+        arms = [SimpleNamespace(confidence=p, correct=y) for p in (a, np.where(a < 0.75, 0.625, 0.875))]
+        shared = calibration.prepare(*arms)
+        (A, A_u), (B, B_u) = (shared.leave_one_out(arm, every, 600) for arm in arms)
+        ends.append(jackknife_statistic(B - A, B_u - A_u).interval())
+    assert np.mean([i.low <= 0 <= i.high for i in ends]) > 0.95 - 4 * math.sqrt(0.95 * 0.05 / 300) and np.mean([i.high < 0 for i in ends]) < 0.05
 
 
 def test_the_bins_are_shared_and_of_equal_mass():
@@ -249,6 +268,15 @@ def test_excluded_truths_do_not_count():
         assert "'incorrect' is never" in class_rate("incorrect", rate).missing(absent) and class_rate("correct", rate).missing(absent) is None
 
 
+def test_weighted_means_are_scikit_learns():
+    sk, rng = pytest.importorskip("sklearn.metrics"), np.random.default_rng(4)
+    true, said = rng.choice(LABELS, 200, p=(0.5, 0.3, 0.2)), rng.choice(LABELS, 200)
+    scores = precision_recall_f1(confusion_matrix(true, said, LABELS), LABELS)
+    assert [scores.weighted(rate) for rate in RATES] == pytest.approx(sk.precision_recall_fscore_support(true, said, labels=LABELS, average="weighted")[:3], rel=1e-12)
+    absent, unasked = (precision_recall_f1(cells).weighted("precision") for cells in ([[0, 1], [0, 2]], [[3, 0], [0, 0]]))
+    assert math.isnan(absent) and unasked == 1  # 0/0 counts only where the class has examples
+
+
 def test_coverage_of_a_macro_f1_difference():
     "Two models of known tables, 300 evaluations of 200 examples."
     rng, trials, inside = np.random.default_rng(5), 300, 0
@@ -322,10 +350,8 @@ def test_torchmetrics(n, n_bins):
     np.testing.assert_allclose(errors(p, y, n_bins=n_bins), expected, rtol=1e-12, atol=1e-15)
 
 
-statsmodels = pytest.importorskip("statsmodels.stats.proportion")
-
-
 def test_intervals_against_statsmodels():
+    statsmodels = pytest.importorskip("statsmodels.stats.proportion")
     rng = np.random.default_rng(1)
     for level in (0.8, 0.95, 0.99):
         M = rng.integers(0, 40, size=(4, 4))

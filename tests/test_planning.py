@@ -20,6 +20,13 @@ def test_outside_the_margin_one_edge_matters(s, delta, margin):
         assert n_for_power(s, delta, margin, power) == math.ceil(exact)
 
 
+@pytest.mark.parametrize("delta", [0.0, 0.01, 0.03, 0.06, 0.09])
+def test_inside_the_margin_both_edges_matter(delta):
+    z, n = stats.norm.ppf(0.975), n_for_power(1, delta, 0.1)
+    def chance(n): return stats.norm.cdf(math.sqrt(n) * (0.1 - delta) - z) - stats.norm.cdf(z - math.sqrt(n) * (0.1 + delta))
+    assert chance(n) >= 0.8 > chance(n - 1)
+
+
 def test_a_pilot_asks_for_more():
     "Against the F law by simulation, and against its limit where the pilot is large."
     rng, pilot = np.random.default_rng(3), Pilot(sd=1, dof=9, tail=0.5)

@@ -1,12 +1,10 @@
 "Questions with candidates: normalizations, ties, unwritable candidates, the journal, refusals."
-from small_models import numpy_llama
-from small_models import numpy_gpt2
 import json
 
 import numpy as np
 import pytest
 
-from small_models import byte_tokenizer, gpt2, llama, save, unigram_tokenizer, word_tokenizer
+from small_models import byte_tokenizer, gpt2, llama, numpy_gpt2, numpy_llama, save, unigram_tokenizer, word_tokenizer
 
 from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair

@@ -366,6 +366,13 @@ def test_from_folder_to_losses(saved, name):
     assert bare.log_loss.tolist() == losses.log_loss.tolist() and bare.provenance["weights_digest"] == weights_digest(loaded.model)
 
 
+def test_progress_counts_scored_tokens(saved):
+    loaded, calls = load_model(saved / "llama"), []
+    plan = plan_text(loaded, TEXT, max_length=24, stride=12)
+    score_plan(loaded, plan, batch_tokens=1, progress=lambda *step: calls.append(step))
+    assert {total for _, total in calls} == {plan.counts["tokens"]} == {calls[-1][0]} and [done for done, _ in calls] == sorted({done for done, _ in calls}) and len(calls) == -(-len(plan.windows) // 8)
+
+
 def test_documents_pieces_and_languages_reach_the_losses(saved):
     loaded = load_model(saved / "llama")
     texts = Documents(texts=(TEXT, "one more", "short"), documents=("0", "0", "1"), languages=("en", "en", None))

@@ -423,6 +423,7 @@ def test_retry_after_is_obeyed(truths, plan):
 
 def test_tries_wait_longer_each_time(monkeypatch):
     waited = []
+    assert as_address("vllm:https://h/base/v1").url == "https://h/base" and not any(map(servers.is_address, ("org/vllm", "vllm:h", "http://h")))
     monkeypatch.setattr(servers, "random", type("half", (), {"uniform": staticmethod(lambda a, b: b)}))
     async def wait(seconds): waited.append(seconds)
     monkeypatch.setattr(anyio, "sleep", wait)
