@@ -184,18 +184,18 @@ def typed(line, out):
 
 
 def answer(line, out=None):
-    "(exit code, what is printed on stdout, the code of what was refused) of a command line."
-    codes, printed, describe = [], io.StringIO(), terminal.describe_error
+    "(exit code, what is printed on stdout, the code of what was refused, what is printed on stderr) of a command line."
+    codes, printed, errors, describe = [], io.StringIO(), io.StringIO(), terminal.describe_error
     terminal.describe_error = lambda error: codes.append(getattr(error, "code", None)) or describe(error)
     try:
-        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()): code = main(typed(line, out))
+        with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(errors): code = main(typed(line, out))
     finally: terminal.describe_error = describe
-    return code, printed.getvalue(), codes[0] if codes else None
+    return code, printed.getvalue(), codes[0] if codes else None, errors.getvalue()
 
 
 def plan_of(name):
     "The numbers of a plan."
-    code, printed, _ = answer(f"plan {PLANS[name]} --json")
+    code, printed, *_ = answer(f"plan {PLANS[name]} --json")
     plan = json.loads(printed)
     return {key: plan[key] for key in ("goal", "needed", "at_pilot", "table", "units", "enough", "scale")} | {"decided": plan["decided"] is not None, "code": code}
 

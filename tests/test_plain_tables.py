@@ -57,7 +57,7 @@ def test_every_format_gives_the_same_scores(tmp_path, suffix, values):
     rows = [{"uid": 10 + i, "mark": x, "topic": "ab"[i % 2]} for i, x in enumerate(values)]
     arm = read_plain(write(tmp_path / f"x{suffix}", rows), score="mark", better="lower", cluster="topic", slices=["topic"])
     assert arm.ids == ("10", "11", "12") and arm.values.tolist() == [float(x) for x in values] and arm.score == "mark" and arm.better == "lower"
-    assert arm.clusters == ("a", "b", "a") == arm.slices["topic"]
+    assert arm.clusters == ("a", "b", "a") == arm.slices["topic"] and arm.provenance["source"]["columns"] == {"score": "mark", "cluster": "topic", "id": "uid"}
 
 
 ROWS = [{"id": f"q{i}", "f1": i / 4, "tokens": 3} for i in range(3)]

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 
 from invar_nb.arms.pair import pair
+from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import compare
+from invar_nb.files.losses import write_losses
 from invar_nb.files.sources import Reading, find_source, read_arms, read_every_eval, read_together
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.report.verify import verify
@@ -43,6 +45,9 @@ def test_tables_are_told_apart_by_their_columns(tmp_path, ending):
     assert find_source(both).name == "answers" and find_source(both, Reading(score="score")).name == "table"
     assert read_arms(both, Reading(score="score"))[""].kind == "scores" and read_arms(both)[""].kind == "answers"
     assert read_arms(table(tmp_path / f"l{ending}", "id", "loss", "tokens"))[""].kind == "losses"
+    if ending in (".jsonl", ".parquet"):  # our own, by their header
+        write_losses(WindowLosses.from_arrays(["a", "b"], [3, 4], [1.0, 2.0], model="m"), own := tmp_path / f"own{ending}")
+        assert find_source(own).name == "losses" and read_arms(own)[""].model == "m"
 
 
 def test_folders_of_other_tools(tmp_path):

@@ -288,6 +288,10 @@ def test_effective_sample_size_is_a_ratio_of_variances():
     assert done.n == 400 == alone.n_eff and done.n_units == 40 and 35 < done.n_eff < 45 and done.interval.width > 2.5 * alone.interval.width  # the windows of a document agree
 
 
+def test_one_long_document_beside_eleven_short_ones_is_a_text_in_order():
+    assert choose_units(windows(documents=np.r_[np.zeros(49, int), np.arange(11) + 1])).name == "serial" and choose_units(windows(documents=np.repeat(np.arange(12), 5))).name == "documents"
+
+
 def test_what_one_arm_lacks_is_no_contradiction():
     one, two = (WindowLosses.from_arrays([f"w{i}" for i in range(5)], [10] * 5, [x] * 5, document_ids=ids) for x, ids in ((2.0, list("aabbb")), (2.1, None)))
     assert pair(one, two).clusters == pair(two, one).clusters == tuple("aabbb")

@@ -208,7 +208,7 @@ BAD = [  # name, bytes, words of the refusal
     *[("x.json", data, words) for data, *words in (
         ("{}", "list of objects", "dict"), ('{"a": 1}\n{"a": 2}', "Extra data"), ("[]", "must hold rows"), ("[{}]", "must hold rows"), ('[{"a": 1}, 2]', "row 2", "got int 2"), ('[{"a": 1}', "UTF-8 JSON"), ('[{"a": 1}, {"": 2}]', "row 2", "a name"),
         ('[{"a": "\\ud800"}]', "row 1", "half a character"), ("", "JSON"), ("3", "got int"), *((f'[{{"a": "], [}}"}}, {{}},  {{"a": {bad}}}, {{"a": 1}}]', "row 3", part) for bad, part in (
-            ("NaN", "NaN"), ("1e999", "1e999"), ("1e-999", "become 0"), ('{"b": 1, "b": 2}', "'b'"), ("[[-Infinity]]", "-Infinity"), ("9" * 5000, "fit float64"))))],
+            ("NaN", "NaN"), ("1e999", "1e999"), ("1e-999", "become 0"), ('{"b": 1, "b": 2}', "'b'"), ("[[-Infinity]]", "-Infinity"), ("9" * 5000, "fit float64"), ("1" + "0" * 309, "fit float64"))))],
     *[("x.parquet", columns, words) for columns, *words in (
         ({"a": [0.5, math.nan]}, "row 2, column 'a'", "got nan", "null"), ({"a": [[0.5], [0.5, -math.inf]]}, "row 2", "got -inf"), ({"a": [{"x": math.nan}]}, "row 1", "got nan"), ({"a": pyarrow.array([math.inf], pyarrow.float32())}, "got inf"),
         ({"a": pyarrow.array([[("x", 1.0), ("x", 2.0)]], pyarrow.map_(pyarrow.string(), pyarrow.float64()))}, "column 'a'", "values must be ones that Python knows"), (pyarrow.table([[1], [2]], names=["a", "a"]), "'a' as columns 1 and 2"),
