@@ -187,7 +187,7 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
 @pytest.mark.parametrize("task, scorer, change, part", [
     ("texts", "match", lambda log: log.update(results=None), "status success"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
     ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got Expected `object`"),
-    ("texts", "match", sample(0, scores={}), "got KeyError 'match'"), ("texts", "match", score("maybe"), "got 'maybe'"),
+    ("texts", "match", lambda log: log["results"].update(completed_samples=19), "20 samples must be there, all completed; got 20"), ("texts", "match", sample(0, scores={}), "got KeyError 'match'"), ("texts", "match", score("maybe"), "got 'maybe'"),
     ("texts", "match", score({"a": 1}), "Choose a part of it as score='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"]["metadata"].update(sum_log_probs=-1.0), "perplexity_per_token of the log must be that of its samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got KeyError 'metadata'"),
