@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['SOURCES', 'first_names', 'Reading', 'read_every_eval', 'read_translations', 'Source', 'kinds_of_table', 'find_source',
-           'read_arms', 'read_together']
+           'read_together', 'read_arms']
 
 # %% ../../nbs/files/07_sources.ipynb #c008
 import csv, os, re
@@ -252,19 +252,7 @@ def find_source(
     refuse("find_source", "a file or folder must hold one of: "
            + ", ".join(s.known_by for s in SOURCES.values()), got, cure)
 
-# %% ../../nbs/files/07_sources.ipynb #c015
-def read_arms(
-    path: str | os.PathLike,
-    reading: Reading | None = None,
-) -> dict:  # task -> arm; "" where a file has no tasks
-    "What one model said, from a file or a folder of any known kind."
-    source, given = find_source(path, reading), (reading or Reading()).given()
-    _check_options(source, given)
-    options = {k: v for k, v in given.items() if k in source.options}
-    arms = source.read(Path(path).expanduser(), **options)
-    return arms if isinstance(arms, dict) else {"": arms}
-
-
+# %% ../../nbs/files/07_sources.ipynb #c013
 def _check_options(source: Source, given: Mapping) -> None:
     "An option that a kind does not take is refused, not passed over."
     if isinstance(given.get("score"), tuple) and "tasks" not in source.options:
@@ -277,27 +265,29 @@ def _check_options(source: Source, given: Mapping) -> None:
         refuse("read_arms", f"{idle} is an option of {', '.join(takers)}",
                f"a file of {source.name}", "Leave it out", error=UsageError)
 
-# %% ../../nbs/files/07_sources.ipynb #c013
+
 def read_together(
     paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
     reading: Reading | None = None,
 ) -> dict[tuple[str, str], object]:  # (name, task) -> arm; task "" where files have none
     "Files or folders of one kind with the same tasks; PairingError names a task that lacks."
     reading, (base, *others) = reading or Reading(), paths
+    given = reading.given()
     sources = {name: find_source(path, reading) for name, path in paths.items()}
     source = sources[base]
     if other := next((s for s in sources.values() if s != source), None):
         refuse("read_together", "both must be of one format", f"{source.name} and "
                f"{other.name}", "Compare the files of one tool with each other",
                error=UsageError)
-    if source.read_pair:
-        _check_options(source, reading.given())
+    _check_options(source, given)
+    if source.read_pair and others:
         pairs = {name: source.read_pair(paths[base], paths[name]) for name in others}
         return {(base, ""): pairs[others[0]].baseline,
                 **{(name, ""): both.candidate for name, both in pairs.items()}}
-    arms = {}
+    options, arms = {k: v for k, v in given.items() if k in source.options}, {}
     for name, path in paths.items():
-        with of_part(name): arms[name] = read_arms(path, reading)
+        with of_part(name): read = source.read(Path(path).expanduser(), **options)
+        arms[name] = read if isinstance(read, dict) else {"": read}
     for who, other in [pair for name in others for pair in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:
             shared = [task for task in arms[other] if task in arms[who]]
@@ -306,3 +296,11 @@ def read_together(
                    f"for each, as in tasks={shared[0]!r}" if shared
                    else "Compare runs of the same tasks", error=PairingError)
     return {(name, task): arm for name in paths for task, arm in arms[name].items()}
+
+# %% ../../nbs/files/07_sources.ipynb #c015
+def read_arms(
+    path: str | os.PathLike,
+    reading: Reading | None = None,
+) -> dict:  # task -> arm; "" where a file has no tasks
+    "What one model said, from a file or a folder of any known kind."
+    return {task: arm for (_, task), arm in read_together({"": path}, reading).items()}

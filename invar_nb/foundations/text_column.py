@@ -64,7 +64,8 @@ class TextColumn(Sequence):
     @property
     def lengths(self) -> np.ndarray:  # int64, shape (n,)
         "Bytes of each text."
-        return np.diff(self.buffer[1])
+        import pyarrow.compute as pc
+        return pc.binary_length(self.array).to_numpy()
 
     @property
     def nbytes(self) -> int:

@@ -105,9 +105,10 @@ def compare(
                 "Name both, or give --study FILE with baseline and others under [arms]")
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     check_out(out, force)
+    from invar_nb.report.report import report_of
     from invar_nb.shell.compare import compare_all
-    report, journals = compare_all(baseline, candidates, job, out=out)
-    return _saved(report, out, force, journals)
+    result, journals = compare_all(baseline, candidates, job, out)
+    return _saved(report_of(result), out, force, journals)
 
 # %% ../../nbs/shell/09_cli.ipynb #c031
 @command

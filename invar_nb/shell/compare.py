@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RESERVED', 'CHARACTERS', 'name_candidates', 'check_job', 'refuse_idle', 'control_rows', 'arms_of_models',
-           'find_control', 'as_reading', 'arms_of_files', 'with_sizes', 'given_sizes', 'with_passages', 'load_arms',
-           'compare_all', 'compare_models', 'evaluate_file']
+           'find_control', 'as_reading', 'arms_of_files', 'with_sizes', 'given_sizes', 'with_passages', 'compare_all',
+           'compare_models', 'evaluate_file']
 
 # %% ../../nbs/shell/07_compare.ipynb #c002
 from collections.abc import Iterable, Mapping
@@ -340,14 +340,14 @@ def _windows(losses, documents, arguments, scoring: g.Scoring, names):
             for w in plan.windows if w.window_id in names}
 
 # %% ../../nbs/shell/07_compare.ipynb #c019
-def load_arms(
+def compare_all(
     baseline: str,
     candidates: list[str] | Mapping[str, str],  # as typed, or by name
     job: g.Job,
     out: Path,
     rules: Rules | None = None,                 # None: those of the options
-) -> tuple[dict, list[Path]]:
-    "((name, part) -> arm, journals): models are scored, files read."
+) -> tuple[Study, list[Path]]:  # and journals
+    "One candidate or several, on one part or several; models, files, or a mixture."
     arguments = {BASELINE: baseline, **name_candidates(candidates)}
     names, reading = [*arguments][1:], as_reading(job.columns, job.asked.by)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
@@ -362,20 +362,9 @@ def load_arms(
             job.scoring.divergence or job.asked.until_decided):
         say("--divergence also shows KL divergence and changed first choices; it loads both "
             "models", job.output.quiet)
-    return arms, journals
-
-
-def compare_all(
-    baseline: str,
-    candidates: list[str] | Mapping[str, str],  # as typed, or by name
-    job: g.Job,
-    *,
-    out: Path,
-) -> tuple[Report, list[Path]]:  # and journals
-    "One candidate or several, on one part or several; models, files, or a mixture."
-    arms, journals = load_arms(baseline, candidates, job, out)
-    rules = find_rules(job, {part: arm.kind for (_, part), arm in arms.items()}, arms)
-    return report_of(study(arms, rules)), journals
+    kinds_of_parts = {part: arm.kind for (_, part), arm in arms.items()}
+    rules = rules or find_rules(job, kinds_of_parts, arms)
+    return study(arms, rules), journals
 
 # %% ../../nbs/shell/07_compare.ipynb #cmodels
 def compare_models(
@@ -397,8 +386,7 @@ def compare_models(
     job = g.Job(output=g.Output(quiet=True), scoring=g.Comparing(
         text=text, questions=questions and Path(questions), **scoring))
     with tempfile.TemporaryDirectory() as folder:
-        arms, _ = load_arms(str(baseline), candidates, job, Path(folder) / "report", rules)
-    return study(arms, rules)
+        return compare_all(str(baseline), candidates, job, Path(folder) / "report", rules)[0]
 
 # %% ../../nbs/shell/07_compare.ipynb #c021
 def evaluate_file(argument: str, asked: g.Measured, columns: g.Columns) -> Report:
