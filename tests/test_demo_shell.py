@@ -13,6 +13,8 @@ def test_the_models_are_shipped_and_an_old_folder_is_kept(tmp_path):
     (tmp_path / "keep.txt").write_text("mine")
     code, _, err = shell("demo", "--out", tmp_path)
     assert code == 2 and "new or an empty folder" in err and (tmp_path / "keep.txt").exists()
+    code, _, err = shell("demo", "--out", tmp_path, "--force")  # as that line says: it replaces reports only
+    assert code == 2 and "files of an older report only" in err and (tmp_path / "keep.txt").exists()
 
 
 def test_a_short_demo_saves_and_verifies_one_report_on_four_edits(tmp_path):
@@ -22,6 +24,7 @@ def test_a_short_demo_saves_and_verifies_one_report_on_four_edits(tmp_path):
     d = result.report.document()
     assert {*d["rankings"][0]["order"]} == {*EDITS} == {*result.windows} and any("saved and verified" in line for line in lines)
     assert verify(result.out).report.headline == result.report.headline and sum("base: perplexity" in line for line in lines) == 1
+    run_demo(tmp_path / "demo", documents=4, force=True)
     assert max(map(len, str(result).split("\n")[:5])) <= 130
 
 

@@ -4,6 +4,8 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -134,3 +136,9 @@ def test_what_is_undecided_is_not_called_not_worse(said, tmp_path):
     assert (code, rule) == (0, "no_regression_shown") and "exit 0: nothing was shown to be worse, and nothing was ruled out; --fail-inconclusive makes it exit 4." in text and "effective)" not in text
     assert "2 parts: 1 inconclusive (invar_choices +15 points), 1 improved (invar_rolling -23 %)." in said("compare --task invar_choices --task invar_rolling", BASE, TUNED)[1]
     assert "to +51 %), perhaps by less than 20 %." in said("compare --task invar_rolling --margin 20%", TUNED, BASE)[1]
+
+
+def test_a_reader_that_stops_early_is_told_nothing():
+    with subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.close()
+        assert process.stderr.read() == b"" and process.wait() != 0

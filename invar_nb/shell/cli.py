@@ -395,14 +395,14 @@ def doctor(output: g.Output):
 # %% ../../nbs/shell/09_cli.ipynb #c043
 @command
 def demo(
-    output: g.Output,
+    output: g.Output, force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-demo.", Path) = Path("invar-demo"),
 ):
     "Four edits of a small shipped model, ranked on real English; offline; needs torch."
     say("invar-nb demo: two shipped models, four edits", output.quiet)
-    check_out(out, False)
+    check_out(out, force)
     from invar_nb.shell.demo import run_demo
-    result = run_demo(out, echo=lambda line: say(line, output.quiet),
+    result = run_demo(out, force=force, echo=lambda line: say(line, output.quiet),
                       progress=lambda label: Progress(label, quiet=output.quiet))
     return result.to_dict(), str(result)
 

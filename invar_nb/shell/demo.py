@@ -141,6 +141,7 @@ class DemoResult:
 def run_demo(
     out: Path | str,  # a new folder for report and evidence
     *,
+    force: bool = False,                 # replace an older report
     documents: int | None = None,        # only the first so many; None: all
     progress: Callable | None = None,    # label -> what scoring calls with (done, total)
     echo: Callable | None = None,        # called with one line for each step
@@ -167,7 +168,7 @@ def run_demo(
             say(f"{name}: perplexity {losses.perplexity:.4f} a byte")
     finally: torch.set_num_threads(threads)
     ranked = study(arms, Rules(contrasts=True))
-    report_of(ranked).save(out)
+    report_of(ranked).save(out, force=force)
     for name in EDITS:  # the same numbers, were windows independent
         d = compare(pair(arms["baseline", ""], arms[name, ""]), units="windows").row.value
         low, high = d.interval.low, d.interval.high

@@ -98,7 +98,7 @@ def _in_options(text):
 
     def argument(m):
         name, value = _SPELLED.get(m[1], m[1]), m[2] or m[3] or "..."
-        if value != "None" and name not in ROLES and (section := section_of(name)):
+        if name not in ROLES and (section := section_of(name)):
             keys.setdefault(section, {})[name] = None
             if m[2]: value = f'"{value}"'
         return typed(name, {"True": "true", "False": "false"}.get(value, value))
@@ -156,10 +156,11 @@ class _Ending:
         if self.debug:
             import traceback
             traceback.print_exception(kind, error, trace)
+        gone = isinstance(error, (BrokenPipeError, SystemExit))  # its reader wants no more
         with contextlib.suppress(OSError, ValueError):
             if self.code == INTERRUPTED: sys.stderr.write("\n")
-            say(f"invar-nb: {line}")
-        if self.as_json and not isinstance(error, BrokenPipeError):
+            if not gone: say(f"invar-nb: {line}")
+        if self.as_json and not gone:
             with contextlib.suppress(OSError, ValueError):
                 answer(json.dumps({"error": one_line(line), "exit_code": self.code}))
                 sys.stdout.flush()
