@@ -105,6 +105,7 @@ def child(folder, command, events, operation, count):
     "Run a command; kill it at an operation on files, or count those operations."
     os.chdir(folder)
     for stream in (1, 2): os.dup2(os.open(folder.parent / f"said.{stream}", os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
+    sys.stdout, sys.stderr = open(1, "w", closefd=False), open(2, "w", closefd=False)  # not those of a caller that captures its own
     watch(events)
     seen = [0]
 
@@ -114,6 +115,7 @@ def child(folder, command, events, operation, count):
         if seen[0] == operation: os.kill(os.getpid(), signal.SIGKILL)
     sys.addaudithook(look)
     code = main(command)
+    for stream in (sys.stdout, sys.stderr): stream.flush()
     if count is not None: log(count, seen[0])
     os._exit(code)
 

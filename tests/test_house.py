@@ -522,7 +522,7 @@ def test_readme_shows_the_demo(tmp_path):
     readme, found, folder = (ROOT / "README.md").read_text(), [], tmp_path / "demo"
     arm = lambda name: read_losses(next(folder.glob(f"{name}.*")))
     for name in ("8-bit", "4-bit", "fine-tuned"):
-        interval = compare(pair(arm("baseline"), arm(f"{name}.candidate"))).ratio_interval
+        interval = compare(pair(arm("baseline"), arm(name))).ratio_interval
         places = 2 if interval.width < 0.02 else 1
         found.append(f"{100 * (interval.low - 1):+.{places}f} % to {100 * (interval.high - 1):+.{places}f} %")
     nothing([line for line in found if line not in readme], "the README shows another interval")

@@ -212,7 +212,7 @@ def test_refusals_of_paths(tmp_path):
 @pytest.mark.slow
 def test_the_real_tool_today(tmp_path):
     "Runs inspect on its mock model and reads both formats; INVAR_NB_INSPECT names a Python that has inspect_ai, torch and transformers, else they are installed."
-    python = python_with("INVAR_NB_INSPECT", tmp_path / "venv", "inspect_ai==0.3.285", "transformers>=5,<6")
+    python = python_with("INVAR_NB_INSPECT", tmp_path / "venv", "inspect_ai==0.3.285", "transformers>=5,<6", str(ROOT))
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
     subprocess.run([python, Path(__file__).parent / "data" / "make_inspect.py", MODELS, tmp_path / "out"], check=True, env=env, capture_output=True)
     read = "import sys, json; from invar_nb.files.inspect_logs import read_inspect_log as r; print(json.dumps(r(sys.argv[1], scorer='letters')['choices'].values.tolist()))"

@@ -64,8 +64,9 @@ def as_markdown():
     lines, fates = [], {}
     for command in dict.fromkeys(row["command"] for row in LEDGER):
         rows = [row for row in LEDGER if row["command"] == command]
-        kept = " ".join(f"`{row['option']}`" for row in rows if row["becomes"] == "same")
-        lines += [f"- {command}, {len(rows)} options" + (f", as before: {kept}" if kept else ", all of them elsewhere")]
+        same = [row for row in rows if row["becomes"] == "same"]
+        kept, new = (" ".join(f"`{row['option']}`" for row in same if row["why"].startswith("new:") == fresh) for fresh in (False, True))
+        lines += [f"- {command}, {len(rows)} options" + (f", as before: {kept}" if kept else ", all of them elsewhere") + (f"; new: {new}" if new else "")]
         for row in rows:
             fate = row["becomes"].replace(row["option"], "the same"), row["why"], row["hurt"]
             if row["becomes"] != "same": fates.setdefault(fate, {}).setdefault(f"`{row['option']}`", []).append(command)

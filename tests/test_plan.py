@@ -110,7 +110,8 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
     assert "--windows" not in d["next"] and d["next"].startswith("invar-nb compare base tuned --text one.txt --max-length 64 --stride 63")
     again = json.loads(shell("plan", "serial/baseline.jsonl", "serial/candidate.jsonl", "--json")[1])
     assert shell("score", "base", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--out", "base.jsonl")[0] == 0
-    half = json.loads(shell("plan", "base.jsonl", "tuned", "--text", "one.txt", "--half-width", "20%", "--out", "half", "--json")[1])
+    half, once_more = (json.loads(shell("plan", "base.jsonl", "tuned", "--text", "one.txt", "--half-width", "20%", "--out", "half", "--json", "--force")[1]) for _ in range(2))
+    assert once_more["needed"]["windows"] == half["needed"]["windows"], "a plan takes the place of an older one"
     assert half["decided"] is None and "A plan claims nothing" in shell("verify", "half")[2]
     assert [plan_comparison(losses(m, n=60)).decided for m in (.1, 0.0, .02)] == ["regressed, beyond the margin of 2 %", "equivalent within 2 %", ""]
     assert half["enough"] and half["next"] == "invar-nb compare base.jsonl tuned --text one.txt" and half["needed"]["model_tokens"] < d["needed"]["model_tokens"] / 2

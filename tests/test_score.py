@@ -1,5 +1,4 @@
 "Losses by the chain rule: GPT-2 and Llama written out in numpy are the referees, one token at a time; for other architectures their own float64 copies."
-from small_models import SMALL
 import copy
 import dataclasses
 import shutil
@@ -7,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from small_models import (DENSE, EPS32, HYBRIDS, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
+from small_models import (DENSE, EPS32, HYBRIDS, SMALL, TEXT, TOLERANCE, ZOO, Letters, byte_tokenizer, chain_rule, fill, gpt2, llama, make, numpy_gpt2, numpy_llama, one_window, own_float64,
                           save, text_ids, tolerance, torch, transformers)
 
 from invar_nb.arms.windows import Window, plan_windows
@@ -18,8 +17,7 @@ from invar_nb.models.chain_rule import look_at_model
 from invar_nb.models.text import Documents
 from invar_nb.models.load import config_digest, load_model, weights_digest
 from invar_nb.models.score import score_plan, score_text, score_windows
-from invar_nb.models.windows import plan_text
-from invar_nb.models.windows import find_classes
+from invar_nb.models.windows import find_classes, plan_text
 
 PLANS = {"overlapping": dict(max_length=32, stride=12), "disjoint": dict(max_length=32, stride=32), "context": dict(max_length=32, stride=12, first_window="context_only"),
          "full length": dict(max_length=40, stride=40), "pairs": dict(max_length=2, stride=1)}

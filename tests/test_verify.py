@@ -119,6 +119,7 @@ def test_unsealed_edits_additions_and_deletions_are_refused(saved, refused):
     for name in (*document, None):
         less = {k: v for k, v in document.items() if k != name} | ({} if name else {"note": "approved"})
         assert refused(folder, less | {"digest": content_digest(less)} if name != "digest" else less) or name == "environment", name
+    for name in (name for name, value in document.items() if isinstance(value, list) and value): assert refused(folder, changed(document, (name,), [])), name
 
 
 @pytest.mark.parametrize("name", ["report.md", "report.html"])

@@ -1,5 +1,4 @@
 "Each tool's rule played out on lists of tokens, as its source does it, and the losses beside a model asked chunk by chunk; the page goes through all lengths, token by token."
-from invar_nb.models.windows import plan_as
 import json
 
 import numpy as np
@@ -14,7 +13,7 @@ from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.models.text import Documents
 from invar_nb.models.load import load_model
 from invar_nb.models.score import score_text
-from invar_nb.models.windows import WINDOWINGS, plan_text
+from invar_nb.models.windows import WINDOWINGS, plan_as, plan_text
 
 
 def play_hf(x, length, stride):

@@ -56,7 +56,7 @@ class TextColumn(Sequence):
     @property
     def buffer(self) -> tuple[np.ndarray, np.ndarray]:  # uint8; int64, shape (n + 1,)
         "The bytes of these texts end to end; where each begins and the last one ends."
-        if not len(self.array): return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+        if not len(self): return np.zeros(0, np.uint8), np.zeros(1, np.int64)
         _, places, data = self.array.buffers()
         places = np.frombuffer(places, np.int64, len(self) + 1, 8 * self.array.offset)
         return np.frombuffer(data or b"", np.uint8)[places[0]:places[-1]], places - places[0]

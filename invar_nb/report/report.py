@@ -20,7 +20,7 @@ import os
 from pathlib import Path
 import platform
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -158,7 +158,7 @@ class Document(Section):
     rules: dict[str, Any]             # what was decided beforehand, where it is not the usual
     rows: list[RowSection]
     pairs: list[PairSection]
-    parts: list[PartSection]
+    parts: Annotated[list[PartSection], msgspec.Meta(min_length=1)]
     rankings: list[Ranking]
     looks: dict[str, Any] | None      # of a comparison that was looked at until decided
     arms: dict[str, ArmSection]       # by the name of the file

@@ -21,8 +21,8 @@ import invar_nb
 # %% ../../nbs/shell/09_cli.ipynb #c007
 from . import groups as g
 from . import options as o
-from .terminal import (OK, REFUSED, REGRESSED, Progress, answer, check_out,
-                                     run_app, say)
+from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Progress, answer,
+                                     check_out, run_app, say)
 
 # %% ../../nbs/shell/09_cli.ipynb #c012
 app = typer.Typer(
@@ -131,7 +131,7 @@ def plan(
     given = [name for name in (baseline, *named) if name is not None]
     say(f"invar-nb plan: {' and '.join(given) or 'no models'}", output.quiet)
     place = out or Path("invar-nb-plan")
-    if out or scoring.text: check_out(place, force)
+    if out or scoring.text: check_out(place, force, replaces=PLAN_FILES)
     from invar_nb.shell.plan import save_plan
     return save_plan(given, planning, job, place, force=force, save=out is not None)
 

@@ -33,6 +33,7 @@ from . import groups as g
 from . import options as o
 from .arms import SCORED, arm_kind, score_arms
 from .compare import as_reading
+from .terminal import PLAN_FILES
 
 # %% ../../nbs/shell/08_plan.ipynb #c003
 def _size(text, option, metric):
@@ -234,9 +235,8 @@ def save_plan(
         data = json.dumps(facts, sort_keys=True, indent=1, allow_nan=False)
         files = {"plan.json": f"{data}\n".encode(), "plan.html": f"{plan.html()}\n".encode()}
         files |= {f"{name}.jsonl": losses_bytes(arm) for name, arm in arms.items()}
-        old = ("plan.json", "plan.html", "baseline.jsonl", "candidate.jsonl")
         finish(journals.values(), digest(files["plan.json"]),
-               lambda: write_folder(out, files, force=force, replaces=old))
+               lambda: write_folder(out, files, force=force, replaces=PLAN_FILES))
         facts["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
     if arms:
         files = (str(out / f"{name}.jsonl") for name in arms)
