@@ -215,7 +215,7 @@ def test_the_real_tool_today(tmp_path):
     python = python_with("INVAR_NB_INSPECT", tmp_path / "venv", "inspect_ai==0.3.285", "transformers>=5,<6", str(ROOT))
     env = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"} | {"HF_HUB_OFFLINE": "1"}
     subprocess.run([python, Path(__file__).parent / "data" / "make_inspect.py", MODELS, tmp_path / "out"], check=True, env=env, capture_output=True)
-    read = "import sys, json; from invar_nb.files.inspect_logs import read_inspect_log as r; print(json.dumps(r(sys.argv[1], scorer='letters')['choices'].values.tolist()))"
+    read = "import sys, json; from invar_nb.files.inspect_logs import read_inspect_log as r; print(json.dumps(r(sys.argv[1], score='letters')['choices'].values.tolist()))"
     for model in ("base", "tuned"):
         for task in NAMES:
             path = tmp_path / "out" / model / f"{task}.json"
