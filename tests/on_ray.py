@@ -103,8 +103,10 @@ def finished(thread, found, run, parts, log, lost):
 def test_a_removed_machine_costs_its_unfinished_batches(run, tmp_path, cluster):
     "At most what was scored and not yet on the disk: half a second, and the batch in flight."
     log, parts = tmp_path / "log", tmp_path / "parts"
-    thread, found = started(preparing(run, log, .1), parts, log, 20, workers=2)
-    assert len({line.split()[1] for line in lines(log)}) == 2, "both machines were to work"
+    thread, found = started(preparing(run, log, .2), parts, log, 20, workers=2)
+    workers, until = lambda: {line.split()[1] for line in lines(log)}, time.monotonic() + 60
+    while len(workers()) < 2 and thread.is_alive() and time.monotonic() < until: time.sleep(.05)  # the second one may take seconds to start
+    assert len(workers()) == 2, "both machines were to work"
     cluster.remove_node(cluster.spare[0], allow_graceful=False)
     finished(thread, found, run, parts, log, lost=8)
 
