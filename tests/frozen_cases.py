@@ -215,11 +215,11 @@ def rows_of(d):
             rows[" | ".join(("candidate", *where))] = value["value"], *(value["ci"] or ())
             continue
         values = {"baseline": value["baseline"], "candidate": value["candidate"], "delta": value["delta"], "low": value["ci"][0], "high": value["ci"][1], "p": value["p_value"],
-                  "adjusted p": row["adjusted_p"], "level": value["level"], "margin": row["margin"], "claim": row["claim"]}
+                  "adjusted p": row["adjusted"].get("change"), "level": value["level"], "margin": row["margin"], "claim": row["claim"]}
         if value["units"] == "seeds" and value["fallback"]: values |= {"low": None, "high": None}
         if role == "pooled": values |= {"baseline": None, "candidate": None, "adjusted p": None}
         if role == "contrast":
-            apart = row["adjusted_p"] is not None and row["adjusted_p"] <= round(1 - d["rules"].get("level", .95), 12)
+            apart = row["adjusted"].get("change", 1.0) <= round(1 - d["rules"].get("level", .95), 12)
             values |= dict.fromkeys(("baseline", "candidate", "level", "margin")) | {"claim": "apart" if apart else "not apart"}
             rows[" | ".join((f"{key['against']} against {key['candidate']}", "", "contrast", ""))] = tuple(values.values())
             continue

@@ -31,7 +31,7 @@ def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tm
     code, out, _ = shell("compare", *LM, "--score", "shared", "columns.filter=first-word")
     d = json.loads((tmp_path / "r" / "report.json").read_text())
     assert code == d["exit"]["code"] and len(d["parts"]) == 4 and d["headline"] in out and "4 parts" in out
-    assert len(leads := rows(d, role="lead")) == 4 and all(row["adjusted_p"] is not None for row in leads)
+    assert len(leads := rows(d, role="lead")) == 4 and all("change" in row["adjusted"] for row in leads)
     assert "invar_choices.candidate.reliability.svg" in verify(tmp_path / "r").files and len(list((tmp_path / "r").glob("*.baseline.*"))) == 4
     page = (tmp_path / "r" / "report.html").read_text()
     assert all(part["part"] in page for part in d["parts"]) and "The parts are one family" in page

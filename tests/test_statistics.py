@@ -30,8 +30,7 @@ REFUSALS = [  # (call, code)
     (lambda: paired_t_test([], []), "pairing"), (lambda: paired_t_test([1, 2], [1]), "pairing"), (lambda: paired_t_test([1, math.inf], [1, 2]), "contract"),
     (lambda: paired_t_test([True, 2.0], [1, 2]), "contract"), (lambda: paired_t_test("12", [1, 2]), "contract"), (lambda: paired_t_test([1, 2], [1, 1], level=95), "contract"),
     (lambda: paired_t_test([1.7e308, 1.6e308], [-1.7e308, -1.7e308]), "contract"), (lambda: paired_t_test([1e308, 0], [0, 0]), "contract"),
-    (lambda: sign_flip_test([]), "pairing"), (lambda: sign_flip_test([0.1, NAN]), "contract"), (lambda: sign_flip_test([0.1], replicates=99), "contract"), (lambda: sign_flip_test([0.1], seed=1), "contract"),
-    (lambda: sign_flip_test([0.1], replicates=0, seed=1), "contract"), (lambda: sign_flip_test([0.1], scale=-1), "contract"),
+    (lambda: sign_flip_test([]), "pairing"), (lambda: sign_flip_test([0.1, NAN]), "contract"), (lambda: sign_flip_test([0.1], scale=-1), "contract"),
     (lambda: wilson_interval(61, 60), "counts"), (lambda: wilson_interval(1, 0), "contract"), (lambda: wilson_interval(1, 2**53 + 1), "too_many"), (lambda: wilson_interval(0.5, 1), "contract"),
     (lambda: wilson_interval(1, 2, level=1), "contract"), (lambda: newcombe_interval(1, 2, 3, 2), "counts"), (lambda: fisher_exact(1, 10**7, 1, 1), "too_many"),
     (lambda: pass_at_k([5], 1, 1), "shape"), (lambda: pass_at_k(5, 6, 1), "counts"), (lambda: pass_at_k(5, 1, 6), "counts"), (lambda: pass_at_k(5, -1, 1), "contract"),
@@ -176,14 +175,16 @@ def test_every_sign_pattern(d, power):
     assert sign_flip_test(d[::-1]).p_value == sign_flip_test([x / 10 for x in d]).p_value == sign_flip_test([(7 + x / 10) - 7 for x in d], scale=10).p_value == p
 
 
-def test_sign_flips_of_forty_and_more():
-    assert sign_flip_test(np.ones(40)).reaching == 2 and sign_flip_test(np.ones(60)).p_value == 1 / 10_000  # drawn: never 0
-    coins = np.where(np.arange(40) < 29, 1.0, -1.0)  # a sum of signs is a binomial count
-    assert sign_flip_test(coins).p_value == 2 * sum(math.comb(40, k) for k in range(12)) / 2**40
+def test_sign_flips_of_many():
+    assert sign_flip_test(np.ones(32)).reaching == 2 and sign_flip_test(np.ones(60)).p_value == 2.0**-59  # never 0
+    coins = np.where(np.arange(32) < 23, 1.0, -1.0)  # a sum of signs is a binomial count
+    assert sign_flip_test(coins).p_value == 2 * sum(math.comb(32, k) for k in range(10)) / 2**32
     many = np.random.default_rng(5).normal(0.1, 1, 300)
-    drawn = sign_flip_test(many)
-    assert (drawn.engine, drawn.seed, drawn.patterns) == ("monte_carlo", 0, 9999) and drawn == sign_flip_test(many[::-1])
-    assert sign_flip_test([0.0, 0.0]).p_value == 1.0 and sign_flip_test([1e308] * 6).p_value == sign_flip_test([5e-324] * 6).p_value == 2.0**-5
+    one, other = sign_flip_test(many), sign_flip_test(many[::-1] * 2.0**300)
+    assert (one.engine, one.reaching) == ("saddlepoint", None) and one.p_value == pytest.approx(other.p_value, rel=1e-12)
+    assert sign_flip_test(many - many.mean()).p_value == pytest.approx(1, abs=1e-3)
+    assert sign_flip_test([0.0, 0.0]).p_value == sign_flip_test([0.0] * 50).p_value == 1.0
+    assert sign_flip_test([1e308] * 6).p_value == sign_flip_test([5e-324] * 6).p_value == 2.0**-5
     assert sign_flip_test([0.1] * 6, scale=1e300).p_value == sign_flip_test([5e-324] * 6, scale=1.7e308).p_value == 1.0  # rounding beside such inputs
 
 

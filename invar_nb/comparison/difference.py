@@ -4,13 +4,13 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'paired_totals', 'by_unit', 'fit_totals', 'effective_rows', 'turned', 'Difference', 'conclude',
-           'pair_totals', 'measure', 'unit_influence']
+           'pair_totals', 'unit_influence', 'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
@@ -112,7 +112,7 @@ _TOKENS = ("resample='tokens' draws windows with probability proportional to the
 
 
 def _bootstrap(metric, a, b, units, settings):
-    "level -> (Interval, p) by the bootstrap, or a refusal."
+    "(level -> Interval, p of no change) by the bootstrap, or a refusal."
     if units.name == "serial":
         refuse("compare", f"method={settings.method!r} cannot use serial units", "serial",
                'Say units="windows" or units="documents", or use the jackknife',
@@ -124,8 +124,9 @@ def _bootstrap(metric, a, b, units, settings):
     keep = weights > 0
     delta, counts = numerators[keep] / weights[keep], weights[keep].astype(np.int64)
     scale = float(np.abs(np.concatenate([a[0], b[0]]) / np.tile(np.maximum(a[1], 1), 2)).max())
-    return cache(lambda level: bootstrap_analysis(
+    run = cache(lambda level: bootstrap_analysis(
         delta, counts, settings.plan(level), scale=scale))
+    return lambda level: run(level)[0], run(settings.level)[1]
 
 # %% ../../nbs/comparison/01_difference.ipynb #c010
 def turned(
@@ -157,6 +158,10 @@ class Difference:
     units: str
     note: str | None = None
     at: Callable = field(repr=False, compare=False)  # level -> Interval
+    # null -> two-sided p of D = null; None where it has none, as a quantile
+    p_of: Callable | None = field(default=None, repr=False, compare=False)
+    # () -> how each unit moves it, and its share of the weight, shape (2, n_units)
+    influence: Callable | None = field(default=None, repr=False, compare=False)
 
     title = property(lambda self: self.metric.title or self.metric.name)
     delta = property(lambda self: self.fit.estimate)
@@ -207,16 +212,17 @@ class Difference:
 
 # %% ../../nbs/comparison/01_difference.ipynb #c011
 def _own_interval(metric, fit, value, units):
-    "(level -> Interval, p-value) of sums alone."
+    "(level -> Interval, null -> p) of sums alone."
     if not (metric.share_of_weights and value == 0):
         name = "t" if units == "seeds" else "jackknife"
-        return lambda level: fit.interval(level, name), fit.p_value()
+        return lambda level: fit.interval(level, name), fit.p_value
 
     def none_counted(level):  # Clopper and Pearson's interval of a share never seen
         high = -math.expm1(math.log((1 - level) / 2) / fit.units_eff)
         return Interval(low=0.0, high=high, level=level, method="clopper_pearson",
                         engine="closed_form")
-    return none_counted, 1.0
+    reached = lambda share: min(1.0, 2 * math.exp(fit.units_eff * math.log1p(-share)))
+    return none_counted, lambda null: 0.0 if null < 0 or null >= 1 else reached(null)
 
 
 def conclude(
@@ -226,21 +232,23 @@ def conclude(
     n: int,               # rows
     units: str,
     level: float,
-    interval: tuple | None = None,  # level -> Interval, and the p-value; None: of the fit
+    interval: tuple | None = None,  # level -> Interval, null -> p; None: of the fit
+    influence: Callable | None = None,  # () -> of each unit, as `unit_influence`
 ) -> Difference:
     "The difference that these numbers make."
     fit, rows = fits
-    at, p_value = interval or _own_interval(metric, fit, values[1], units)
+    at, p_of = interval or _own_interval(metric, fit, values[1], units)
     n_eff = effective_rows(n, rows, fit)
     if (value_at := metric.inverse) is not None:  # a quantile: error and ends as values
         share, error, share_at = fit.estimate, fit.standard_error, at
         fit = replace(fit, estimate=value_at(share), standard_error=(
             value_at(share + error) - value_at(share - error)) / 2)
-        at, p_value = lambda level: share_at(level).map(value_at), None
+        at, p_of = lambda level: share_at(level).map(value_at), None
     baseline, candidate = (in_unit(metric, value) for value in values)
     return Difference(metric=metric, fit=fit, baseline=None if metric.of_pair else baseline,
-                      candidate=candidate, interval=at(level), p_value=p_value, n=n,
-                      n_eff=n_eff, units=units, note=metric.caveat or None, at=at)
+                      candidate=candidate, interval=at(level), n=n, n_eff=n_eff,
+                      p_value=None if p_of is None else p_of(0.0), units=units, at=at,
+                      note=metric.caveat or None, p_of=p_of, influence=influence)
 
 # %% ../../nbs/comparison/01_difference.ipynb #c007
 def pair_totals(metric: Metric, pair: Pair) -> tuple:
@@ -256,6 +264,31 @@ def _left_out(metric, pair, units):
         values_without(metric, arm, units.codes, units.n_units)
         for arm in (pair.baseline, pair.candidate))
     return a, b, without_b - without_a
+
+
+def unit_influence(
+    metric: Metric,  # prepared for the pair
+    pair: Pair,
+    units: Units,
+) -> np.ndarray:     # shape (2, n_units); the first row sums to 0, the second to 1
+    "How each unit moves the difference, the linear part of what it adds; its weight's share."
+    if metric.totals is None:
+        *_, without = _left_out(metric, pair, units)
+        return np.array([without.mean() - without, np.full(without.size, 1 / without.size)])
+    a, b = (by_unit(totals, units) for totals in pair_totals(metric, pair))
+    moves = [(n - n.sum() / w.sum() * w) / w.sum() for n, w in (a, b)]
+    return np.array([moves[1] - moves[0], (a[1] / a[1].sum() + b[1] / b[1].sum()) / 2])
+
+# %% ../../nbs/comparison/01_difference.ipynb #me01
+def _interval_of(metric, pair, totals, fit, units, settings):
+    "(level -> Interval, null -> p) of a method that needs rows; None: of the sums alone."
+    if metric.share_of_weights and totals[1] is not None and not totals[1][0].any(): return None
+    if settings.method != "jackknife":
+        at, p_value = _bootstrap(metric, *totals, units, settings)
+        return at, lambda null: p_value if null == 0 else fit.p_value(null)
+    if metric.exact is None or units.name not in ("items", "windows"): return None
+    both = cache(lambda level: exact_interval(metric, pair.baseline, pair.candidate, level))
+    return lambda level: both(level)[0], both(settings.level)[1]
 
 
 def measure(
@@ -276,26 +309,9 @@ def measure(
         *values, without = _left_out(metric, pair, units)
         fit = replace(jackknife_statistic(values[1] - values[0], without),
                       units_eff=units.effective)
-    run = None  # level -> (Interval, p-value), of a method that needs rows
-    if metric.share_of_weights and values[1] == 0: pass
-    elif settings.method != "jackknife": run = _bootstrap(metric, *totals, units, settings)
-    elif metric.exact is not None and units.name in ("items", "windows"):
-        run = lambda level: exact_interval(metric, pair.baseline, pair.candidate, level)
-    d = conclude(metric, values, (replace(fit, n_units=units.n_units), rows), pair.n,
-                 units.name, settings.level,
-                 run and (lambda level: run(level)[0], run(settings.level)[1]))
+    n, own = units.n_units, _interval_of(metric, pair, totals, fit, units, settings)
+    moves = partial(unit_influence, metric, pair, units) if fit.standard_error > 0 \
+        else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])  # the same change in each
+    d = conclude(metric, values, (replace(fit, n_units=n), rows), pair.n, units.name,
+                 settings.level, own, moves)
     return d if settings.resample != "tokens" else replace(d, note=_TOKENS)
-
-# %% ../../nbs/comparison/01_difference.ipynb #c034
-def unit_influence(
-    metric: Metric,  # prepared for the pair
-    pair: Pair,
-    units: Units,
-) -> np.ndarray:     # shape (n_units,), sums to 0
-    "How each unit moves the difference: the linear part of what it adds."
-    if metric.totals is None:
-        *_, without = _left_out(metric, pair, units)
-        return without.mean() - without
-    a, b = ((n - n.sum() / w.sum() * w) / w.sum()
-            for n, w in (by_unit(totals, units) for totals in pair_totals(metric, pair)))
-    return b - a

@@ -10,6 +10,7 @@ __all__ = ['PRIMARY', 'sum_pair', 'totals_difference', 'totals_influence', 'batc
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain
 import json
 import math
@@ -18,8 +19,7 @@ import numpy as np
 
 from ..arms.pair import Pair, pair
 from ..arms.window_losses import StreamedLosses
-from .difference import (Difference, conclude, measure, pair_totals,
-                                            unit_influence)
+from .difference import Difference, conclude, measure, pair_totals
 from .rules import Rules
 from .units import (CLASSES, Units, choose_units, find_slices,
                                        slice_names, units_rule)
@@ -88,14 +88,17 @@ def totals_difference(
     error = math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / W
     baseline = sums["baseline"] / W
     rows = replace(fit, standard_error=error)
-    return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level)
+    return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level,
+                    influence=partial(totals_influence, totals))
 
 
-def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (n_units,), sums to 0
-    "How each unit moves the difference."
+def totals_influence(totals: UnitTotals) -> np.ndarray:  # shape (2, n_units)
+    "How each unit moves the difference, and its share of the weight."
     weights = totals.columns["weight"]
     numerators = round_off(totals.columns["delta"], weights, totals.largest)
-    return (numerators - numerators.sum() / weights.sum() * weights) / weights.sum()
+    shares = weights / weights.sum()
+    return np.array([numerators / weights.sum() - numerators.sum() / weights.sum() * shares,
+                     shares])
 
 # %% ../../nbs/comparison/07_measured.ipynb #c016
 def batches_of(both: Pair) -> Iterator[Pair]:  # of arms that stay in their files
@@ -248,12 +251,6 @@ class Measured:
     lead: str                   # the metric that leads
     missing: Mapping[str, str]  # metric -> why it is not there
     totals: Mapping = field(default_factory=dict)  # of losses that stay in their files
-
-    def influence(self, d: Difference) -> np.ndarray:  # shape (n_units,)
-        "How each unit moves a difference on all items."
-        if self.totals: return totals_influence(self.totals[d.metric.name])
-        if d.fit.standard_error == 0: return np.zeros(self.units.n_units)
-        return unit_influence(d.metric, self.pair, self.units)
 
 # %% ../../nbs/comparison/07_measured.ipynb #mm05
 def measure_pair(both: Pair, rules: Rules, *, metrics=None, known=None) -> Measured:

@@ -10,7 +10,6 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'WORST_FIRST', 'ITEMS', 'LEADING', '
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import combinations
 import math
 
@@ -101,20 +100,19 @@ def contrast_rows(measured: Mapping, part: str, rules: Rules) -> list[Row]:
     two, some = list(combinations(order, 2)), lead[order[0]]
     if not two or some.metric.of_pair: return []  # it has no value of one model
     metric, own = some.metric, replace(rules, metrics=(), by=(), primary=None)
-    each = rules.level ** (1 / len(two))
     rows = []
     for first, second in two:
         both = Pair(baseline=mine[first].pair.candidate,
                     candidate=mine[second].pair.candidate)
         d = measure_pair(both, own, metrics=[metric]).differences[metric.name, None]
         rows.append(Row(key=Key(second, part, metric.name, None, first), role="contrast",
-                        value=replace(d, interval=d.at(each)), level=each))
+                        value=d))
     tested = [i for i, row in enumerate(rows)
               if row.value.p_value is not None and row.value.enough]
     family = Family(member=np.arange(len(tested)), loadings=None, misfit=0.0, nu=math.inf)
     p = family.step_down(np.array([rows[i].value.p_value for i in tested]))
     for i, adjusted in zip(tested, p.tolist(), strict=True):
-        rows[i] = replace(rows[i], adjusted_p=adjusted)
+        rows[i] = replace(rows[i], adjusted={"change": adjusted})
     return rows
 
 
@@ -152,9 +150,7 @@ def judge_study(measured: Mapping[tuple[str, str], Measured], rules: Rules) -> l
             role = CONTROL if candidate == CONTROL else "lead" if leads else "rest"
             if role == CONTROL and d.baseline is None: continue  # what only a pair has
             rows.append(Row(key=Key(candidate, part, name, where), value=d, role=role,
-                            margin=as_margin((margins or {}).get(name), d.metric),
-                            level=d.level, influence=partial(m.influence, d) if leads
-                            else None))
+                            margin=as_margin((margins or {}).get(name), d.metric)))
     leads = [row for row in rows if row.role == "lead"]
     if rules.pooling is not None:
         tokens = {part: m.pair.baseline.weight for (_, part), m in measured.items()
@@ -178,7 +174,8 @@ _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
 
 def row_headline(row: Row) -> str:
     "One row in one sentence."
-    d, said = row.value, headline(row.value, row.claim, row.margin)
+    d, beyond = row.value, row.shows("beyond")
+    said = headline(d, row.claim, row.margin, beyond)
     if row.role == "pooled":
         texts, rule = len(row.about["weights"]), _POOLED[row.about["rule"]]
         return f"{said.removesuffix('.')}, on {texts} texts {rule}."
@@ -304,7 +301,9 @@ class Study(Table):
             name = next(iter(self.failed), None) or self.row.key.candidate
             several = f"{name}: " * (len(self.verdicts) > 1)
             return several + self.verdicts[name].rationale
-        return rationale(self.row.value, self.row.claim, self.row.margin)
+        row = self.row
+        asked = "equivalent" if row.alone == "equivalent" else "change"
+        return rationale(row.value, row.claim, row.margin, row.alone, row.adjusted.get(asked))
 
     @property
     def failed(self) -> list[str]:

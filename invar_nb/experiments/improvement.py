@@ -415,8 +415,9 @@ def study_runs(
     failed = {name: c for name, each in done.items() for c in reversed(each)
               if c.pairs.failure}
     rows = [Row(key=Key(name, part, c.spec.metric), role="rest" if i else "lead",
-                value=c.difference, margin=c.spec.improvement_threshold, level=c.level,
-                adjusted_p=c.adjusted_p_value, claim=c.verdict.claim)
+                value=c.difference, margin=c.spec.improvement_threshold,
+                adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
+                claim=c.verdict.claim)
             for name, each in done.items() if name not in failed for i, c in enumerate(each)]
     left = {name: each[0].pairs.left_out for name, each in done.items()}
     notes = tuple(f"{name}: " * (len(names) > 1) + "Seeds in one arm only are left out: "

@@ -8,14 +8,15 @@ __all__ = ['accuracy_metric', 'score_metric', 'share_fields']
 # %% ../../nbs/metrics/02_means.ipynb #c012
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from .metric import Metric
 from ..foundations.interval import Interval
 from ..statistics.jackknife import jackknife_ratio
-from ..statistics.proportions import wilson_interval
-from ..statistics.proportions import mcnemar
+from ..statistics.proportions import (tango_interval, tango_p_value,
+                                             wilson_interval)
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/metrics/02_means.ipynb #c015
@@ -28,11 +29,10 @@ def share_fields(
         counted = np.ones(len(arm)) if of is None else of(arm).astype(float)
         return right(arm) * counted, counted
 
-    def exact(baseline, candidate, level) -> tuple[Interval, float]:
+    def exact(baseline, candidate, level) -> tuple[Interval, Callable]:
         (a, counted), (b, _) = totals(baseline), totals(candidate)
-        test = mcnemar(int((a > b).sum()), int((b > a).sum()), trials=int(counted.sum()),
-                       level=level)
-        return test.interval, test.p_value
+        counts = int((a > b).sum()), int((b > a).sum()), int(counted.sum())
+        return tango_interval(*counts, level), partial(tango_p_value, *counts)
 
     def alone(arm, level):
         hits, counted = (int(values.sum()) for values in totals(arm))

@@ -46,7 +46,7 @@ class Metric:
     totals: Callable | None = None  # arm -> (numerators, weights >= 0), each of shape (n,)
     leave_one_out: Callable | None = None  # arm, codes, n_units -> value, values without each
     prepare: Callable | None = None  # *arms -> Metric with what they share fixed
-    exact: Callable | None = None  # baseline, candidate, level -> (Interval, p_value)
+    exact: Callable | None = None  # baseline, candidate, level -> (Interval, null -> p)
     arm_interval: Callable | None = None  # arm, level -> Interval of one arm
     missing: Callable | None = None  # arm -> why it cannot be computed, or None
     inverse: Callable | None = None  # share -> value: totals are of a share, as of a quantile
@@ -158,10 +158,11 @@ def values_without(
 
 # %% ../../nbs/metrics/00_metric.ipynb #c016
 def exact_interval(metric: Metric, baseline, candidate, level: float) -> tuple:
-    "The interval that a metric knows better than the jackknife, and its p-value."
-    interval, p_value = _two(metric, "exact", baseline, candidate, level)
-    if isinstance(interval, Interval): return interval, p_value
-    _refuse(metric, "exact must return an Interval", type(interval).__name__)
+    "(interval, null -> p) that a metric knows better than the jackknife."
+    interval, p_of = _two(metric, "exact", baseline, candidate, level)
+    if isinstance(interval, Interval) and callable(p_of): return interval, p_of
+    _refuse(metric, "exact must return an Interval and a function null -> p",
+            f"{type(interval).__name__}, {type(p_of).__name__}")
 
 
 def in_unit(

@@ -202,8 +202,8 @@ def find_warnings(study: Study) -> list[str]:
 def row_section(row: Row) -> dict:
     "A row as plain values."
     section = {"key": row.key._asdict(), "role": row.role, "margin": row.margin,
-               "level": row.level, "adjusted_p": row.adjusted_p, "floor": row.floor,
-               "claim": row.claim, "about": dict(row.about)}
+               "p": dict(row.p), "adjusted": dict(row.adjusted), "floor": row.floor,
+               "claim": row.claim, "alone": row.alone, "about": dict(row.about)}
     d, metric = row.value, row.value.metric
     if row.role == "level":
         return {**section, "words": {}, "value": {
@@ -347,17 +347,17 @@ CONVENTIONS = {
                "The source systems' interval takes windows for independent."),
     "answers": ("Differences are candidate minus baseline on the same examples, joined by id.",
                 "Shares of one model have Wilson intervals, differences of unclustered shares "
-                "Tango's, with the exact McNemar test.", "0/0 is no value, never 0."),
+                "Tango's, with the p-value that is dual to it.", "0/0 is no value, never 0."),
     "scores": ("Differences are candidate minus baseline on the same examples, joined by id.",
                "A score is a mean over examples; scores of 0 and 1 without clusters have "
-               "Tango's interval and the exact McNemar test."),
+               "Tango's interval, with the p-value that is dual to it."),
     "translations": ("Differences are candidate minus baseline on the same sentences.",
                      "BLEU is a number from 0 to 1; papers print 100 times it. The interval "
                      "leaves out one sentence at a time."),
     "runs": ("Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
              "freedom.", "The word follows the evaluator's two thresholds."),
-    "family": ("The primary metric is judged by its own interval; all other metrics and the "
-               "slices are one family, adjusted by Holm.",),
+    "family": ("Every interval is a single one. What decides alone is judged by it; in a "
+               "family each kind of claim rests on p-values adjusted for all its rows.",),
     "family of runs": ("p-values are adjusted over the metrics of a candidate, then by Holm "
                        "over the candidates.",)}
 

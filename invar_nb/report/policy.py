@@ -194,7 +194,7 @@ def exit_of(
     undecided = [row for row in leading if row.claim == "inconclusive"]
     if undecided and study.rules.fail_inconclusive:
         return made(4, "inconclusive", "the evidence does not decide.")
-    if any(not (row.value.enough and row.value.worse.high < row.margin) for row in undecided):
+    if not all(row.shows("not_worse") for row in undecided):
         return made(0, "no_regression_shown", "nothing was shown to be worse, and nothing "
                     "was ruled out; --fail-inconclusive makes it exit 4.")
     return made(0, "not_worse", "nothing was shown to be worse.")

@@ -59,7 +59,7 @@ def read_evidence(
     return read
 
 # %% ../../nbs/report/06_verify.ipynb #c010
-FAMILY = ("adjusted_p", "claim", "level")  # of a row: what follows from its whole family
+FAMILY = ("adjusted", "alone", "claim")  # of a row: what follows from its whole family
 ANSWER = ("headline", "rationale", "claim", "exit", "conventions", "rules", "signature",
           "warnings")
 

@@ -35,10 +35,10 @@ class Pooled:
         error = math.hypot(self.spread, self.standard_error)
         return _around(self.estimate, error, self.nu - 1, level)
 
-    def p_value(self) -> float:
-        "Two-sided p of no change."
-        if self.standard_error == 0: return float(self.estimate == 0)
-        return 2 * float(stdtr(self.nu, -abs(self.estimate) / self.standard_error))
+    def p_value(self, null: float = 0.0) -> float:
+        "Two-sided p of the hypothesis that the change is `null`."
+        if self.standard_error == 0: return float(self.estimate == null)
+        return 2 * float(stdtr(self.nu, -abs(self.estimate - null) / self.standard_error))
 
 
 def _around(centre, error, nu, level):

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['wilson_interval', 'pass_at_k', 'pass_at_k_interval', 'newcombe_interval', 'fisher_exact', 'discordant_pairs',
-           'tango_interval', 'McNemar', 'mcnemar']
+           'tango_p_value', 'tango_interval', 'McNemar', 'mcnemar']
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c003
 import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import betainc, erfinv
+from scipy.special import betainc, erfinv, ndtr
 
 from ..foundations.interval import Interval
 from ..foundations.refuse import (PairingError, as_booleans, as_count, as_fraction,
@@ -156,14 +156,25 @@ def discordant_pairs(
     return int(np.sum(a & ~b)), int(np.sum(b & ~a)), int(a.size)
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c046
-def _survives(delta: float, a: int, b: int, n: int, z: float) -> bool:
-    "Whether the score test keeps p_B - p_A = delta, a right under A only and b under B only."
-    if delta < 0: return _survives(-delta, b, a, n, z)
+def _variance(delta: float, a: int, b: int, n: int) -> float:
+    "Of b - a, where p_B - p_A = delta (@eq-two-proportions-tango)."
+    if delta < 0: return _variance(-delta, b, a, n)
     middle, rest = a + b - delta * (2 * n - b + a), a * delta * (1 - delta)
     root = math.sqrt(middle * middle + 8 * n * rest)
-    # @eq-two-proportions-tango
     q = (middle + root) / (4 * n) if middle >= 0 else 2 * rest / (root - middle)
-    return (b - a - n * delta) ** 2 <= z * z * n * (2 * q + delta * (1 - delta))
+    return n * (2 * q + delta * (1 - delta))
+
+
+def tango_p_value(
+    a: int,  # right under A only
+    b: int,  # right under B only
+    n: int,  # examples in all
+    delta: float = 0.0,  # the hypothesis, strictly between -1 and 1
+) -> float:
+    "Two-sided p of p_B - p_A = delta, the same examples (Tango 1998)."
+    off, variance = abs(b - a - n * delta), _variance(delta, a, b, n)
+    if not variance > 0: return float(off == 0)
+    return 2 * float(ndtr(-off / math.sqrt(variance)))
 
 
 def tango_interval(
@@ -179,7 +190,8 @@ def tango_interval(
         while inside != outside:
             middle = inside / 2 + outside / 2
             if middle in (inside, outside): break
-            if _survives(middle, a, b, n, z): inside = middle
+            survives = (b - a - n * middle) ** 2 <= z * z * _variance(middle, a, b, n)
+            if survives: inside = middle
             else: outside = middle
         ends.append(inside)
     return Interval(low=ends[0], high=ends[1], level=level, method="tango")
