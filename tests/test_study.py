@@ -148,6 +148,18 @@ def test_slices_at_the_margin_are_rarely_called_equivalent():
     assert wrong / tables <= .05 + 3 * math.sqrt(.05 * .95 / tables) and found / (20 * tables) > .97, (wrong, found)
 
 
+def test_fewer_discordant_answers_never_give_a_weaker_claim():
+    "0 to 5 of 1000 answers turned from right to wrong, and as many turned right: Tango's interval does not rest on their spread."
+    truth = np.arange(1000) % 10 > 0
+    for worse in range(6):
+        for better in (0, worse):
+            new = truth.copy()
+            new[10:10 + worse], new[0] = ~truth[10:10 + worse], truth[0]
+            new[np.flatnonzero(~truth)[:better]] = True
+            done = compare(pair(*(Scores(ids=range(1000), values=x.astype(float), score="exact") for x in (truth, new))))
+            assert done.claim == "equivalent" and done.row.value.enough, (worse, better)
+
+
 # --- pooled --------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("rule, weights", [("equal", [1, 1, 1]), ("tokens", [64 * 30, 64 * 30, 64 * 10]), ({"code": 2, "law": 1, "news": 0}, [2, 1, 0])])
 def test_pooled_changes_are_weighted_means(rule, weights):

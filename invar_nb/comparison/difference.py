@@ -310,6 +310,8 @@ def measure(
         fit = replace(jackknife_statistic(values[1] - values[0], without),
                       units_eff=units.effective)
     n, own = units.n_units, _interval_of(metric, pair, totals, fit, units, settings)
+    if own and settings.method == "jackknife":  # it does not rest on the units' spread
+        fit = replace(fit, nu=math.inf)
     moves = partial(unit_influence, metric, pair, units) if fit.standard_error > 0 \
         else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])  # the same change in each
     d = conclude(metric, values, (replace(fit, n_units=n), rows), pair.n, units.name,

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['SAID', 'STATES', 'SETTINGS', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS', 'find_facts', 'recorded',
-           'language_table', 'passage_section', 'listed_passages', 'pair_warnings', 'find_warnings', 'row_section',
-           'ranking_section', 'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section',
-           'signature_of', 'document_of']
+           'language_table', 'passage_section', 'listed_passages', 'pair_warnings', 'family_notes', 'find_warnings',
+           'row_section', 'ranking_section', 'pair_section', 'part_section', 'arm_files', 'arm_section',
+           'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/04_build.ipynb #74389758
 from collections.abc import Mapping
@@ -21,9 +21,10 @@ import invar_nb
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
 from ..comparison.passages import find_passages
-from ..comparison.rows import Row
+from ..comparison.rows import EXCHANGEABLE, RATES, Row
 from ..comparison.rules import as_tier
 from ..comparison.study import BASELINE, CONTROL, Study, find_groups
+from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import change_text, margin_text
 from ..files.losses import LARGE
@@ -175,6 +176,29 @@ def pair_warnings(measured, d, level: float) -> list[str]:
         "most, slices and the source systems' fields are left out.")
     return lines
 
+# %% ../../nbs/report/04_build.ipynb #fn01
+def family_notes(study: Study) -> list[str]:
+    "What few units do to claims that rest on a family."
+    alpha, lines, leads = round(1 - study.rules.level, 12), [], study.leading
+    for rows in (leads, [row for row in study.rows if row not in leads]):
+        asked = [row for row in rows if row.p and row.value.units in EXCHANGEABLE]
+        if len(asked) < 2: continue
+        few = min((row.value for row in asked), key=lambda d: d.n_units)
+        units = counted(few.n_units, noun_of(few.units))
+        least = 2.0 ** (1 - few.n_units)
+        if least * len(asked) > alpha: lines.append(
+            f"With {units} no p-value of a change is below {least:.2g}, so that among "
+            f"{len(asked)} rows that are judged together such a row cannot be called changed.")
+        tabulated = max((u for u in RATES if u <= few.n_units), default=min(RATES))
+        same, changed = RATES[tabulated]
+        if max(same + changed) > 1.5 * alpha: lines.append(
+            f"{len(asked)} rows are judged together, the smallest of {units}. In simulated "
+            f"tables of up to 40 rows of {tabulated} units some row was falsely called "
+            f"equivalent in {100 * same[0]:.0f} of 100 where changes are symmetric and in "
+            f"{100 * same[1]:.0f} where one unit in ten carries them, falsely changed in "
+            f"{100 * changed[0]:.0f} and {100 * changed[1]:.0f}; 5 are promised.")
+    return lines
+
 # %% ../../nbs/report/04_build.ipynb #91adae15
 def find_warnings(study: Study) -> list[str]:
     "The warnings of all pairs, each once, and those of pooled texts."
@@ -190,6 +214,7 @@ def find_warnings(study: Study) -> list[str]:
         for line in lines: about.setdefault(line, []).append(label)
     lines = [line if len(labels) == len(compared) else f"{'; '.join(labels)}: {line}"
              for line, labels in about.items()]
+    lines += family_notes(study)
     for row in study.rows:
         if row.role != "pooled" or row.about["spread"] is None: continue
         few = "; a claim on texts like these needs 10" if row.value.units_eff < 10 else ""
