@@ -178,6 +178,8 @@ def test_words_of_a_row():
     assert "beyond the margin of 2 %" in far.headline and "lies beyond the margin" in far.rationale
     few, one = (compare(losses(.5, .01, n), metrics=PPL) for n in (9, 1))
     assert few.claim == one.claim == "inconclusive" and "a claim needs 10" in few.headline and one.p_value is None and "one unit" in one.headline
+    two = compare(windows(2, shift=5, sd=2))  # an interval that reaches beyond what per cent can say
+    assert "to x " in two.headline
     d = compare(losses(.002, .004, 400), metrics=PPL).row.value
     assert len(change_text(d.delta, d).split(".")[1]) in (4, 5) and same.headline.startswith("Equivalent within 2 %: perplexity ")
 

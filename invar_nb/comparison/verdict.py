@@ -105,6 +105,8 @@ def change_text(
 ) -> str:
     "A change in words: per cent on the log scale, points of a share, else the unit."
     scale, unit = shown_unit(d)
+    if d.scale == "log" and value > math.log(1e4):  # per cent would have more than six digits
+        return f"x {math.exp(value):.1e}" if value < 700 else "x more than 1e+300"
     shown = scale * (math.expm1(value) if d.scale == "log" else value)
     width = scale * d.interval.width / 2 or abs(shown) / 10
     places = 2 if not width > 0 else min(max(1 - math.floor(math.log10(width)), 0), 8)

@@ -189,14 +189,17 @@ def family_notes(study: Study) -> list[str]:
         if least * len(asked) > alpha: lines.append(
             f"With {units} no p-value of a change is below {least:.2g}, so that among "
             f"{len(asked)} rows that are judged together such a row cannot be called changed.")
-        tabulated = max((u for u in RATES if u <= few.n_units), default=min(RATES))
-        same, changed = RATES[tabulated]
-        if max(same + changed) > 1.5 * alpha: lines.append(
-            f"{len(asked)} rows are judged together, the smallest of {units}. In simulated "
-            f"tables of up to 40 rows of {tabulated} units some row was falsely called "
-            f"equivalent in {100 * same[0]:.0f} of 100 where changes are symmetric and in "
-            f"{100 * same[1]:.0f} where one unit in ten carries them, falsely changed in "
-            f"{100 * changed[0]:.0f} and {100 * changed[1]:.0f}; 5 are promised.")
+        sizes, counts = (sorted({key[k] for key in RATES}) for k in (0, 1))
+        n = max((size for size in sizes if size <= few.n_units), default=sizes[0])
+        m = min((count for count in counts if count >= len(asked)), default=counts[-1])
+        rates = RATES[n, m]
+        if max(rates) > 1.5 * alpha: lines.append(
+            f"{len(asked)} rows are judged together, the smallest of {units}. Were all exactly "
+            "at the margin, some would be called equivalent in {:.0f} of 100 such reports if "
+            "changes are symmetric, in {:.0f} if one unit in ten carries them; were none "
+            "changed, some would be called changed in {:.0f} and {:.0f}".format(
+                *(100 * rate for rate in rates)) +
+            f" (simulated: {m} rows of {n} units; 5 are promised).")
     return lines
 
 # %% ../../nbs/report/04_build.ipynb #91adae15
