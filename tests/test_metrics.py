@@ -302,8 +302,8 @@ def test_critical_mistake():
     first = Arm(labels=LABELS, label=label, prediction=("correct",) * 4 + ("incorrect",) * 36 + ("correct",) * 20)
     second = Arm(labels=LABELS, label=label, prediction=("incorrect",) * 2 + ("correct",) * 9 + ("incorrect",) * 29 + ("correct",) * 20)
     assert value_of(metric, first) == 0.1 and value_of(metric, second) == 9 / 40
-    interval, p = metric.exact(first, second, 0.95)  # 2 only under the first, 7 only under the second
-    assert p == pytest.approx(2 * sum(math.comb(9, k) for k in range(3)) / 2**9) and interval.low < 5 / 40 < interval.high
+    interval, p_of = metric.exact(first, second, 0.95)  # 2 only under the first, 7 only under the second
+    assert p_of(0) == pytest.approx(math.erfc(5 / 3 / math.sqrt(2))) and interval.low < 5 / 40 < interval.high
     none, _ = metric.exact(*[Arm(labels=LABELS, label=label, prediction=label)] * 2, 0.95)
     assert none.low < 0 < none.high
     assert metric.arm_interval(first, 0.9).contains(0.1) and metric.arm_interval(Arm(label=("correct",), prediction=("correct",)), 0.9) is None

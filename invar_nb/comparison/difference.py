@@ -158,10 +158,8 @@ class Difference:
     units: str
     note: str | None = None
     at: Callable = field(repr=False, compare=False)  # level -> Interval
-    # null -> two-sided p of D = null; None where it has none, as a quantile
-    p_of: Callable | None = field(default=None, repr=False, compare=False)
-    # () -> how each unit moves it, and its share of the weight, shape (2, n_units)
-    influence: Callable | None = field(default=None, repr=False, compare=False)
+    p_of: Callable | None = field(default=None, repr=False, compare=False)  # null -> p
+    influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit
 
     title = property(lambda self: self.metric.title or self.metric.name)
     delta = property(lambda self: self.fit.estimate)
@@ -183,8 +181,7 @@ class Difference:
     @property
     def unmoved(self) -> bool:
         "No example changed: zero width, which bounds nothing about other examples."
-        still = self.delta == 0 and self.interval.width == 0
-        return still and self.units in ("items", "clusters")
+        return self.delta == 0 == self.interval.width and self.units in ("items", "clusters")
 
     @property
     def enough(self) -> bool:
@@ -194,9 +191,8 @@ class Difference:
         return self.units_eff >= FEWEST and (self.fallback is not None or self.nu >= 4)
 
     def __repr__(self) -> str:
-        low, high = self.interval.low, self.interval.high
-        return (f"Difference({self.title} {self.delta:+.4g} [{low:+.4g}, {high:+.4g}], "
-                f"{self.n_units} {self.units})")
+        return (f"Difference({self.title} {self.delta:+.4g} [{self.interval.low:+.4g}, "
+                f"{self.interval.high:+.4g}], {self.n_units} {self.units})")
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
@@ -282,7 +278,7 @@ def unit_influence(
 # %% ../../nbs/comparison/01_difference.ipynb #me01
 def _interval_of(metric, pair, totals, fit, units, settings):
     "(level -> Interval, null -> p) of a method that needs rows; None: of the sums alone."
-    if metric.share_of_weights and totals[1] is not None and not totals[1][0].any(): return None
+    if metric.share_of_weights and not totals[1][0].any(): return None
     if settings.method != "jackknife":
         at, p_value = _bootstrap(metric, *totals, units, settings)
         return at, lambda null: p_value if null == 0 else fit.p_value(null)

@@ -74,12 +74,18 @@ class Row:
         own = claim_alone(self.value, self.margin)
         return None if claim_within(self.value, self.adjusted) == own else own
 
+    @property
+    def p_alone(self) -> float | None:
+        "The adjusted p of what its interval suggests."
+        return self.adjusted.get("equivalent" if self.alone == "equivalent" else "change")
+
     def shows(self, question: str) -> bool:
         "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
         d = self.value
         if not d.enough: return False
         if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)
-        return is_beyond(d, self.margin) if question == "beyond" else d.worse.high < self.margin
+        if question == "beyond": return is_beyond(d, self.margin)
+        return d.worse.high < self.margin
 
 # %% ../../nbs/comparison/03_rows.ipynb #c013
 EXCHANGEABLE = ("documents", "windows", "items", "clusters")

@@ -302,8 +302,7 @@ class Study(Table):
             several = f"{name}: " * (len(self.verdicts) > 1)
             return several + self.verdicts[name].rationale
         row = self.row
-        asked = "equivalent" if row.alone == "equivalent" else "change"
-        return rationale(row.value, row.claim, row.margin, row.alone, row.adjusted.get(asked))
+        return rationale(row.value, row.claim, row.margin, row.alone, row.p_alone)
 
     @property
     def failed(self) -> list[str]:

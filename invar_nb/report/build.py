@@ -194,8 +194,9 @@ def family_notes(study: Study) -> list[str]:
         m = min((count for count in counts if count >= len(asked)), default=counts[-1])
         rates = RATES[n, m]
         if max(rates) > 1.5 * alpha: lines.append(
-            f"{len(asked)} rows are judged together, the smallest of {units}. Were all exactly "
-            "at the margin, some would be called equivalent in {:.0f} of 100 such reports if "
+            f"{len(asked)} rows are judged together, the smallest of {units}. Were all "
+            "exactly at the margin, some would be called equivalent in {:.0f} of 100 such "
+            "reports if "
             "changes are symmetric, in {:.0f} if one unit in ten carries them; were none "
             "changed, some would be called changed in {:.0f} and {:.0f}".format(
                 *(100 * rate for rate in rates)) +

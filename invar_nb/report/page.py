@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
-           'draw_rows', 'interval_picture', 'leads_of', 'ranking_table', 'size_picture', 'fact_lines', 'noise_lines',
-           'families_text', 'level_tables', 'rests_table', 'gate_facts', 'origin_table', 'windows_picture',
-           'reliability_pictures', 'render_page', 'title_of', 'render_html', 'render_markdown', 'units_text', 'summary']
+           'draw_rows', 'interval_picture', 'leads_of', 'ranking_table', 'size_picture', 'marked_lines', 'fact_lines',
+           'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts', 'origin_table',
+           'windows_picture', 'reliability_pictures', 'render_page', 'title_of', 'render_html', 'render_markdown',
+           'units_text', 'summary']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -69,6 +70,7 @@ def p_of_claim(row: Mapping) -> str:
 COLUMNS = {  # head of a column -> its cell in a row
     "": title_of_row, "against": lambda row: row["key"]["against"],
     "claim": claim_text,
+    "claim, marked": lambda row: f"{row['claim']}{'*' if row['alone'] else ''}",
     "change": lambda row: row["words"]["change"],
     "confidence interval": lambda row: row["words"]["interval"],
     "p": lambda row: show_p(row["value"]["p_value"]),
@@ -136,7 +138,7 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
               "change", f"{' or '.join(levels)} CI", "adjusted p", "claim", "group"]]
     if unit: table.append(["baseline", *size("baseline"), show(first["baseline"]),
                            *["-"] * 5])
-    columns = ("candidate", "change", "confidence interval", "adjusted p", "claim")
+    columns = ("candidate", "change", "confidence interval", "adjusted p", "claim, marked")
     for (name, row), cells in zip(leads.items(), cells_of(leads.values(), columns),
                                   strict=True):
         groups = [letter(i) for i, g in enumerate(ranking["groups"]) if name in g]
@@ -160,6 +162,13 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
         [(name, sizes[name] / scale, shown(row["value"]["delta"]),
           *map(shown, row["value"]["ci"]), row["claim"]) for name, row in rows.items()],
         margin=(shown(-margin), shown(margin)) if margin else None, axis=axis, size=size)
+
+
+def marked_lines(d: Mapping, ranking: Mapping) -> list[str]:
+    "What the mark at a claim means, where one has it."
+    marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
+              if row["alone"]]
+    return [f"* Alone, its interval would say: {', '.join(marked)}."] if marked else []
 
 # %% ../../nbs/report/02_page.ipynb #59612392
 def fact_lines(d: Mapping) -> tuple[list[str], list[str]]:
@@ -215,7 +224,8 @@ def families_text(d: Mapping) -> str:
     if d["rules"].get("deciding"): first = f"Decided by {show(d['rules']['deciding'])}."
     rest = "All other metrics and slices are"
     if rows_of(d, "pooled"):
-        first, rest = "The pooled change decides.", "The texts, all other metrics and slices are"
+        first = "The pooled change decides."
+        rest = "The texts, all other metrics and slices are"
     return (f"{first} {rest} one family, adjusted by Holm. Each interval is a single one; a "
             "claim in a family rests on adjusted p-values, and where it differs from what the "
             "interval alone would say, that stands beside it.")
@@ -344,7 +354,8 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         rests=rests_table(d), gates=gate_facts(d), origins=origin_table(d),
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
-        ranking_table=ranking_table, size_picture=size_picture, draw_rows=draw_rows,
+        ranking_table=ranking_table, marked_lines=marked_lines, size_picture=size_picture,
+        draw_rows=draw_rows,
         windows_picture=windows_picture, percent=percent, show_p=show_p)
 
 
@@ -377,7 +388,8 @@ def summary(document: Mapping) -> str:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         if ranking["part"]: lines.append(ranking["part"])
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-        lines.append("Candidates with a letter in common are not distinguished.")
+        lines += [*marked_lines(d, ranking),
+                  "Candidates with a letter in common are not distinguished."]
     leads = rows_of(d, "lead", "pooled")
     for row in leads * (len(leads) > 1 and not ranked) + [
             row for row in rows_of(d, "rest") if row["claim"] == "regressed"
