@@ -16,7 +16,7 @@ import numpy as np
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
 from ..foundations.refuse import refuse
-from ..foundations.store import strict_json
+from ..foundations.store import as_file, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
@@ -244,7 +244,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     for name in sorted({p.name for c in (a, b) for kind in _READ for p in c.folder.glob(kind)
                         if p.is_file()}):
         files = [c.folder / name for c in (a, b) if (c.folder / name).is_file()]
-        data = [path.read_bytes() for path in files]
+        data = [as_file(path, "compare_weights").read_bytes() for path in files]
         if len(files) < 2:
             arm = "baseline" if files[0].parent == a.folder else "candidate"
             lines.append(f"{name} only in the {arm}")
