@@ -222,8 +222,8 @@ def check_out(
               f"{length}", "Name another place")
     if kind == "folder" and force is not None and (
             Path.cwd().is_relative_to(whole) or os.path.ismount(whole)):
-        usage("--out must be a folder that can be renamed",
-              f"{str(whole)!r}, the current folder or a mount point", "Name a new folder in it")
+        usage("--out must be a folder that can be renamed", f"{str(whole)!r}, the current "
+              "folder or a mount point", "Name a new folder in it")
     if not os.access(nearest if nature == "folder" else nearest.parent, os.W_OK):
         usage("--out must be a place that can be written to", repr(str(nearest)),
               "Name another place, or change its permissions")
