@@ -75,13 +75,14 @@ def as_address(text: str) -> Address:
 # %% ../../nbs/models/09_servers.ipynb #c0191
 @cache
 def _spelled(key: str) -> re.Pattern:
-    "A key as JSON, URLs and HTML may spell it; runs of blanks or of backslashes are one."
-    def ways(run):
+    "A key as JSON, URLs and HTML may spell it, escaped once or more often."
+    def ways(run):  # of blanks or backslashes, or one other character
         c, n = run[0], ord(run[0])
+        plain = {" ": r"\s|\+", "\\": r"\\"}.get(c, rf"\\{{0,9}}{re.escape(c)}")
         name = html.escape(c)[1:] or f"#{n};"
-        return (rf"(?:\\*{re.escape(c)}|\\+u{n:04x}|%(?:25)*{n:02x}"
-                rf"|&(?:amp;)*(?:#0*{n};|#x0*{n:x};|{name})"
-                + (r"|\s|\+)+" if c == " " else ")+" if c == "\\" else ")"))
+        return (rf"(?:{plain}|\\{{1,9}}u{n:04x}|%(?:25){{0,9}}{n:02x}"
+                rf"|&(?:amp;){{0,9}}(?:#0{{0,9}}{n};|#x0{{0,9}}{n:x};|{name}))"
+                + f"{{1,{8 * len(run)}}}" * (c in " \\"))
     return re.compile("".join(map(ways, re.findall(r" +|\\+|.", key))), re.IGNORECASE)
 
 
@@ -149,8 +150,8 @@ class Connection:
             refuse(_WHERE, f"{KEY_VARIABLE} must be one line of printable ASCII",
                    "another character in it", "Set it again, without quotes and line breaks",
                    error=UsageError)
-        if 0 < len(self.key) < 8:
-            refuse(_WHERE, f"{KEY_VARIABLE} must have at least 8 characters, since it is "
+        if self.key and not 8 <= len(self.key) <= 8192:
+            refuse(_WHERE, f"{KEY_VARIABLE} must have 8 to 8192 characters, since it is "
                    "masked in replies", f"{len(self.key)}",
                    "Unset it where the server needs no key", error=UsageError)
         self.address, self.requests = address, requests
