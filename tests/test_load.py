@@ -90,6 +90,9 @@ def test_no_architecture_looks_too_large(tmp_path, name):
     (lambda d: (d / "model.safetensors").write_bytes((d / "model.safetensors").read_bytes()[:-9]), "in copy must load; got SafetensorError"),
     (lambda d: (d / "model.safetensors").write_bytes(b""), "the weights in copy must load"),
     (lambda d: (d / "model.safetensors").write_text("version https://git-lfs.github.com/spec/v1\n"), "the weights in copy must load.*a Git LFS pointer"),
+    (lambda d: ((d / "model.safetensors").unlink(), (d / "model.safetensors").mkdir()), r"copy/model.safetensors, a folder"),
+    (lambda d: ((d / "model.safetensors").unlink(), (d / "model.safetensors").symlink_to("nowhere")), r"the file must exist; got .*copy/model.safetensors"),
+    (lambda d: ((d / "model.safetensors").unlink(), os.mkfifo(d / "model.safetensors")), r"copy/model.safetensors, a pipe"),
     (lambda d: (d / "tokenizer.json").unlink(), "the tokenizer in copy must load.*Name the folder that has its files"),
     (lambda d: edit_config(d, num_hidden_layers=3), r"must hold every weight the config asks for; got missing model.layers.2.\S+ \(9 in all\)"),
     (lambda d: edit_config(d, vocab_size=300), r"got mismatched model.embed_tokens.weight \[257, 24\] for \[300, 24\] \(1 in all\)"),
@@ -131,6 +134,11 @@ def test_shards(saved, tmp_path):
 def test_models_that_are_not_there(path, words):
     refused(path, words)
     with pytest.raises(UsageError, match="a tokenizer must be a folder"): load_tokenizer(path or __file__)
+
+
+def test_a_pipe_is_no_model(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    refused(tmp_path / "pipe", "a model must be a folder")
 
 
 # --- code and pickles -------------------------------------------------------------------------------------------------------------------

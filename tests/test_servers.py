@@ -1,4 +1,5 @@
 "Scoring through a server: a real HTTP server that answers as each engine does, from a shipped model, and that fails in every way a server can."
+import html
 import json
 import pickle
 import signal
@@ -10,6 +11,7 @@ import time
 from collections import Counter
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import anyio
 import numpy as np
@@ -357,6 +359,22 @@ def test_the_key_is_sent_and_shown_nowhere(truths, plan, tmp_path, monkeypatch):
         assert SECRET not in " ".join(shown)
 
 
+def test_a_key_is_masked_however_it_is_spelled(truths, plan, tmp_path, monkeypatch):
+    key = 'sk-4711/Never+<"&\\x =z'
+    monkeypatch.setenv(KEY_VARIABLE, key)
+    monkeypatch.setitem(LISTED["vllm"], "id", f"{key}-7b")  # JSON escapes it
+    with Server("vllm", truths["base"]) as server:
+        losses = ask(server, plan, journal=tmp_path / "j")
+        assert losses.provenance["model"] == "[key]-7b" and b"4711" not in (tmp_path / "j").read_bytes()
+        in_json = json.dumps(key)[1:-1]
+        for words in (key, key.upper(), in_json, in_json.replace("/", r"\/"), in_json.replace("+", r"\u002B"), json.dumps(in_json)[1:-1], "".join(f"\\u{ord(c):04X}" for c in key),
+                      quote(key), quote(key, safe="").lower(), quote_plus(key), quote(quote(key)), html.escape(key), html.escape(html.escape(key)), "".join(f"&#{ord(c)};" for c in key)):
+            for status in (400, 401, 500, 200):
+                server.fault = always((status, f"Wrong: {words}!"))
+                with pytest.raises((ContractError, ConnectionError)) as caught: ask(server, plan, retries=0)
+                assert "Wrong: [key]!" in str(caught.value), words
+
+
 MODELS = json.dumps({"object": "list", "data": [LISTED["vllm"]]}).encode()
 def http_ok(body, *more): return b"\r\n".join([b"HTTP/1.1 200 OK", b"Content-Length: %d" % len(body), *more, b"", body])
 
@@ -395,8 +413,8 @@ def test_hostile_servers_end_in_time_and_show_no_key(name, monkeypatch):
         listener.shutdown(socket.SHUT_RDWR)
 
 
-@pytest.mark.parametrize("key", ["sk-x\nline2", "sk-\x07x", "sk-é", "sk-\u2028x"])
-def test_a_key_that_no_header_can_hold_is_refused_unrepeated(key, monkeypatch):
+@pytest.mark.parametrize("key", ["sk-x\nline2", "sk-\x07x", "sk-é", "sk-\u2028x", "sk-4711"])
+def test_a_key_that_cannot_be_sent_or_masked_is_refused_unrepeated(key, monkeypatch):
     monkeypatch.setenv(KEY_VARIABLE, key)
     with pytest.raises(UsageError) as caught: ask_server("openai:http://127.0.0.1:1")
     assert "sk-" not in str(caught.value)

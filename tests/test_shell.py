@@ -226,6 +226,11 @@ def test_files_and_names_that_cannot_be_are_usage(files):
     for out in (files / "a.jsonl/x", files / "a.jsonl", long):
         code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--out", out, "--force", "-q")
         assert code == 2 and "--out must be" in err and len(err) < 2000, err
+    os.mkfifo(files / "pipe.toml")
+    for name, content in (("deep", "a=" + "[" * 20_000), ("long", "seed=" + "9" * 5000), ("pipe", None), ("latin", "a='\xe9'"), ("none", None)):
+        if content: (files / f"{name}.toml").write_text(content, encoding="latin-1")
+        code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--study", files / f"{name}.toml", "-q")
+        assert code == 2 and ("--study must be TOML" if content else "--study must be a file") in err and f"{name}.toml" in err, err
     assert "None" not in shell("score", MODELS)[2]
 
 
@@ -275,7 +280,7 @@ def test_losses_of_another_text_and_another_tokenizer_are_refused_before_scoring
 
 @pytest.mark.parametrize("command", ["compare", "score"])
 def test_a_place_that_cannot_be_written_to_is_usage_before_any_work(files, text, monkeypatch, command):
-    "A loop of links, a file or a folder in the way, and files that --force would not replace ended with 3 or 5, some after the scoring."
+    "A loop of links, a file or a folder in the way, the current folder, a long name, and files that --force would not replace ended with 3 or 5, some after the scoring."
     (files / "loop").symlink_to(files / "loop")
     (files / "mine").mkdir()
     (files / "mine/notes.txt").write_text("mine")
@@ -284,6 +289,11 @@ def test_a_place_that_cannot_be_written_to_is_usage_before_any_work(files, text,
     for out in {"compare": ["loop", "loop/x", "a.jsonl", "a.jsonl/x", "mine"], "score": ["loop/x.jsonl", "a.jsonl/x.jsonl", "dir.jsonl"]}[command]:
         code, _, err = shell(command, *arguments, "--text", text, "--out", files / out, "--force", "-q")
         assert code == 2 and ("--out must be" in err or "--force replaces" in err) and err.count("\n") == 1, (out, err)
+    (files / "empty").mkdir()
+    monkeypatch.chdir(files / "empty")
+    for out in (".", "", "..", "/", "n" * 254, "n" * 111) if command == "compare" else ("n" * 248 + ".jsonl",):
+        code, _, err = shell(command, *arguments, "--text", text, "--out", out, "-q")
+        assert code == 2 and "--out must be" in err and err.count("\n") == 1 and not os.listdir(), (out, err)
     monkeypatch.setattr(os, "access", lambda path, mode: os.fspath(path) != str(files))
     code, _, err = shell(command, *arguments, "--text", text, "--out", files / "new.jsonl", "-q")
     assert code == 2 and "can be written to" in err

@@ -40,7 +40,10 @@ def table(path, *columns, rows=ROWS):
 def test_tables_are_told_apart_by_their_columns(tmp_path, ending):
     kinds = {"answers": ("id", "label", "prediction"), "table": ("id", "score"), "runs": ("seed", "score")}
     for kind, columns in kinds.items():
-        assert find_source(table(tmp_path / f"x{ending}", *columns)).name == kind
+        assert find_source(path := table(tmp_path / f"x{ending}", *columns)).name == kind
+        if ending == ".csv":  # as Excel writes it
+            path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+            assert find_source(path).name == kind
     both = table(tmp_path / f"both{ending}", "id", "label", "prediction", "score")
     assert find_source(both).name == "answers" and find_source(both, Reading(score="score")).name == "table"
     assert read_arms(both, Reading(score="score"))[""].kind == "scores" and read_arms(both)[""].kind == "answers"
@@ -89,16 +92,18 @@ def test_damaged_footers_of_parquet_are_refused_and_never_crash(tmp_path):
 
 
 def test_what_is_refused_and_how(tmp_path):
+    llama = DATA / "llama_cpp"
     (tmp_path / "folder").mkdir()
     with pytest.raises(ContractError, match="lm-eval.*inspect.*nothing"): find_source(tmp_path / "folder")
     with pytest.raises(ContractError, match="absent"): find_source(tmp_path / "absent.jsonl")
     (tmp_path / "none.jsonl").write_text("")
+    with pytest.raises(ContractError, match="none.jsonl, an empty file") as caught: read_pairs(llama / "base.kld", tmp_path / "none.jsonl")
+    assert not isinstance(caught.value, UsageError)
     with pytest.raises(ContractError, match="must hold samples"): read_every_eval(tmp_path / "none.jsonl")
-    llama = DATA / "llama_cpp"
-    with pytest.raises(UsageError, match="logits and perplexity log"): read_pairs(llama / "base.kld", llama / "tuned.type1.log")
+    with pytest.raises(UsageError, match="base.kld and .*type1.log must be of one format; got logits and perplexity log"): read_pairs(llama / "base.kld", llama / "tuned.type1.log")
     with pytest.raises(UsageError, match="score is an option"): read_pairs(llama / "base.kld", llama / "tuned.kld", Reading(score="x"))
     a, b = table(tmp_path / "a.csv", "id", "score"), table(tmp_path / "b.csv", "id", "label", "prediction")
-    with pytest.raises(UsageError, match="table and answers"): read_pairs(a, b)
+    with pytest.raises(UsageError, match="a.csv and .*b.csv must be of one format; got table and answers"): read_pairs(a, b)
     with pytest.raises(UsageError, match="filter is an option of lm-eval"): read_arms(a, Reading(filter="x"))
     with pytest.raises(UsageError, match="cluster is an option of table"): read_arms(b, Reading(cluster="seed"))
     with pytest.raises(UsageError, match="two tables are compared"): read_arms(table(tmp_path / "r.csv", "seed", "score"))

@@ -82,6 +82,9 @@ def test_places_that_are_refused(tmp_path):
                       *[(lambda name=name: write_folder(tmp_path / "x", {name: b""}), "contract") for name in ("a/b", "..", ".")],
                       *[(lambda path=path: Journal(path, KEY), "contract") for path in (tmp_path / "no" / "j", tmp_path)]):
         assert refused(act).code == code
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: False)  # root may read everything
+        assert "file (Permission denied)" in str(refused(as_file, tmp_path / "file", "read"))
     assert sorted(os.listdir(tmp_path)) == before
 
 

@@ -3,6 +3,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -21,6 +22,8 @@ from invar_nb.foundations.refuse import ContractError
 from invar_nb.models import weights as weights_page
 from invar_nb.models.load import find_checkpoint, load_model, read_gguf
 from invar_nb.models.weights import TensorChange, compare_weights, not_comparable
+from invar_nb.shell.arms import fit_models
+from invar_nb.shell.groups import Scoring
 
 torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
@@ -122,6 +125,16 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     for wrong in (data[:-5], data[:4], b"version https://git-lfs", data[:8] + b"[" + data[9:]):
         (cut / "model.safetensors").write_bytes(wrong)
         with pytest.raises(ContractError): compare_weights(BASE, cut)
+    for name in ("config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"):
+        for wrong in (b"", b'{"a": 1', b"\0\0", b'{"a": "\xe9"}', b"[" * 50_000, b"9" * 5000):
+            other = Path(shutil.copytree(BASE, tmp_path / f"{name}{len(wrong)}"))
+            (other / name).write_bytes(wrong)
+            with pytest.raises(ContractError, match=f"^compare_weights: {re.escape(str(other / name))}: .*JSON"): compare_weights(BASE, other)
+    for other in ("config.json50000", "config.json0"):  # refused when they are loaded
+        assert fit_models(Scoring(), [str(BASE), str(tmp_path / other)]).max_length is None
+    (tmp_path / other / "config.json").unlink()
+    os.mkfifo(tmp_path / other / "config.json")
+    assert fit_models(Scoring(), [str(BASE), str(tmp_path / other)]).max_length is None
 
 
 @pytest.mark.slow

@@ -40,8 +40,8 @@ def first_names(path: Path) -> set[str]:
                    code="damaged")
         about = (schema.metadata or {}).values()
         return {*schema.names, *(text.decode("utf-8", "replace") for text in about)}
-    with open(path, "rb") as file: text = file.read(2**20).decode("utf-8", "replace").strip()
-    line = text.partition("\n")[0]
+    with open(path, "rb") as file: text = file.read(2**20).decode("utf-8-sig", "replace")
+    line = text.strip().partition("\n")[0]  # after the mark with which Excel begins
     if line.startswith(("{", "[")):
         try: record = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):  # it spans lines: names that occur early
@@ -227,7 +227,9 @@ def find_source(
 ) -> Source:
     "The kind of evidence that a path holds; what is none, or two, is a ContractError."
     path, reading = Path(path).expanduser(), reading or Reading()
-    if not path.is_dir(): as_file(path, "find_source")
+    if not path.is_dir() and not as_file(path, "find_source").stat().st_size:
+        refuse("find_source", "the file must hold evidence", f"{path}, an empty file",
+               "Was the program that wrote it interrupted?")
     names = first_names(path)
     for source in SOURCES.values():  # what a tool wrote comes first
         if source.recognises and source.recognises(path, names, reading): return source
@@ -275,10 +277,10 @@ def read_together(
     given = reading.given()
     sources = {name: find_source(path, reading) for name, path in paths.items()}
     source = sources[base]
-    if other := next((s for s in sources.values() if s != source), None):
-        refuse("read_together", "both must be of one format", f"{source.name} and "
-               f"{other.name}", "Compare the files of one tool with each other",
-               error=UsageError)
+    if other := next((name for name in others if sources[name] != source), None):
+        refuse("read_together", f"{paths[base]} and {paths[other]} must be of one format",
+               f"{source.name} and {sources[other].name}", "Compare the files of one tool "
+               "with each other; is one of them damaged?", error=UsageError)
     _check_options(source, given)
     if source.read_pair and others:
         pairs = {name: source.read_pair(paths[base], paths[name]) for name in others}

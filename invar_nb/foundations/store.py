@@ -179,6 +179,9 @@ def as_file(path: str | os.PathLike, where: str) -> Path:
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a pipe or a device"
         refuse(where, "the path must name a regular file", f"{path}, {kind}", "Name a file")
+    if not os.access(path, os.R_OK):
+        refuse(where, "the file must be readable", f"{path} (Permission denied)",
+               "Check its permissions")
     return Path(path)
 
 

@@ -18,7 +18,7 @@ from pathlib import Path
 # %% ../../nbs/models/02_load.ipynb #c004
 from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
                                          refuse)
-from ..foundations.store import canonical_json, digest, strict_json
+from ..foundations.store import as_file, canonical_json, digest, strict_json
 from .text import tokenizer_digest
 
 # %% ../../nbs/models/02_load.ipynb #c020
@@ -84,8 +84,8 @@ def _hashed(path: Path, *unchanged: int) -> str:
 def is_gguf(path: str | Path) -> bool:
     "Whether a file begins as a GGUF file does."
     try:
-        with open(path, "rb") as file: return file.read(4) == b"GGUF"
-    except (OSError, ValueError): return False  # ValueError: a NUL in the name
+        with open(as_file(path, "is_gguf"), "rb") as file: return file.read(4) == b"GGUF"
+    except (OSError, ValueError): return False  # no file, or a pipe
 
 
 def read_gguf(path: str | Path) -> Checkpoint:
@@ -206,7 +206,7 @@ def weight_files(
         refuse(where, "weights must be safetensors, since a pickle can run any program",
                names[0], "Convert it once where you trust it, or allow pickled weights",
                code="pickle")
-    return tuple(folder / name for name in names), kind
+    return tuple(as_file(folder / name, where) for name in names), kind
 
 # %% ../../nbs/models/02_load.ipynb #c024
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)?")

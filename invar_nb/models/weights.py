@@ -16,7 +16,7 @@ import numpy as np
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
 from ..foundations.refuse import refuse
-from ..foundations.store import strict_json
+from ..foundations.store import as_file, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
@@ -228,10 +228,11 @@ def _in_words(file: str, a: object, b: object, most: int = 5) -> list[str]:
     return lines + ([f"{file}: {counted(more, 'more fields')} differ"] if more > 0 else [])
 
 
-def _json(data: bytes, name: str) -> object:
+def _json(data: bytes, path: Path) -> object:
     "JSON as transformers reads it, which may hold Infinity."
     try: return json.loads(data, parse_constant=str)
-    except (ValueError, RecursionError): return strict_json(data, where=name)  # says why
+    except (ValueError, RecursionError):  # says why
+        return strict_json(data, where=f"compare_weights: {path}")
 
 
 def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
@@ -243,12 +244,12 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     for name in sorted({p.name for c in (a, b) for kind in _READ for p in c.folder.glob(kind)
                         if p.is_file()}):
         files = [c.folder / name for c in (a, b) if (c.folder / name).is_file()]
-        data = [path.read_bytes() for path in files]
+        data = [as_file(path, "compare_weights").read_bytes() for path in files]
         if len(files) < 2:
             arm = "baseline" if files[0].parent == a.folder else "candidate"
             lines.append(f"{name} only in the {arm}")
         elif data[0] == data[1]: continue
-        elif name.endswith(".json"): lines += _in_words(name, *(_json(x, name) for x in data))
+        elif name.endswith(".json"): lines += _in_words(name, *map(_json, data, files))
         else: lines.append(f"{name} differs")
     return lines
 
@@ -363,8 +364,8 @@ def _tables(checkpoints: list[Checkpoint]) -> list[dict[str, Stored]]:
     kinds = [c.kind for c in checkpoints]
     if kinds.count("gguf") == 1:
         k = kinds.index("gguf")
-        data = (checkpoints[1 - k].folder / "config.json").read_bytes()
-        config = strict_json(data, where="compare_weights")
+        path = checkpoints[1 - k].folder / "config.json"
+        config = strict_json(path.read_bytes(), where=f"compare_weights: {path}")
         tables[k] = {t.name: t for t in as_in_folder(checkpoints[k], tables[1 - k], config)}
     return tables
 

@@ -32,6 +32,7 @@ from ..files.losses import read_losses
 from ..files.sources import find_source
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
+from ..foundations.store import as_file
 from ..models.text import check_same_tokenizer, read_documents
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
@@ -212,8 +213,9 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
     "Windows within the limit of each model; a GGUF with the tokenizer of a lone folder."
     limits = set()
     for name in models:  # read without loading anything
-        try: config = json.loads((Path(name).expanduser() / "config.json").read_bytes())
-        except (OSError, ValueError): continue
+        file = Path(name).expanduser() / "config.json"
+        try: config = json.loads(as_file(file, "fit_models").read_bytes())
+        except (OSError, ValueError, RecursionError): continue  # refused when it is loaded
         config = config if isinstance(config, dict) else {}
         limit = config.get("max_position_embeddings") or config.get("n_positions")
         if isinstance(limit, int) and not isinstance(limit, bool): limits.add(limit)

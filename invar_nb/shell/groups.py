@@ -380,11 +380,17 @@ def section_of(name: str) -> str | None:
 
 # %% ../../nbs/shell/02_groups.ipynb #readers
 def _decoded(path):
-    try: return msgspec.toml.decode(Path(path).read_text(encoding="utf-8-sig"))
+    from invar_nb.foundations.refuse import ContractError
+    from invar_nb.foundations.store import as_file
+    try:
+        file = as_file(path, "read_study")
+        return msgspec.toml.decode(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
         usage("--study must be a file that can be read", f"{path} ({error.strerror})",
               "Check the path")
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except ContractError as error:
+        usage("--study must be a file that can be read", error.culprit, error.cure)
+    except (ValueError, RecursionError) as error:  # also of a number of 5000 digits
         usage("--study must be TOML", f"{error} in {path}", "Correct it")
 
 

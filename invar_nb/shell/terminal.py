@@ -216,6 +216,14 @@ def check_out(
     nature = "folder" if nearest.is_dir() else "file"
     if nature != (kind if nearest == whole else "folder"):
         usage(f"--out must be a {kind}", f"{str(nearest)!r}, a {nature}", "Name another place")
+    length = len(os.fsencode(whole.name))
+    if force is not None and length > 110:  # 255 with the names of a journal's text and arm
+        usage("--out must be a name of at most 110 bytes, since files beside it carry it too",
+              f"{length}", "Name another place")
+    if kind == "folder" and force is not None and (
+            Path.cwd().is_relative_to(whole) or os.path.ismount(whole)):
+        usage("--out must be a folder that can be renamed", f"{str(whole)!r}, the current "
+              "folder or a mount point", "Name a new folder in it")
     if not os.access(nearest if nature == "folder" else nearest.parent, os.W_OK):
         usage("--out must be a place that can be written to", repr(str(nearest)),
               "Name another place, or change its permissions")

@@ -18,7 +18,8 @@ from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
 from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, part_names
-from ..foundations.store import digest, file_digest, strict_json, write_bytes
+from ..foundations.store import (as_file, digest, file_digest, strict_json,
+                                        write_bytes)
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError
 from ..models.load import import_torch
@@ -77,7 +78,7 @@ def find_questions(path: Path, questions: g.Loading, quiet: bool = False) -> Exa
 def read_info(path: Path | None) -> dict:
     "What is known of a checkpoint: a JSON object."
     if path is None: return {}
-    try: info = strict_json(path.read_bytes(), where=str(path))
+    try: info = strict_json(as_file(path, "read_info").read_bytes(), where=str(path))
     except (OSError, ContractError) as error: info = str(error)
     if isinstance(info, dict): return info
     o.usage("checkpoint_info must be a file with a JSON object", repr(info),
