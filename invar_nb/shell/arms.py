@@ -22,6 +22,7 @@ import psutil
 
 # %% ../../nbs/shell/04_arms.ipynb #c000
 from ..arms.pair import pair
+from ..arms.spread import Budget
 from ..arms.window_losses import WindowLosses
 from ..comparison.looks import LooksDesign, look_at, order_units
 from ..comparison.rules import Rules
@@ -98,8 +99,9 @@ def planned(source, documents, o: Scoring) -> TextPlan:
     same = {"max_length": o.max_length, "stride": o.stride, "bos": o.bos,
             "prefix_token": o.prefix_token}
     if o.per_byte: return plan_whole(source, documents, **same)
-    plan = plan_text(source, documents, windows=o.windows, windowing=o.windowing,
-                     first_window=o.first_window.replace("-", "_"), **same)
+    plan = plan_text(source, documents, windows=o.windows, seed=o.windows_seed,
+                     windowing=o.windowing, first_window=o.first_window.replace("-", "_"),
+                     **same)
     return replace(plan, classes=find_classes(plan.token_ids, plan.windows, o.by or ()))
 
 
@@ -118,7 +120,9 @@ def follow(losses: WindowLosses, o: Scoring) -> Scoring:
     same = {name: known[name] for name, usual in RECORDED.items()
             if getattr(o, name) == usual and known.get(name) is not None}
     count, scored = known.get("windows_planned"), known.get("windows_scored")
-    if o.windows is None and count != scored: same["windows"] = scored
+    if o.windows is None and count != scored:  # older files name no rule: the first ones
+        same["windows"] = str(Budget(n=scored, rule=known.get("windows_rule", "first")))
+        same["windows_seed"] = known.get("windows_seed", 0)
     return replace(o, **same)
 
 
