@@ -23,7 +23,7 @@ from ..foundations.refuse import UsageError, as_fraction, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
 from .page import render_page
-from ..statistics.totals import units_eff
+from ..statistics.totals import units_eff, units_eff_upto
 from ..statistics.planning import (Pilot, as_pilot, chance_of_claim, detectable,
                                           half_width, smallest_n)
 
@@ -114,14 +114,7 @@ class Supply:
     def __post_init__(self):
         rows = np.arange(len(self.codes)) if self.order is None else self.order
         t, codes = self.tokens[rows].astype(float), self.codes[rows]
-        together = np.argsort(codes, kind="stable")  # the windows of a unit, as they come
-        sizes = np.unique(codes, return_counts=True)[1]
-        upto = np.cumsum(t[together])
-        before = np.repeat((upto - t[together])[np.cumsum(sizes) - sizes], sizes)
-        own = np.empty(t.size)
-        own[together] = upto - t[together] - before
-        units = np.cumsum(t) ** 2 / np.cumsum(t * (2 * own + t))
-        windows = np.cumsum(t) ** 2 / np.cumsum(t * t)
+        units, windows = (units_eff_upto(t, of) for of in (codes, np.arange(t.size)))
         known = 1 / (self.between / units + (1 - self.between) * self.per_unit / windows)
         ends = np.arange(1, t.size + 1)
         if self.order is None: ends = np.append(np.flatnonzero(np.diff(codes)) + 1, t.size)

@@ -402,15 +402,18 @@ def score_rounds(
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, "") -> arm
     "Both models on the same windows, round by round, until a look decides."
+    if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
+        usage("looks at this text take its windows at random already", f"--windows {o.windows}",
+              "Leave it out, or write first:N for a shorter text")
     o = fit_models(o, [*arguments.values()])
     weights = find_weights(arguments, o, quiet)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
     words = model.tokenizer
     plan = model.plan(one_text(o))
     check_tokenizer(arguments["candidate"], words, o)
-    units = "windows" if design.target == "text" else "documents"
-    record = {**asdict(design), "units": plan.counts[units],
-              "windows": plan.counts["windows"], "tokens": plan.counts["tokens"]}
+    counts = plan.counts
+    record = {**asdict(design), "walk": "windows", "units": counts["windows"],
+              "windows": counts["windows"], "tokens": counts["tokens"]}
     order = order_units(plan, record)
     scored, rows, since = {name: [] for name in arguments}, [], 0
     for number, k in enumerate(order.at, 1):
