@@ -5,10 +5,13 @@ import math
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
+from scipy import stats
+from test_coverage import REAL_LOSSES, TABLE, generator, read, write
 
 from invar_nb.arms.spread import Budget, choose_windows, rank_windows
 from invar_nb.files.losses import read_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.statistics.jackknife import jackknife_ratio
 
 TEXTS = st.lists(st.integers(1, 12), min_size=2, max_size=12)
 
@@ -111,3 +114,64 @@ def test_the_study_file_takes_both_spellings(texts, tmp_path):
         (tmp_path / "bad.toml").write_text(f"[scoring]\nwindows = {value}\n")
         assert "windows" in score(texts, tmp_path / "bad.jsonl", "--study", tmp_path / "bad.toml", code=2)
     assert "first: and a number" in score(texts, tmp_path / "bad.jsonl", "--windows", "last:4", code=2)
+
+
+# --- widths and coverage on real losses ---------------------------------------------------------------------------------------------------
+SPREAD_TABLE, EDITS, SHARES = TABLE.with_name("spread.csv"), ("int8", "int4", "tuned"), (1, 2, 4, 8)
+
+
+def draws(edit, share, trials, chosen_by):
+    "N_d, W_d of the documents in samples of equal tokens: 20 whole documents, or a part of 40, 80, 160."
+    data, rng = np.load(REAL_LOSSES), generator("spread", edit, share)
+    t, d, rows = data["tokens"].astype(float), data[edit] - data["base"], np.split(np.arange(819), np.cumsum(np.bincount(data["document"]))[:-1])
+    for trial in range(trials):
+        drawn = [rows[k] for k in rng.integers(0, 111, 20 * share)]
+        w, owner = np.concatenate(drawn), np.repeat(np.arange(20 * share), [*map(len, drawn)])
+        if share > 1: w, owner = (x[chosen_by(owner, round(owner.size / share), trial, rng)] for x in (w, owner))
+        W = np.bincount(owner, t[w])
+        yield np.bincount(owner, (t * d)[w])[W > 0], W[W > 0], (t @ d) / t.sum()
+
+
+def by_hash(owner, n, trial, rng): return choose_windows(Budget(n=n, seed=trial), [f"{o}:{i}" for i, o in enumerate(owner)], [*map(str, owner)])
+
+
+def simulate_spread(edit, share, trials=2000):
+    width, hits, effective, documents = np.zeros(4)
+    for N, W, truth in draws(edit, share, trials, by_hash):
+        fit = jackknife_ratio(N, W)
+        interval = fit.interval(.95)
+        width, hits, effective, documents = width + interval.width, hits + interval.contains(truth), effective + fit.units_eff, documents + W.size
+    return dict(edit=edit, share=share, trials=trials, width=float(f"{width / trials:.4g}"), coverage=round(hits / trials, 4), effective=round(effective / trials, 1), documents=round(documents / trials, 1))
+
+
+@pytest.mark.slow
+def test_write_the_spread():
+    write(SPREAD_TABLE, [simulate_spread(edit, share) for edit in EDITS for share in SHARES])
+    test_spread_windows_give_narrower_intervals_at_equal_tokens()
+
+
+def test_spread_windows_give_narrower_intervals_at_equal_tokens():
+    rows = read(SPREAD_TABLE)
+    of = {(r["edit"], r["share"]): r for r in rows}
+    assert [*of] == [(edit, share) for edit in EDITS for share in SHARES]
+    for (edit, share), r in of.items():
+        if share > 1: assert .46 <= r["width"] / of[edit, 1]["width"] <= .9 and .92 <= r["coverage"] <= .97
+    for edit, share in (("int8", 2), ("int4", 4), ("tuned", 8)):
+        again, stored = simulate_spread(edit, share, 150), of[edit, share]
+        assert abs(again["coverage"] - stored["coverage"]) < 4 * math.sqrt(.05 * .95 / 150) and abs(again["width"] / stored["width"] - 1) < .1
+
+
+def test_the_widths_by_other_means():
+    "Nothing of the package: windows of each document by a random permutation, the rounding by one draw, a linearised ratio, quantiles of t."
+    def thinned(owner, n, _, rng):
+        key = np.empty(owner.size)
+        for o in np.unique(owner):
+            m = (owner == o).sum()
+            key[owner == o] = (rng.permutation(m) + rng.random()) / m
+        return np.sort(np.argsort(key)[:n])
+    widths = {}
+    for share in (1, 4):
+        made = [(math.sqrt((x := N - W * N.sum() / W.sum()) @ x * W.size / (W.size - 1)) / W.sum() * 2 * stats.t.ppf(.975, W.size - 1)) for N, W, _ in draws("int4", share, 200, thinned)]
+        widths[share] = np.mean(made)
+    of = {(r["edit"], r["share"]): r["width"] for r in read(SPREAD_TABLE)}
+    assert abs(widths[4] / widths[1] / (of["int4", 4] / of["int4", 1]) - 1) < .1
