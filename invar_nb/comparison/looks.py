@@ -22,7 +22,7 @@ from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import digest
 from ..statistics.sequential import (SPENDING, boundaries, edge_z, information,
                                             of_this_text, repeated_level, spent)
-from ..statistics.totals import unit_codes, unit_totals, units_eff
+from ..statistics.totals import unit_codes, unit_totals, units_eff_upto
 
 # %% ../../nbs/comparison/04_looks.ipynb #c007
 TARGETS = ("text", "texts-like-this")
@@ -50,14 +50,15 @@ class LooksDesign:
 class LooksOrder:
     "Units in a random order, and how many are seen at each look."
     design: LooksDesign
-    units: str            # windows or documents
-    place: np.ndarray     # of each row's unit in the order, shape (n,)
-    total: int            # N, units of the whole text
+    units: str            # of the interval: windows or documents
+    walk: str             # what a look adds: windows, or in older files whole documents
+    place: np.ndarray     # of each row's window in the order, shape (n,)
+    total: int            # N, of the whole text
     tokens: int           # of the whole text
-    at: tuple[int, ...]   # units at each look
+    at: tuple[int, ...]   # how many at each look
 
     def rows(self, units: int, since: int = 0) -> np.ndarray:
-        "Rows of the first so many units, in the order of the text."
+        "Rows of the first so many windows, in the order of the text."
         return np.flatnonzero((since <= self.place) & (self.place < units))
 
 # %% ../../nbs/comparison/04_looks.ipynb #c005
@@ -65,12 +66,13 @@ FIRST = 40  # effective units that a look needs
 
 
 def look_counts(
-    weights: np.ndarray,  # of the units in their order: of the first ones at least
-    total: int,           # units of the whole text
+    weights: np.ndarray,  # of the windows in their order: of the first ones at least
+    total: int,           # windows of the whole text
     looks: int,
+    codes: np.ndarray | None = None,  # unit of each; None: itself
 ) -> tuple[int, ...]:
-    "At how many units it is looked: evenly in the logarithm, at last at all of them."
-    effective = weights.cumsum() ** 2 / (weights * weights).cumsum()
+    "At how many windows it is looked: evenly in the logarithm, at last at all of them."
+    effective = units_eff_upto(weights, np.arange(weights.size) if codes is None else codes)
     if effective.max() < FIRST: return (total,)
     least = max(math.ceil(total / 10), int((effective >= FIRST).argmax()) + 1)
     steps = (np.arange(looks) / (looks - 1)).tolist()
@@ -79,28 +81,33 @@ def look_counts(
 
 def order_units(
     arm,  # WindowLosses or a plan of windows: of the whole text, or of its first units
-    record=None,  # design, units, windows, tokens; None: provenance["looks"] of the arm
+    record=None,  # design, walk, units, tokens; None: provenance["looks"] of the arm
 ) -> LooksOrder:
-    "The order of the units and the looks; too few documents are refused."
+    "The order of the windows and the looks; too few documents are refused."
     record = arm.provenance.get("looks") if record is None else record
     if record is None:
         refuse("looks", "the arms must carry the order of their looks", "none",
                "Score them with --until-decided", error=UsageError)
     design = LooksDesign(**{f.name: record[f.name] for f in fields(LooksDesign)})
     units = "windows" if design.target == "text" else "documents"
-    names = arm.window_ids if units == "windows" else arm.document_ids
+    walk = record.get("walk", units)
     total = as_count(record["units"], where="looks", name="units")
+    names = arm.document_ids if walk == "documents" else arm.window_ids
     codes, n = unit_codes(names or arm.window_ids)
     first = dict(zip(codes.tolist(), names or arm.window_ids, strict=True))
     place = np.argsort(sorted(range(n), key=lambda code: digest(
         f"{design.seed}|{first[code]}")))[codes]
     weights = unit_totals(arm.tokens, place, int(place.max()) + 1)
-    if units == "documents" and (names is None or units_eff(weights) < FEWEST):
+    unit_of = np.arange(weights.size)
+    if units == "documents" and arm.document_ids and walk == "windows":
+        unit_of[place] = unit_codes(arm.document_ids)[0]
+    effective = float(units_eff_upto(weights, unit_of)[-1])
+    if units == "documents" and (not arm.document_ids or effective < FEWEST):
         refuse("looks", f"texts like this need {FEWEST} effective documents",
-               f"{units_eff(weights):.3g}" if names else "no documents",
+               f"{effective:.3g}" if arm.document_ids else "no documents",
                "Give more documents, or say target='text'", error=UsageError)
-    return LooksOrder(design=design, units=units, place=place, total=total,
-                      at=look_counts(weights, total, design.looks),
+    return LooksOrder(design=design, units=units, walk=walk, place=place, total=total,
+                      at=look_counts(weights, total, design.looks, unit_of),
                       tokens=int(record["tokens"]))
 
 # %% ../../nbs/comparison/04_looks.ipynb #c013
@@ -122,8 +129,8 @@ class Look:
 class Looks:
     "All looks up to the stop."
     design: LooksDesign
-    units: str
-    total: int          # units of the whole text
+    units: str          # what a look adds: windows, in older files documents
+    total: int          # of them in the whole text
     total_tokens: int
     at: tuple[int, ...]  # looks that were planned
     margin: float
@@ -153,7 +160,7 @@ class Looks:
     def __str__(self) -> str: return " ".join(self.sentences)
 
 # %% ../../nbs/comparison/04_looks.ipynb #c024
-def _looked(d: Difference, seen: Pair, part: float | None, bound: float | None,
+def _looked(d: Difference, seen: Pair, k: int, part: float | None, bound: float | None,
             margin: float) -> tuple[Difference, Look]:
     "The difference with its repeated interval, and the look; `part` is that of the text."
     fit = d.fit if part is None else of_this_text(d.fit, part)
@@ -164,7 +171,7 @@ def _looked(d: Difference, seen: Pair, part: float | None, bound: float | None,
                 fit=replace(d.fit, standard_error=fit.standard_error, **sure))
     low, high = d.interval.low, d.interval.high
     settled = is_beyond(d, margin) or claim_of(low, high, margin) == "equivalent"
-    return d, Look(units=fit.n_units, tokens=int(seen.baseline.tokens.sum()), delta=d.delta,
+    return d, Look(units=k, tokens=int(seen.baseline.tokens.sum()), delta=d.delta,
                    low=low, high=high, level=level, bound=bound,
                    decided=bool(d.enough and settled),
                    z=(edge_z(fit, -margin), edge_z(fit, margin)))
@@ -214,17 +221,17 @@ def look_at(
         seen = pair.take(order.rows(k))
         units = choose_units(seen, asked=order.units)
         part = k / order.total if order.units == "windows" else None
-        d, look = _looked(measure(metric, seen, units, settings), seen, part, bound, size)
+        d, look = _looked(measure(metric, seen, units, settings), seen, k, part, bound, size)
         rows.append(look)
         if look.decided: break
     if not rows or rows[-1].units != k_max:
         refuse("looks", "the evidence must end with the look that decides or the last one",
-               f"{k_max} {order.units}, looks at {', '.join(map(str, order.at))}",
+               f"{k_max} {order.walk}, looks at {', '.join(map(str, order.at))}",
                "Score both models with --until-decided", code="not_a_look")
-    looks = Looks(design=order.design, units=order.units, total=order.total, at=order.at,
+    looks = Looks(design=order.design, units=order.walk, total=order.total, at=order.at,
                   total_tokens=order.tokens, margin=size, rows=tuple(rows))
     windows = order.units == "windows"
-    why = f"{order.units.capitalize()} in a random order, seed {order.design.seed}" + (
+    why = f"{order.walk.capitalize()} in a random order, seed {order.design.seed}" + (
         ", are a sample of this text whatever neighbours have in common." if windows else ".")
     codes = unit_codes(pair.ids if windows else pair.clusters)[0]
     return Looked(difference=d, units=replace(units, codes=codes, because=why), looks=looks)

@@ -14,6 +14,7 @@ import numpy as np
 # %% ../../nbs/models/01_windows.ipynb #c004
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import canonical_json, digest
+from ..arms.spread import Budget, choose_windows
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
 from ..comparison.units import CLASSES, class_columns
 from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
@@ -225,13 +226,15 @@ def plan_text(
     tokenizer: object,  # a Hugging Face tokenizer, or a LoadedModel
     texts: str | Iterable[str] | Documents,
     *,
-    windows: int | None = None,  # score only the first so many windows
+    windows: int | str | None = None,  # so many, spread over the documents, or first:40
+    seed: int = 0,               # of their choice
     preview: int | None = None,  # windows in the first split; default: half
     final: int | None = None,
     **cut,                       # fields of Cut: max_length, stride, bos, windowing, ...
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
     where, cut = "plan_text", Cut(**cut)
+    budget = None if windows is None else Budget.of(windows, seed)
     tool, texts = WINDOWINGS[cut.windowing], _as_documents(texts, WINDOWINGS[cut.windowing])
     cut, words = cut.of(tokenizer), getattr(tokenizer, "tokenizer", tokenizer)
     start = document_start(words, texts.texts[0], cut.bos)
@@ -250,21 +253,23 @@ def plan_text(
         ids.flags.writeable = False
         token_ids[name] = ids
         planned += own
-    if windows is not None and as_count(windows, where=where, name="windows") > len(planned):
-        refuse(where, "windows must not ask for more than the text holds",
-               f"windows {windows}, {len(planned)} planned",
-               "Ask for fewer, or give more text")
-    kept = assign_splits(planned[:windows], preview=preview, final=final)
+    owners = dict(zip(texts.text_ids, texts.documents or texts.text_ids, strict=True))
+    kept, chosen = planned, {}
+    if budget is not None:
+        rows = choose_windows(budget, [w.window_id for w in planned],
+                              [owners[w.document_id] for w in planned])
+        kept = [planned[i] for i in rows]
+        chosen = {"windows_rule": budget.rule, "windows_seed": budget.seed}
+    kept = assign_splits(kept, preview=preview, final=final)
     n_bytes = None  # without offsets, or where a window owns no byte
     if all(own is not None for own in sizes.values()):
         n_bytes = np.array([sizes[w.document_id][w.score_from:w.stop].sum() for w in kept],
                            dtype=np.int64)
         if n_bytes.min() < 1: n_bytes = None
-    owners = dict(zip(texts.text_ids, texts.documents or texts.text_ids, strict=True))
     scored = tuple(owners[w.document_id] for w in kept)
     facts = {**dataclasses.asdict(cut), "tokenizer_digest": tokenizer_digest(words),
              "bos_tokens": list(start), "windows_planned": len(planned),
-             "windows_scored": len(kept), **_text_facts(texts, owners, kept, scored)}
+             "windows_scored": len(kept), **chosen, **_text_facts(texts, owners, kept, scored)}
     return TextPlan(
         token_ids=token_ids, windows=kept, document_ids=scored, max_length=cut.max_length,
         n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept), provenance=facts)

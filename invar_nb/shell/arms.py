@@ -22,6 +22,7 @@ import psutil
 
 # %% ../../nbs/shell/04_arms.ipynb #c000
 from ..arms.pair import pair
+from ..arms.spread import Budget
 from ..arms.window_losses import WindowLosses
 from ..comparison.looks import LooksDesign, look_at, order_units
 from ..comparison.rules import Rules
@@ -99,8 +100,9 @@ def planned(source, documents, o: Scoring) -> TextPlan:
     same = {"max_length": o.max_length, "stride": o.stride, "bos": o.bos,
             "prefix_token": o.prefix_token}
     if o.per_byte: return plan_whole(source, documents, **same)
-    plan = plan_text(source, documents, windows=o.windows, windowing=o.windowing,
-                     first_window=o.first_window.replace("-", "_"), **same)
+    plan = plan_text(source, documents, windows=o.windows, seed=o.windows_seed,
+                     windowing=o.windowing, first_window=o.first_window.replace("-", "_"),
+                     **same)
     return replace(plan, classes=find_classes(plan.token_ids, plan.windows, o.by or ()))
 
 
@@ -119,7 +121,9 @@ def follow(losses: WindowLosses, o: Scoring) -> Scoring:
     same = {name: known[name] for name, usual in RECORDED.items()
             if getattr(o, name) == usual and known.get(name) is not None}
     count, scored = known.get("windows_planned"), known.get("windows_scored")
-    if o.windows is None and count != scored: same["windows"] = scored
+    if o.windows is None and count != scored:  # older files name no rule: the first ones
+        same["windows"] = str(Budget(n=scored, rule=known.get("windows_rule", "first")))
+        same["windows_seed"] = known.get("windows_seed", 0)
     return replace(o, **same)
 
 
@@ -400,15 +404,18 @@ def score_rounds(
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, "") -> arm
     "Both models on the same windows, round by round, until a look decides."
+    if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
+        usage("looks at this text take its windows at random already", f"--windows {o.windows}",
+              "Leave it out, or write first:N for a shorter text")
     o = fit_models(o, [*arguments.values()])
     weights = find_weights(arguments, o, quiet)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
     words = model.tokenizer
     plan = model.plan(one_text(o))
     check_tokenizer(arguments["candidate"], words, o)
-    units = "windows" if design.target == "text" else "documents"
-    record = {**asdict(design), "units": plan.counts[units],
-              "windows": plan.counts["windows"], "tokens": plan.counts["tokens"]}
+    counts = plan.counts
+    record = {**asdict(design), "walk": "windows", "units": counts["windows"],
+              "windows": counts["windows"], "tokens": counts["tokens"]}
     order = order_units(plan, record)
     scored, rows, since = {name: [] for name in arguments}, [], 0
     for number, k in enumerate(order.at, 1):

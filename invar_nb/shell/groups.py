@@ -82,8 +82,8 @@ class Scoring(Loading):
                          "at most 1024.", min=2) = None
     stride: _scoring(Optional[int], "New tokens in each window. Default: half of "
                      "--max-length.", min=1) = None
-    windows: _scoring(Optional[int], "Score only the first N windows. Default: all.", min=1,
-                      metavar="N") = None
+    windows: _scoring(Optional[str], "Score N windows, spread over the documents; first:N "
+                      "are the first N. Default: all.", metavar="N") = None
     per_byte: _scoring(bool, "Models that split text differently: score whole documents, each "
                        "with its own tokenizer, and compare bits per byte.",
                        "--per-byte") = False
@@ -93,6 +93,8 @@ class Scoring(Loading):
                         "Cut the text as another tool does. Default: invar.", "text") = "invar"
     prefix_token: file_key(Optional[int], "Id of the token that windowing lm-eval puts "
                            "before a text. Default: BOS, or else EOS.", "text") = None
+    windows_seed: file_key(int, "Seed of the choice of windows. Default: 0.", "text",
+                           min=0) = 0
     documents: file_key(Optional[str], "Where windows end inside a document: blank-lines, "
                         "headings or a regular expression.", "text") = None
     by: file_key(_many, "Classes of tokens of which sums are kept, for compare --by: "
@@ -106,10 +108,14 @@ class Scoring(Loading):
         missing = [file for files in texts.values() for file in files
                    if not Path(file).is_file()]
         unknown = [name for name in self.by or () if name not in TOKEN_CLASSES]
+        count = str(self.windows or "1").removeprefix("first:").removeprefix("spread:")
+        uncounted = not (count.isascii() and count.isdecimal() and int(count))
         longer = self.max_length and self.stride and self.stride > self.max_length
         require(
             ("--stride must not pass --max-length", longer and f"{self.stride} > "
              f"{self.max_length}", "Tokens between windows would not be scored"),
+            ("--windows must be a number, or first: and a number", uncounted
+             and repr(self.windows), "Write --windows 40 or --windows first:40"),
             ("--per-byte scores whole documents", cut and f"{cut} beside it",
              "Leave one of them out"),
             ("--text must be a file", missing and repr(missing[0]), "Check the path"),

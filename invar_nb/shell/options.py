@@ -179,6 +179,7 @@ def as_option(value, kind, key: str):
     if value == "" and not key.endswith("separator"):
         usage(f"{key} must have a value", "an empty text", "Leave the key out")
     if Path in get_args(plain): return Path(str(value))
+    if plain == str | None and type(value) is int: value = str(value)
     try: value = msgspec.convert(value, plain)
     except msgspec.ValidationError as error:
         words = [word for one in (plain, *get_args(plain)) if get_origin(one) is Literal

@@ -20,6 +20,7 @@ import numpy as np
 from ..comparison.measured import PRIMARY
 from ..metrics.metric import as_metric
 from ..arms.pair import Pair, pair
+from ..arms.spread import rank_windows
 from ..comparison.units import FEWEST, choose_units, noun_of
 from ..arms.window_losses import WindowLosses
 from ..files.losses import losses_bytes, read_losses
@@ -73,8 +74,8 @@ def with_rules(p: g.Planning, job: g.Job) -> g.Planning:
 class PilotText:
     "Called with the plan of the whole text; gives the plan of the pilot, and keeps both."
 
-    def __init__(self, planning: g.Planning):
-        self.planning = planning
+    def __init__(self, planning: g.Planning, seed: int = 0):
+        self.planning, self.seed = planning, seed  # of the choice of windows
 
     def __call__(self, plan):
         zeros = np.zeros(len(plan.windows))
@@ -99,7 +100,11 @@ class PilotText:
     def supply(self, **cost) -> Supply:
         "The text as far as a run can score it."
         seen = np.array([w.stop - w.start for w in self.whole.windows])
-        return Supply(tokens=self.whole.tokens, seen=seen, codes=self.units.codes, **cost)
+        order = None
+        if self.units.name == "documents":
+            order = rank_windows(self.whole.window_ids, self.whole.document_ids, self.seed)
+        return Supply(tokens=self.whole.tokens, seen=seen, codes=self.units.codes, order=order,
+                      **cost)
 
 # %% ../../nbs/shell/08_plan.ipynb #c009
 def _timed(loaded, plan, batch_tokens):
@@ -132,7 +137,7 @@ def plan_models(
     if len(scoring.texts) != 1:
         o.usage("a pilot of models needs one text", ", ".join(scoring.texts) or "none",
                 "Give --text FILE; several are for compare")
-    goal, text, speeds = find_goal(p, "perplexity"), PilotText(p), []
+    goal, text, speeds = find_goal(p, "perplexity"), PilotText(p, scoring.windows_seed), []
     for path in journals.values(): path.parent.mkdir(parents=True, exist_ok=True)
 
     def also(name, model):

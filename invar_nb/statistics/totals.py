@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['as_pairs', 'weighted_mean', 'effective_sample_size', 'spread_is_rounding', 'units_eff', 'unit_codes', 'unit_totals',
-           'round_off', 'UnitTotals', 'RunningTotals', 'sum_totals']
+           'units_eff_upto', 'round_off', 'UnitTotals', 'RunningTotals', 'sum_totals']
 
 # %% ../../nbs/statistics/00_totals.ipynb #c002
 import io, math, os, zipfile
@@ -104,6 +104,20 @@ def unit_totals(
 ) -> np.ndarray:         # shape (n_units,)
     "Sum of the values of each unit."
     return np.bincount(codes, values, n_units)
+
+# %% ../../nbs/statistics/00_totals.ipynb #c083b
+def units_eff_upto(
+    weights: np.ndarray,  # of the items, in the order in which they come, shape (n,)
+    codes: np.ndarray,    # unit of each, shape (n,)
+) -> np.ndarray:          # shape (n,)
+    "Effective number of units after each item; checks nothing."
+    together = np.argsort(codes, kind="stable")  # the items of a unit, as they come
+    sizes = np.unique(codes, return_counts=True)[1]
+    t = weights[together]
+    before = np.cumsum(t) - t
+    own = np.empty(t.size)  # of the item's unit, before the item
+    own[together] = before - np.repeat(before[np.cumsum(sizes) - sizes], sizes)
+    return np.cumsum(weights) ** 2 / np.cumsum(weights * (2 * own + weights))
 
 # %% ../../nbs/statistics/00_totals.ipynb #c061
 def round_off(
