@@ -405,8 +405,8 @@ def score_rounds(
 ) -> dict[tuple[str, str], object]:  # (name, "") -> arm
     "Both models on the same windows, round by round, until a look decides."
     if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
-        usage("looks at this text take its windows at random", f"--windows {o.windows}",
-              "Leave it out, or write first:N for a shorter text")
+        usage("looks at this text take its windows at random already",
+              f"--windows {o.windows}", "Leave it out, or write first:N for a shorter text")
     o = fit_models(o, [*arguments.values()])
     weights = find_weights(arguments, o, quiet)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
