@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..foundations.refuse import UsageError, as_choice, as_count, refuse
+from ..foundations.refuse import UsageError, as_count, refuse
 from ..foundations.store import digest
 from ..statistics.totals import unit_codes
 
@@ -34,8 +34,7 @@ class Budget:
         if isinstance(value, str):
             rule, mark, number = value.rpartition(":")
             rule = rule if mark else "spread"
-            as_choice(rule, RULES, where=where, name="the rule", error=UsageError)
-            if not (number.isascii() and number.isdecimal()):
+            if rule not in RULES or not (number.isascii() and number.isdecimal()):
                 refuse(where, "windows must be a number, or first: and a number", repr(value),
                        "Write 40 or first:40", error=UsageError)
             number = int(number)

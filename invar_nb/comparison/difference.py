@@ -278,7 +278,6 @@ def unit_influence(
 # %% ../../nbs/comparison/01_difference.ipynb #me01
 def _interval_of(metric, pair, totals, fit, units, settings):
     "(level -> Interval, null -> p) of a method that needs rows; None: of the sums alone."
-    if metric.share_of_weights and not totals[1][0].any(): return None
     if settings.method != "jackknife":
         at, p_value = _bootstrap(metric, *totals, units, settings)
         return at, lambda null: p_value if null == 0 else fit.p_value(null)
@@ -305,7 +304,8 @@ def measure(
         *values, without = _left_out(metric, pair, units)
         fit = replace(jackknife_statistic(values[1] - values[0], without),
                       units_eff=units.effective)
-    n, own = units.n_units, _interval_of(metric, pair, totals, fit, units, settings)
+    n, none = units.n_units, metric.share_of_weights and values[1] == 0
+    own = None if none else _interval_of(metric, pair, totals, fit, units, settings)
     if own and settings.method == "jackknife":  # it does not rest on the units' spread
         fit = replace(fit, nu=math.inf)
     moves = partial(unit_influence, metric, pair, units) if fit.standard_error > 0 \

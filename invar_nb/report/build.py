@@ -186,7 +186,8 @@ def family_notes(study: Study) -> list[str]:
         few = min((row.value for row in asked), key=lambda d: d.n_units)
         units = counted(few.n_units, noun_of(few.units))
         least = 2.0 ** (1 - few.n_units)
-        if least * len(asked) > alpha: lines.append(
+        by_holm = rows is not leads or len({row.key.candidate for row in leads}) == 1
+        if by_holm and least * len(asked) > alpha: lines.append(
             f"With {units} no p-value of a change is below {least:.2g}, so that among "
             f"{len(asked)} rows that are judged together such a row cannot be called changed.")
         sizes, counts = (sorted({key[k] for key in RATES}) for k in (0, 1))
@@ -196,11 +197,10 @@ def family_notes(study: Study) -> list[str]:
         if max(rates) > 1.5 * alpha: lines.append(
             f"{len(asked)} rows are judged together, the smallest of {units}. Were all "
             "exactly at the margin, some would be called equivalent in {:.0f} of 100 such "
-            "reports if "
-            "changes are symmetric, in {:.0f} if one unit in ten carries them; were none "
-            "changed, some would be called changed in {:.0f} and {:.0f}".format(
-                *(100 * rate for rate in rates)) +
-            f" (simulated: {m} rows of {n} units; 5 are promised).")
+            "reports if changes are symmetric, in {:.0f} if one unit in ten carries them; "
+            "were none changed, some would be called changed in {:.0f} and {:.0f} (simulated: "
+            "{} rows of {} units; 5 are promised).".format(
+                *(100 * rate for rate in rates), m, n))
     return lines
 
 # %% ../../nbs/report/04_build.ipynb #91adae15
@@ -387,6 +387,8 @@ CONVENTIONS = {
              "freedom.", "The word follows the evaluator's two thresholds."),
     "family": ("Every interval is a single one. What decides alone is judged by it; in a "
                "family each kind of claim rests on p-values adjusted for all its rows.",),
+    "bootstrap": ("The bootstrap gives the intervals and the p-values of no change; the "
+                  "p-values at a margin are those of the jackknife.",),
     "family of runs": ("p-values are adjusted over the metrics of a candidate, then by Holm "
                        "over the candidates.",)}
 
@@ -432,6 +434,7 @@ def document_of(
     parts, stems = list(dict.fromkeys(part for _, part in study.arms)), arm_files(study.arms)
     shown = [row for row in study.rows if row.role != "contrast" or rules.contrasts]
     family = CONVENTIONS["family of runs" if study.verdicts else "family"]
+    if rules.method != "jackknife": family += CONVENTIONS["bootstrap"]
     lines = [line for kind in kinds for line in CONVENTIONS[kind] + family * (len(shown) > 1)]
     document = {
         "schema": SCHEMA, "version": version, "headline": study.headline,

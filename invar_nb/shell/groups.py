@@ -108,14 +108,13 @@ class Scoring(Loading):
         missing = [file for files in texts.values() for file in files
                    if not Path(file).is_file()]
         unknown = [name for name in self.by or () if name not in TOKEN_CLASSES]
-        count = str(self.windows or "1").removeprefix("first:").removeprefix("spread:")
-        uncounted = not (count.isascii() and count.isdecimal() and int(count))
+        if self.windows is not None:
+            from invar_nb.arms.spread import Budget
+            Budget.of(self.windows)  # refuses what is none
         longer = self.max_length and self.stride and self.stride > self.max_length
         require(
             ("--stride must not pass --max-length", longer and f"{self.stride} > "
              f"{self.max_length}", "Tokens between windows would not be scored"),
-            ("--windows must be a number, or first: and a number", uncounted
-             and repr(self.windows), "Write --windows 40 or --windows first:40"),
             ("--per-byte scores whole documents", cut and f"{cut} beside it",
              "Leave one of them out"),
             ("--text must be a file", missing and repr(missing[0]), "Check the path"),
