@@ -105,6 +105,35 @@ def test_score_takes_the_same_windows_as_a_file_and_shards_say(texts, tmp_path):
     assert code == 3 and not (tmp_path / "no").exists()
 
 
+def test_a_larger_budget_scores_only_what_it_adds(texts, tmp_path, monkeypatch):
+    "The same --out with --force: windows in it are taken; another model, text or type is scored anew."
+    from test_shards import BASE, TUNED
+    from test_shell import shell
+
+    from invar_nb.models.batches import Scorer
+    scored, measure = [], Scorer.score
+    monkeypatch.setattr(Scorer, "score", lambda self, batch: scored.extend(batch) or measure(self, batch))
+
+    def command(out, n, *more, candidate=TUNED, text="docs.jsonl"):
+        scored.clear()
+        done = shell("compare", BASE, candidate, "--text", texts / text, "--max-length", 64, "--windows", n, "--out", out, "--force", *more)
+        assert done[0] in (0, 1), done
+        return len(scored), done[2], read_losses(out / "baseline.parquet")
+    at_once, _, whole = command(tmp_path / "once", 80)
+    assert at_once == 160 and command(tmp_path / "r", 40)[0] == 80
+    n, said, grown = command(tmp_path / "r", 80)
+    assert n == 80 and said.count("40 of 80 windows had been scored before") == 2 and grown.data_id == whole.data_id
+    np.testing.assert_allclose(grown.log_loss, whole.log_loss, rtol=1e-5)
+    assert shell("verify", tmp_path / "r")[0] == 0
+    assert command(tmp_path / "r", 80, "--margin", "5%")[0] == 0                                  # another question of the same losses
+    assert command(tmp_path / "r", 80, "--dtype", "bfloat16")[0] == 160                           # whatever moves a loss
+    assert command(tmp_path / "r", 100, "--dtype", "bfloat16", candidate=BASE)[0] == 2 * 20       # by the digest of weights, not by name
+    (texts / "more.jsonl").write_text((texts / "docs.jsonl").read_text() + '{"text": "One more document."}\n')
+    assert command(tmp_path / "r", 100, "--dtype", "bfloat16", text="more.jsonl")[0] == 200
+    (tmp_path / "r" / "baseline.parquet").write_bytes(b"PAR1 damaged")
+    assert command(tmp_path / "r", 100, "--dtype", "bfloat16", text="more.jsonl")[0] == 100
+
+
 def test_the_study_file_takes_both_spellings(texts, tmp_path):
     for k, (value, rule) in enumerate((("12", "spread"), ('"12"', "spread"), ('"first:12"', "first"))):
         (tmp_path / f"{k}.toml").write_text(f"[scoring]\nwindows = {value}\n")

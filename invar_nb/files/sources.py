@@ -256,7 +256,7 @@ def find_source(
 
 # %% ../../nbs/files/07_sources.ipynb #c013
 def _check_options(source: Source, given: Mapping) -> None:
-    "An option that a kind does not take is refused, not passed over."
+    "An option that a kind does not take is refused; `slices` are asked of all."
     if isinstance(given.get("score"), tuple) and "tasks" not in source.options:
         refuse("read_arms", "one score must be chosen", listed(given["score"]),
                "Several, as TASK=NAME, are for folders of lm-eval and inspect",
@@ -272,7 +272,7 @@ def read_together(
     paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
     reading: Reading | None = None,
 ) -> dict[tuple[str, str], object]:  # (name, task) -> arm; task "" where files have none
-    "Files or folders of one kind with the same tasks; PairingError names a task that lacks."
+    "Files or folders of one kind with the same tasks; PairingError where one lacks a task."
     reading, (base, *others) = reading or Reading(), paths
     given = reading.given()
     sources = {name: find_source(path, reading) for name, path in paths.items()}

@@ -4,16 +4,16 @@
 
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow', 'check_origin', 'Opened',
-           'amount', 'kept', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer', 'plan_texts',
-           'find_weights', 'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_side_by_side',
-           'score_rounds']
+           'amount', 'earlier_losses', 'kept', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer',
+           'plan_texts', 'find_weights', 'with_weights', 'score_arms', 'memory_needed', 'check_memory',
+           'score_side_by_side', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import gc
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -152,23 +152,43 @@ class Opened:
         return planned(self.loaded or self.tokenizer, documents, o)
 
     def score(self, plan: TextPlan, label: str, journal: Path, quiet: bool = False,
-              backwards: bool = False) -> WindowLosses:
-        "The losses of a plan; finished batches are found in the journal."
+              earlier: Iterable[WindowLosses] = (), **how) -> WindowLosses:
+        "The losses of a plan; what a journal or earlier losses hold is not scored again."
         o, more = self.scoring, {"journal": journal, "progress": Progress(label, quiet=quiet)}
         say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
         if self.loaded is None:
             losses = score_served(self.argument, plan, tokenizer=self.tokenizer,
                                   requests=Requests(concurrency=o.concurrency), **more)
-        else: losses = score_plan(self.loaded, plan, batch_tokens=o.batch_tokens,
-                                  backwards=backwards, **more)
+        else: losses = self._score_here(plan, earlier, batch_tokens=o.batch_tokens,
+                                        **how, **more)
+        if known := losses.provenance.get("windows_known"):
+            whole = counted(len(losses), "windows")
+            say(f"{label}: {known} of {whole} had been scored before", quiet)
         say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
         return whole_documents(losses, plan) if o.per_byte else losses
+
+    def _score_here(self, plan, earlier, **more):
+        weights = self.loaded.provenance["weights_digest"]
+        known = [arm for arm in earlier if arm.provenance.get("weights_digest") == weights]
+        for losses in (*known, None):
+            try: return score_plan(self.loaded, plan, known=losses, **more)
+            except ContractError as error:
+                if error.code != "known": raise
 
 
 def amount(counts: Mapping[str, int]) -> str:
     "Windows, tokens and documents of a plan, in words."
     kinds = ("windows", "tokens", "documents")
     return ", ".join(counted(counts[name], name) for name in kinds)
+
+
+def earlier_losses(out: Path) -> list[WindowLosses]:
+    "Losses in the file or in the report that a command is about to replace."
+    found = []
+    for path in [out] if out.is_file() else sorted(out.glob("*.parquet")):
+        try: found.append(read_losses(path))
+        except (ContractError, OSError): continue  # something else, or damaged
+    return found
 
 
 def kept(journal: Path) -> str:
@@ -242,18 +262,14 @@ def check_tokenizer(argument: str, words, o: Scoring, name: str = "") -> None:
 def plan_texts(
     model: Opened,
     files: list[WindowLosses] = (),  # that must be of these plans
-    enough: Callable = lambda counts: None,
-    part: Callable | None = None,
+    prepare: Callable = lambda plan: plan,
 ) -> dict[str, TextPlan]:
     "The plan of each text, all of them before any is scored."
     plans, o = {}, model.scoring
     for text, paths in o.texts.items():
         plan = model.plan(read_documents(paths, pieces=o.documents))
-        counts, whole = plan.counts, plan.counts["documents"]
-        split = {"preview": whole // 2, "final": whole - whole // 2} if o.per_byte else {}
-        enough(counts | split)
         for losses in files: check_origin(plan, losses, o)
-        plans[text] = plan if part is None else part(plan)
+        plans[text] = prepare(plan)
     return plans
 
 # %% ../../nbs/shell/04_arms.ipynb #c003
@@ -288,8 +304,8 @@ def score_arms(
     o: Scoring,
     *,
     journal: Callable[[str, str], Path],  # of (name, text)
-    enough: Callable = lambda counts: None,  # refuses too few windows before any is scored
-    part: Callable | None = None,  # plan -> the plan of those windows that are scored
+    earlier: Iterable[WindowLosses] = (),  # scored before by the same models, perhaps
+    prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     also: Callable = lambda name, model: {},  # called with each, may give further arms
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
@@ -313,13 +329,13 @@ def score_arms(
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
         model = open_model(arguments[name], o, label, quiet, words)
         if o.per_byte or not plans:
-            plans, words = plan_texts(model, [*arms.values()], enough, part), model.tokenizer
+            plans, words = plan_texts(model, [*arms.values()], prepare), model.tokenizer
             for other in models[i:] if plans else (): check_tokenizer(
                 arguments[other], words, o, other if len(models) > 2 else "")
         elif model.loaded is not None: check_same_tokenizer(words, model.tokenizer)
         for text, plan in plans.items():
             said = ", ".join(filter(None, (label, text)))
-            arms[name, text] = model.score(plan, said, journal(name, text), quiet)
+            arms[name, text] = model.score(plan, said, journal(name, text), quiet, earlier)
         arms |= also(name, model) or {}
         del model
         release()
@@ -361,7 +377,7 @@ def score_side_by_side(
     o: Scoring,
     *,
     journal: Callable[[str, str], Path],  # of (name, text)
-    enough: Callable = lambda counts: None,  # refuses too few windows, before any is scored
+    prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     also: Callable = lambda name, model: {},  # called with each, may give further arms
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
@@ -371,7 +387,7 @@ def score_side_by_side(
     o = fit_models(o, [*arguments.values()])
     weights = find_weights(arguments, o, quiet)
     base, arms = open_model(arguments["baseline"], o, "baseline", quiet), {}
-    plans = plan_texts(base, enough=enough)
+    plans = plan_texts(base, prepare=prepare)
     for name in candidates:
         model = open_model(arguments[name], o, name, quiet)
         check_same_tokenizer(base.tokenizer, model.tokenizer)

@@ -31,9 +31,9 @@ from ..report.build import arm_files, listed_passages
 from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o
-from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin, fit_models,
-                                 follow, open_model, planned, score_arms, score_rounds,
-                                 score_side_by_side)
+from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
+                                 earlier_losses, fit_models, follow, open_model, planned,
+                                 score_arms, score_rounds, score_side_by_side)
 from .rules import QUESTIONS, check_planned, find_metrics, find_rules
 from .terminal import say
 from .work import ask_with, find_questions, informed, read_info
@@ -183,14 +183,21 @@ def arms_of_models(
     journal = lambda name, part: places[name, part]
     also = lambda name, model: {} if questions is None else {(name, quiz): ask_with(
         model.loaded, questions, s, label=name, journal=journal(name, QUESTIONS), quiet=quiet)}
-    unit = "documents" if s.per_byte else "windows"
-    more = {"enough": lambda counts: check_planned(rules, counts, unit), "also": also}
-    score, done = score_side_by_side if s.divergence else score_arms, False
+    def prepare(plan):
+        counts = plan.counts
+        whole, unit = counts["documents"], "documents" if s.per_byte else "windows"
+        split = {"preview": whole // 2, "final": whole - whole // 2} if s.per_byte else {}
+        check_planned(rules, counts | split, unit)
+        return plan
+    score, more = score_arms, {"prepare": prepare, "also": also}
+    if s.divergence: score = score_side_by_side
+    else: more["earlier"] = earlier_losses(out)
     if asked.until_decided:
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,
             seed=asked.order_seed)}
     out.parent.mkdir(parents=True, exist_ok=True)
+    done = False
     try:
         arms = score(arguments, s, journal=journal, quiet=quiet, **more)
         for text in files if s.twice else ():

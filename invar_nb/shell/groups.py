@@ -340,7 +340,8 @@ class Planning:
 
 # %% ../../nbs/shell/02_groups.ipynb #f04702a8
 _output = panel("Output")
-Force = _output(bool, "Replace a report that is already there.", "--force")
+Force = _output(bool, "Replace a result that is already there; losses in it of the same "
+                "model, text and settings are not scored again.", "--force")
 
 
 @dataclass(frozen=True, kw_only=True)

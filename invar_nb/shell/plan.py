@@ -143,8 +143,8 @@ def plan_models(
     def also(name, model):
         if model.loaded is not None:
             speeds.append(_timed(model.loaded, text.part, scoring.batch_tokens))
-    scored = score_arms(arguments, scoring, journal=lambda name, _: journals[name], part=text,
-                        also=also, quiet=quiet)
+    scored = score_arms(arguments, scoring, journal=lambda name, _: journals[name],
+                        prepare=text, also=also, quiet=quiet)
     arms = {name: text.arm(scored[name, ""]) for name in arguments}
     models = sum(arm_kind(argument) in SCORED for argument in arguments.values())
     speed = sum(speeds) if len(speeds) == models else None

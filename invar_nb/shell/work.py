@@ -28,8 +28,8 @@ from ..models.shards import place_journal, plan_shards, score_on_ray, score_shar
 from ..models.text import read_documents
 from . import groups as g
 from . import options as o
-from .arms import (SCORED, amount, arm_kind, kept, load, one_text, open_model,
-                                 planned)
+from .arms import (SCORED, amount, arm_kind, earlier_losses, kept, load,
+                                 one_text, open_model, planned)
 from .terminal import Progress, check_out, say
 
 # %% ../../nbs/shell/06_work.ipynb #c005
@@ -53,7 +53,8 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     opened = open_model(model, scoring, "score", quiet)
-    losses = opened.score(opened.plan(documents), "score", journal, quiet)
+    losses = opened.score(opened.plan(documents), "score", journal, quiet,
+                          earlier_losses(out))
     data = losses_bytes(losses, out.suffix)
     finish([journal], digest(data), lambda: write_bytes(out, data))
     return losses_facts(losses, out)
