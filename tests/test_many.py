@@ -5,7 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy import stats
 
+from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.comparison.rules import Rules
+from invar_nb.comparison.study import may_be_best, study
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.simultaneous import Family, fit_family
 
@@ -76,3 +80,29 @@ def test_false_alarms_in_tables_of_8_and_20():
         if found[3] > 0.9 and found[0] < 0.03 - slack(0.03, trials): broken.append(lines[-1])
     Path(__file__).parents[1].joinpath("nbs/statistics/many.csv").write_text("\n".join(lines) + "\n")
     assert not broken
+
+
+def best_cell(trials, law, k, gap, n=60):
+    "Shares of tables in which the first of k candidates, the best by `gap` standard errors, is struck out: by the study, and by the rule's text in scipy; candidates that are left."
+    rng, found = np.random.default_rng([ord(c) for c in f"best {law} {k} {gap}"]), []
+    for trial in range(trials):
+        d = 0.01 * differences(rng, law, n, k, 0.8)
+        d[:, 1:] += gap * 0.01 * math.sqrt(0.4 / n)
+        base = WindowLosses.from_arrays(range(n), [128] * n, rng.gamma(40, 0.08, n))
+        arms = {("baseline", ""): base} | {(f"c{j}", ""): base.changed(log_loss=base.log_loss + d[:, j]) for j in range(k)}
+        p = may_be_best(study(arms, Rules(metrics=["perplexity"], units="windows")).select(role="contrast"))
+        better = d[:, [0]] - d[:, 1:]
+        cor = np.corrcoef(better, rowvar=False).reshape(k - 1, k - 1)
+        t = better.mean(0) / better.std(0, ddof=1) * math.sqrt(n)
+        theirs = 1 - stats.multivariate_t(shape=cor, df=n - 1, seed=trial).cdf(np.full(k - 1, t.max()), maxpts=2000 * k)
+        found.append((p["c0"] <= 0.05, theirs <= 0.05, sum(x > 0.05 for x in p.values())))
+    return np.mean(found, axis=0)
+
+
+@pytest.mark.parametrize("law, k, gap, trials", [("normal", 3, 0, 200), *[pytest.param(law, k, gap, 1500, marks=pytest.mark.slow) for law in LAWS for k in (2, 5, 10) for gap in (0, 2)]])
+def test_the_best_is_rarely_struck_out(law, k, gap, trials):
+    "Hsu's set of candidates that may be the best: at most .05, and three standard errors, for symmetric laws and skewed ones."
+    ours, theirs, left = best_cell(trials, law, k, gap)
+    print(f"{law}, {k} candidates, {gap} standard errors: struck out {ours:.3f}, by the text {theirs:.3f}; left {left:.2f}")
+    assert ours <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials) and abs(ours - theirs) < 0.015 + 3 * math.sqrt(0.05 / trials)
+    assert 1 <= left <= k

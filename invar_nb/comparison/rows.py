@@ -161,9 +161,10 @@ def pass_on(
     return adjusted
 
 # %% ../../nbs/comparison/03_rows.ipynb #c021
-def family_of(rows: Sequence[Row]) -> Family:
-    "How the differences of one part's candidates move together."
-    moves = [row.value.influence()[0] for row in rows]
+def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family:
+    "How the differences of one part's candidates move together; some with the sign changed."
+    signs = signs or [1] * len(rows)
+    moves = [sign * row.value.influence()[0] for sign, row in zip(signs, rows, strict=True)]
     if rows[0].value.units == "serial": moves = [slow_parts(y) for y in moves]
     return fit_family(np.column_stack(moves), np.array([row.value.fit.dof for row in rows]))
 

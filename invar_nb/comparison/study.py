@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'WORST_FIRST', 'ITEMS', 'LEADING', 'check_names', 'pair_all', 'levels_of',
-           'contrast_rows', 'find_groups', 'judge_study', 'row_headline', 'study_headline', 'Table', 'Study',
-           'read_where_needed', 'measure_look', 'study', 'compare', 'evaluate']
+           'contrast_rows', 'judge_contrasts', 'may_be_best', 'find_groups', 'pool_contrasts', 'judge_study',
+           'row_headline', 'study_headline', 'Table', 'Study', 'read_where_needed', 'measure_look', 'study', 'compare',
+           'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 import math
@@ -20,8 +21,8 @@ from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
 from .looks import Looks, look_at
 from .measured import Measured, choose_metrics, measure_pair
-from .rows import (Key, Level, Row, above_floor, check_control,
-                                      find_leading, judge_rows, pool_rows)
+from .rows import (Key, Level, Row, above_floor, check_control, family_of,
+                                      find_leading, judge_rows, p_of_change, pool_rows)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
 from .units import check_by, counted, find_slices
 from .verdict import (Verdict, as_margin, change_text, headline,
@@ -92,11 +93,11 @@ def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
             yield Row(key=Key(BASELINE, part, metric.name, where), value=level, role="level")
 
 # %% ../../nbs/comparison/08_study.ipynb #c021
-def contrast_rows(measured: Mapping, part: str, rules: Rules) -> list[Row]:
+def contrast_rows(measured: Mapping, part: str, rules: Rules, order=None) -> list[Row]:
     "Every two candidates of a part, the better one first, judged by Sidak's bound."
     mine = {name: m for (name, p), m in measured.items() if p == part and name != CONTROL}
     lead = {name: m.differences[m.lead, None] for name, m in mine.items()}
-    order = sorted(mine, key=lambda name: (-lead[name].improvement, name))
+    order = order or sorted(mine, key=lambda name: (-lead[name].improvement, name))
     two, some = list(combinations(order, 2)), lead[order[0]]
     if not two or some.metric.of_pair: return []  # it has no value of one model
     metric, own = some.metric, replace(rules, metrics=(), by=(), primary=None)
@@ -107,6 +108,11 @@ def contrast_rows(measured: Mapping, part: str, rules: Rules) -> list[Row]:
         d = measure_pair(both, own, metrics=[metric]).differences[metric.name, None]
         rows.append(Row(key=Key(second, part, metric.name, None, first), role="contrast",
                         value=d))
+    return judge_contrasts(rows)
+
+
+def judge_contrasts(rows: list[Row]) -> list[Row]:
+    "Contrasts of a part with their adjusted p-values."
     tested = [i for i, row in enumerate(rows)
               if row.value.p_value is not None and row.value.enough]
     family = Family(member=np.arange(len(tested)), loadings=None, misfit=0.0, nu=math.inf)
@@ -114,6 +120,24 @@ def contrast_rows(measured: Mapping, part: str, rules: Rules) -> list[Row]:
     for i, adjusted in zip(tested, p.tolist(), strict=True):
         rows[i] = replace(rows[i], adjusted={"change": adjusted})
     return rows
+
+# %% ../../nbs/comparison/08_study.ipynb #mcb1
+def may_be_best(contrasts: Sequence[Row]) -> dict[str, float]:
+    "Candidate -> p that no other one of its part is better (@eq-many-best)."
+    found = {}
+    for name in dict.fromkeys(who for row in contrasts
+                              for who in (row.key.against, row.key.candidate)):
+        mine = [row for row in contrasts if name in (row.key.against, row.key.candidate)
+                and row.adjusted]
+        signs = [1 if row.key.against == name else -1 for row in mine]  # above 0: other better
+        better = [sign * row.value.improvement for sign, row in zip(signs, mine, strict=True)]
+        p = [p_of_change(row.value) / 2 for row in mine]
+        p = [x if gain > 0 else 1 - x for x, gain in zip(p, better, strict=True)]
+        known = mine and all(row.value.influence is not None for row in mine)
+        family = family_of(mine, signs) if known else Family(
+            member=np.arange(len(mine)), loadings=None, misfit=0.0, nu=math.inf)
+        found[name] = family.p_of_best(np.array(p)) if p else 1.0
+    return found
 
 
 def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) -> tuple:
@@ -130,6 +154,15 @@ def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) ->
     return tuple(sorted(ranked, key=lambda g: [order.index(name) for name in g]))
 
 # %% ../../nbs/comparison/08_study.ipynb #c025j
+def pool_contrasts(contrasts: Sequence[Row], rules: Rules, tokens: Mapping) -> list[Row]:
+    "Every two candidates over all parts, as their changes are pooled."
+    rows = {}
+    for row in contrasts: rows.setdefault((row.key.candidate, row.key.against), []).append(row)
+    return judge_contrasts([replace(one, key=one.key._replace(against=against),
+                                    role="contrast") for (_, against), mine in rows.items()
+                            for one in [pool_rows(mine, rules.pooling, tokens)]])
+
+
 def judge_study(measured: Mapping[tuple[str, str], Measured], rules: Rules) -> list[Row]:
     "Every row of every pair, with its claim; raises UsageError."
     names = {name for m in measured.values() for name, _ in m.differences}
@@ -164,8 +197,12 @@ def judge_study(measured: Mapping[tuple[str, str], Measured], rules: Rules) -> l
                    ", ".join(sorted({row.key.metric for row in rows})),
                    "Compare perplexity too")
     rows = above_floor(judge_rows(rows, rules.deciding))
-    parts = dict.fromkeys(part for _, part in measured)
-    return rows + [row for part in parts for row in contrast_rows(measured, part, rules)]
+    pooled = [row for row in rows if row.role == "pooled"]
+    order = [row.key.candidate for row in sorted(pooled, key=lambda row: (
+        -row.value.improvement, row.key.candidate))]
+    contrasts = [row for part in dict.fromkeys(part for _, part in measured)
+                 for row in contrast_rows(measured, part, rules, order)]
+    return rows + contrasts + (pool_contrasts(contrasts, rules, tokens) if pooled else [])
 
 # %% ../../nbs/comparison/08_study.ipynb #c031
 _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",

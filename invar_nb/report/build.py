@@ -23,7 +23,8 @@ from ..arms.windows import perplexity
 from ..comparison.passages import find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
 from ..comparison.rules import as_tier
-from ..comparison.study import BASELINE, CONTROL, Study, find_groups
+from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
+                                       may_be_best)
 from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import change_text, margin_text
@@ -247,20 +248,26 @@ def row_section(row: Row) -> dict:
 
 
 def ranking_section(study: Study, part: str) -> dict | None:
-    "Order, groups and sizes of the candidates of one part; None of one, and of runs."
-    leads = study.select(part=part, role="lead")
+    "Order, groups and sizes of one part's candidates; None of one, and of runs."
+    leads = [row for row in study.select(part=part) if row.role in ("lead", "pooled")]
     if len(leads) < 2 or study.verdicts: return None
     leads.sort(key=lambda row: (-row.value.improvement, row.key.candidate))
     order = [row.key.candidate for row in leads]
-    groups = find_groups(order, study.select(part=part, role="contrast"), study.rules.level)
+    contrasts = study.select(part=part, role="contrast")
+    groups, best = find_groups(order, contrasts, study.rules.level), may_be_best(contrasts)
     section = {"part": part, "order": order, "groups": [list(g) for g in groups],
-               "size_unit": None, "sizes": {}}
+               "may_be_best": best, "smallest": None, "size_unit": None, "sizes": {}}
+    some = {who: arm.provenance for (who, _), arm in study.arms.items()}  # one of each model
     for name, unit in (("weight_bytes", "bytes"), ("bits_per_weight", "bits per weight")):
-        sizes = {who: study.arms[who, part].provenance.get(name) for who in (BASELINE, *order)}
+        sizes = {who: some[who].get(name) for who in (BASELINE, *order)}
         if any(sizes.values()):
             section |= {"size_unit": unit,
                         "sizes": {who: size and float(size) for who, size in sizes.items()}}
-    return section
+    if {row.key.part for row in study.leading} != {part}: return section
+    alpha = round(1 - study.rules.level, 12)
+    fit = [name for row in leads for name in [row.key.candidate] if row.shows("not_worse")
+           and best.get(name, 0.0) > alpha and section["sizes"].get(name)]
+    return section | {"smallest": min(fit, key=section["sizes"].get, default=None)}
 
 # %% ../../nbs/report/04_build.ipynb #eb8ec262
 SPEAKS_OF = {"documents": "other documents like these",
@@ -443,7 +450,8 @@ def document_of(
         "rows": [row_section(row) for row in shown], "pairs": pairs,
         "parts": [part_section(part, {name: arm for (name, p), arm in study.arms.items()
                                       if p == part}) for part in parts],
-        "rankings": [r for part in parts if (r := ranking_section(study, part))],
+        "rankings": [r for part in (POOLED, *parts)
+                     if (r := ranking_section(study, part))],
         "looks": study.looks and looks_section(study.looks, study.row),
         "arms": {stems[key]: arm_section(study, key, files.get(key, (None, None)))
                  for key in study.arms},

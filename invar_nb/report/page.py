@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
-           'draw_rows', 'interval_picture', 'leads_of', 'ranking_table', 'size_picture', 'marked_lines', 'fact_lines',
-           'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts', 'origin_table',
+           'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'ranking_lines',
+           'fact_lines', 'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts', 'origin_table',
            'windows_picture', 'reliability_pictures', 'render_page', 'title_of', 'render_html', 'render_markdown',
            'units_text', 'summary']
 
@@ -115,9 +115,18 @@ def interval_picture(d: Mapping) -> Picture | None:
 # %% ../../nbs/report/02_page.ipynb #f3c25bde
 def leads_of(d: Mapping, ranking: Mapping) -> dict[str, dict]:
     "The leading rows of the candidates of one part, the best estimate first."
-    rows = {row["key"]["candidate"]: row for row in rows_of(d, "lead")
+    rows = {row["key"]["candidate"]: row for row in rows_of(d, "lead", "pooled")
             if row["key"]["part"] == ranking["part"]}
     return {name: rows[name] for name in ranking["order"]}
+
+
+def size_text(value: float | None, unit: str) -> str:
+    "The size of a model: 1.25 GB, or 6.25 bits per weight."
+    if value is None: return show(value)
+    if unit != "bytes": return f"{show(value)} {unit}"
+    scale, of = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
+                     if value >= u or u == 1)
+    return f"{value / scale:.3g} {of}"
 
 
 def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
@@ -126,26 +135,24 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
     letter = lambda i: "abcdefghijklmnopqrstuvwxyz"[i] if i < 26 else f"({i + 1})"
 
     def size(name):
-        value = ranking["sizes"].get(name)
         if unit is None: return []
-        if unit != "bytes" or value is None: return [show(value)]
-        scale, of = next((u, n) for u, n in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB"), (1, "B"))
-                         if value >= u or u == 1)
-        return [f"{value / scale:.3g} {of}"]
+        return [size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
     first = leads[ranking["order"][0]]["value"]
     levels = sorted({f"{100 * row['value']['level']:.4g} %" for row in leads.values()})
     table = [["candidate", *([unit.replace("bytes", "size")] if unit else []), first["title"],
-              "change", f"{' or '.join(levels)} CI", "adjusted p", "claim", "group"]]
+              "change", f"{' or '.join(levels)} CI", "adjusted p", "claim", "group", "best?"]]
     if unit: table.append(["baseline", *size("baseline"), show(first["baseline"]),
-                           *["-"] * 5])
+                           *["-"] * 6])
     columns = ("candidate", "change", "confidence interval", "adjusted p", "claim, marked")
     for (name, row), cells in zip(leads.items(), cells_of(leads.values(), columns),
                                   strict=True):
         groups = [letter(i) for i, g in enumerate(ranking["groups"]) if name in g]
-        table.append([name, *size(name), *map(show, cells), "".join(groups)])
+        p, alpha = ranking["may_be_best"].get(name), round(1 - row["value"]["level"], 12)
+        table.append([name, *size(name), *map(show, cells), "".join(groups),
+                      "-" if p is None else "yes" if p > alpha else "no"])
     return table
 
-
+# %% ../../nbs/report/02_page.ipynb #rankpic
 def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
     "Change against size, where at least two candidates have both."
     unit, sizes = ranking["size_unit"], ranking["sizes"]
@@ -164,11 +171,15 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
         margin=(shown(-margin), shown(margin)) if margin else None, axis=axis, size=size)
 
 
-def marked_lines(d: Mapping, ranking: Mapping) -> list[str]:
-    "What the mark at a claim means, where one has it."
+def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
+    "What the mark at a claim means, where one has it; the smallest that is good enough."
     marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
               if row["alone"]]
-    return [f"* Alone, its interval would say: {', '.join(marked)}."] if marked else []
+    lines = [f"* Alone, its interval would say: {', '.join(marked)}."] if marked else []
+    if name := ranking["smallest"]: lines.append(
+        f"Smallest that may be the best and is not worse: {name} "
+        f"({size_text(ranking['sizes'][name], ranking['size_unit'])}).")
+    return lines
 
 # %% ../../nbs/report/02_page.ipynb #59612392
 def fact_lines(d: Mapping) -> tuple[list[str], list[str]]:
@@ -354,7 +365,7 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         rests=rests_table(d), gates=gate_facts(d), origins=origin_table(d),
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
-        ranking_table=ranking_table, marked_lines=marked_lines, size_picture=size_picture,
+        ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
         draw_rows=draw_rows,
         windows_picture=windows_picture, percent=percent, show_p=show_p)
 
@@ -388,7 +399,7 @@ def summary(document: Mapping) -> str:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         if ranking["part"]: lines.append(ranking["part"])
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-        lines += [*marked_lines(d, ranking),
+        lines += [*ranking_lines(d, ranking),
                   "Candidates with a letter in common are not distinguished."]
     leads = rows_of(d, "lead", "pooled")
     for row in leads * (len(leads) > 1 and not ranked) + [

@@ -139,6 +139,8 @@ class Ranking(Section):
     part: str
     order: list[str]
     groups: list[list[str]]
+    may_be_best: dict[str, float]  # p that no other candidate of the part is better
+    smallest: str | None       # of those that may be the best and are not worse
     size_unit: Literal["bits per weight", "bytes"] | None
     sizes: dict[str, float | None]
 

@@ -24,8 +24,8 @@ def _scales(nu: float) -> tuple[np.ndarray, np.ndarray]:
     return np.exp(u), weights / weights.sum()
 
 
-def _outside(c: float, loadings: np.ndarray, nu: float) -> float:
-    "P(max |T_k| > c) (@eq-many-integral)."
+def _outside(c: float, loadings: np.ndarray, nu: float, one_sided: bool = False) -> float:
+    "P(max |T_k| > c) (@eq-many-integral), or P(max T_k > c)."
     own = np.sqrt(1 - loadings**2)
     steepest = float((own / np.maximum(np.abs(loadings), 1e-3)).min())
     z = np.arange(0, 8.4, min(0.5, steepest))
@@ -33,8 +33,10 @@ def _outside(c: float, loadings: np.ndarray, nu: float) -> float:
     weights[0] /= 2  # z and -z are alike
     scales, chances = _scales(nu)
     a, b = (c * scales)[:, None, None] / own, z[:, None] * loadings / own
-    missed = np.minimum(ndtr(b - a) + ndtr(-a - b), 1 - 1e-16)
-    some = -np.expm1(np.log1p(-missed).sum(axis=2))
+    above, below = ndtr(b - a), ndtr(-a - b)  # at -z they change places
+    missed = (above, below) if one_sided else (above + below,)
+    some = np.mean([-np.expm1(np.log1p(-np.minimum(each, 1 - 1e-16)).sum(axis=2))
+                    for each in missed], axis=0)
     return float(chances @ (some @ weights)) / float(weights.sum())
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c004
@@ -84,6 +86,14 @@ class Family:
             highest = max(highest, _adjusted(self, float(p_values[k]), left))
             adjusted[k] = highest
         return adjusted
+
+    def p_of_best(self, p_values: np.ndarray) -> float:
+        "p that none is better, from one-sided p against each other one (@eq-many-best)."
+        p, m = float(np.min(p_values)), max(self.size, 1)
+        bonferroni = min(m * p, 1.0)
+        if self.loadings is None or bonferroni < 1e-9: return bonferroni
+        c = -float(stdtrit(self.nu, p))
+        return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
 # %% ../../nbs/statistics/08_simultaneous.ipynb #c041
 def _adjusted(family: Family, p: float, left: np.ndarray) -> float:
