@@ -148,7 +148,7 @@ STUDIES = {
     "tasks": lambda: study(arms_of({"one": marks(better="lower"), "two/x": marks(binary=True)})),
     "text and questions": lambda: study(arms_of({"text": losses(.03, n=40), "examples": answers(n=60)}), Rules(deciding="text", by=())),
     "pooled": lambda: study(arms_of(three_texts()), Rules(pooling="random", metrics=["perplexity"])),
-    "everything": lambda: study(everything(), Rules(metrics=["perplexity", "accuracy"])),
+    "everything": lambda: study(everything(), Rules(metrics=["perplexity", "accuracy"], required="all")),
     "runs of several": lambda: study(recipes(), Rules(metrics=["loss", "hours"], better={"loss": "lower", "hours": "lower"}, scale={"loss": "log"}, multiplicity="benjamini_hochberg")),
     "one arm's losses": lambda: study({("baseline", ""): losses(n=40).baseline}),
     "one arm's answers": lambda: study({("baseline", ""): answers(n=60).candidate}),

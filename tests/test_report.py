@@ -9,11 +9,11 @@ import pytest
 
 from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import Rules, compare, study
-from invar_nb.foundations.refuse import ContractError
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.report.figures import interval_figure, markdown, ticks, visible
 from invar_nb.report.report import Document, render, report_of, report_schema
 from invar_nb.report.verify import verify
-from studies import STUDIES, answers, losses, marks, recipes, sized
+from studies import STUDIES, answers, arms_of, losses, marks, recipes, sized
 
 EVIL = '<script>alert("1")</script>|`x`*[a](javascript:1)\x1b[31m\u202e'
 VOID = {"meta", "rect", "circle", "path", "br"}
@@ -81,6 +81,24 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     report = report_of(compare(made(), **rules))
     first, = report.document()["pairs"]
     assert (report.exit["rule"], report.exit_code) == (rule, code) and [bool(first[name]) for name in ("gate", "tail")] == [name in rules for name in ("gate", "tail")]
+
+
+def test_what_is_required_of_parts_and_slices():
+    "Each row at full level by its own interval; a slice with too few units cannot be shown; exit 1 says which."
+    arms = arms_of({"law": losses(.001, .005, n=80, seed=2), "news": losses(.001, .05, n=80, seed=3)})
+    ask = lambda required, some=arms, **more: report_of(study(some, Rules(metrics=["perplexity"], margin=.01, required=required, **more)))
+    passed, failed = ask("parts", {key: arm for key, arm in arms.items() if key[1] == "law"}), ask("parts")
+    assert (passed.exit_code, failed.exit_code, failed.exit["rule"]) == (0, 1, "gate_failed")
+    assert "1 of 2 parts" in failed.exit["because"] and "news may be worse by 1." in failed.exit["because"] and failed.exit["because"] in str(failed)
+    single = study({key: arm for key, arm in arms.items() if key[1] == "law"}, Rules(metrics=["perplexity"], margin=.01)).row.value.interval
+    assert passed.document()["required"][0]["because"].endswith(f"by more than {100 * math.expm1(single.high):.2g} % (97.5 %).")
+    languages = {key: arm.changed(provenance={"document_languages": {f"d{i}": "en" if i < 74 else "es" for i in range(80)}}) for key, arm in arms.items()}
+    small = ask("slices", {key: arm for key, arm in languages.items() if key[1] == "law"})
+    assert small.exit_code == 1 and "1 of 2 slices" in small.exit["because"] and "language es has too few units" in small.exit["because"]
+    everything = ask("all", languages).document()["required"][0]
+    assert len(everything["missed"]) >= 3 and "of 6 parts and slices" in everything["because"]
+    with pytest.raises(UsageError, match="needs slices of the first metric"): ask("slices")
+    with pytest.raises(UsageError, match="required must be one of"): ask("documents")
 
 
 def test_profiles_refuse_and_dev_warns():

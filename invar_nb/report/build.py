@@ -33,7 +33,8 @@ from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
 from ..metrics.confusion import confusion_matrix
 from .figures import percent
-from .policy import check_windows, exit_of, gate_of, source_fields
+from .policy import (check_windows, exit_of, gate_of, required_gate,
+                                    source_fields)
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/report/04_build.ipynb #6fd7f270
@@ -438,6 +439,8 @@ def document_of(
     deciding = {row.key.candidate for row in study.leading}
     gates = [gate for pair in pairs if pair["candidate"] in deciding
              for gate in (pair["gate"], pair["tail"]) if gate]
+    required = [required_gate(study, name) for name in sorted(deciding)
+                if rules.required is not None]
     parts, stems = list(dict.fromkeys(part for _, part in study.arms)), arm_files(study.arms)
     shown = [row for row in study.rows if row.role != "contrast" or rules.contrasts]
     family = CONVENTIONS["family of runs" if study.verdicts else "family"]
@@ -446,8 +449,9 @@ def document_of(
     document = {
         "schema": SCHEMA, "version": version, "headline": study.headline,
         "rationale": study.rationale if study.measured or study.verdicts else study.headline,
-        "claim": study.claim, "exit": exit_of(study, gates), "rules": rules.to_dict(),
+        "claim": study.claim, "exit": exit_of(study, [*gates, *required]), "rules": rules.to_dict(),
         "rows": [row_section(row) for row in shown], "pairs": pairs,
+        "required": required,
         "parts": [part_section(part, {name: arm for (name, p), arm in study.arms.items()
                                       if p == part}) for part in parts],
         "rankings": [r for part in (POOLED, *parts)

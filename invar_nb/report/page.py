@@ -300,7 +300,8 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
                        f"{100 * r['mass_bound']:.3g} %; of the tokens "
                        f"{100 * r['mass_tokens']:.3g} %")]
         if pair["tail"]: facts.append(("gate on the tail", word(pair["tail"])))
-    return facts
+    return facts + [("required", f"{r['because']} {word(r).capitalize()}.")
+                    for r in d["required"]]
 
 
 def origin_table(d: Mapping) -> list[list]:
@@ -394,6 +395,7 @@ def summary(document: Mapping) -> str:
         if pair["tail"]: lines.append(f"tail: {pair['tail']['because']}")
         lines += [passages["sentence"] for passages in (pair["passages"] or {}).values()
                   if passages and any(p["beyond"] for p in passages["lost"])]
+    lines += [r["because"] for r in d["required"]]
     for ranking in d["rankings"]:
         cells = ranking_table(d, ranking)
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]

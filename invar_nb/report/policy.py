@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BROKEN', 'find_splits', 'overlap_fraction', 'check_enough', 'check_windows', 'window_stats', 'source_fields',
-           'gate_of', 'exit_of']
+           'gate_of', 'required_gate', 'exit_of']
 
 # %% ../../nbs/report/01_policy.ipynb #e0b13224
 from collections.abc import Iterable, Mapping
@@ -164,10 +164,40 @@ def gate_of(row, baseline, limit: float, label: str = "") -> dict:
             "because": f"the upper end of the ratio{label and f' on {label}'}, {upper:.4f}, "
                        f"exceeds the gate's limit of {limit:g}."}
 
+# %% ../../nbs/report/01_policy.ipynb #req2
+def required_gate(study: Study, candidate: str) -> dict:
+    "Whether each part or slice of a candidate is shown not to be worse; raises UsageError."
+    asked, leads = study.rules.required, study.select(candidate=candidate, role="lead")
+    names = {row.key.part: row.key.metric for row in leads}
+    slices = [row for row in study.select(candidate=candidate, role="rest")
+              if row.key.slice and row.key.metric == names[row.key.part]]
+    if asked != "parts" and not slices:
+        refuse("report", f"required={asked!r} needs slices of the first metric", "none",
+               "Slice by a column, or require parts", error=UsageError)
+    rows = leads * (asked != "slices") + slices * (asked != "parts")
+    label = lambda row: ", ".join(filter(None, row.key[1:4:2])) or candidate
+    missed = [row for row in rows if not (
+        row.value.enough and row.value.worse.high < row.margin)]
+    size = lambda row: change_text(row.value.worse.high, row.value, sign=False)
+    noun = {"parts": "parts", "slices": "slices", "all": "parts and slices"}[asked]
+    said = f"required of {candidate}: {len(rows) - len(missed)} of {len(rows)} {noun} are " \
+           "shown not to be worse than the margin"
+    some = "; ".join(
+        f"{label(row)} may be worse by {size(row)}" if row.value.enough
+        else f"{label(row)} has too few units" for row in missed[:3])
+    if missed: said += f" ({some}{'; ...' * (len(missed) > 3)})"
+    elif len({row.key.metric for row in rows}) == 1:
+        worst = max(rows, key=lambda row: row.value.worse.high)
+        said += "; none is worse"
+        if worst.value.worse.high > 0: said += f" by more than {size(worst)}"
+        said += f" ({100 * (1 + study.rules.level) / 2:g} %)"
+    return {"candidate": candidate, "passed": not missed, "because": f"{said}.",
+            "missed": [row.key._asdict() for row in missed]}
+
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
     study: Study,
-    gates: Iterable[Mapping] = (),  # of the pairs that decide: passed, because
+    gates: Iterable[Mapping] = (),  # of the candidates that decide: passed, because
 ) -> dict:
     "Exit code, rule and reason: the one place where this is decided."
     made = lambda code, rule, because: {"code": code, "rule": rule, "because": because}

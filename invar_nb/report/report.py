@@ -164,6 +164,7 @@ class Document(Section):
     rules: dict[str, Any]             # what was decided beforehand, where it is not the usual
     rows: list[RowSection]
     pairs: list[PairSection]
+    required: list[dict[str, Any]]    # of each candidate that decides, where rules require it
     parts: Annotated[list[PartSection], msgspec.Meta(min_length=1)]
     rankings: list[Ranking]
     looks: dict[str, Any] | None      # of a comparison that was looked at until decided

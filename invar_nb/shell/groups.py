@@ -261,6 +261,9 @@ class Agreed(Measured):
         "{NAME = NUMBER} for each. Default: each text by itself.", "texts") = None
     deciding: file_key(_many, "Candidates or parts that decide the exit code. Default: the "
                        "worst of all.", "several texts files") = None
+    required: file_key(Literal["parts", "slices", "all"], "Exit 1 unless every part, every "
+                       "slice of the first metric, or each of both is shown not to be worse "
+                       "than the margin.", "data") = None
     contrasts: file_key(bool, "Also show the candidates against each other.", "several"
                         ) = False
     looks: file_key(int, "Looks at most, of --until-decided. Default: 5.", "looks", min=2,
