@@ -117,7 +117,7 @@ class Rules(Settings):
         return {name: list(value) if isinstance(value, tuple) else value
                 for name, value in plain.items() if value != usual[name]}
 
-
+# %% ../../nbs/comparison/06_rules.ipynb #4ba96178
 def _refuse(must, got, cure):
     refuse("study", must, repr(got), cure, error=UsageError)
 
@@ -131,7 +131,7 @@ def _as_names(name, value):
         _refuse(f"{name} must be a list of names", value, "Name them")
     return tuple(value)
 
-# %% ../../nbs/comparison/06_rules.ipynb #4ba96178
+
 def _check_by_metric(rules):
     "Margins of metrics that are known, and words about those of runs."
     named = isinstance(rules.margin, Mapping)

@@ -449,7 +449,8 @@ def document_of(
     document = {
         "schema": SCHEMA, "version": version, "headline": study.headline,
         "rationale": study.rationale if study.measured or study.verdicts else study.headline,
-        "claim": study.claim, "exit": exit_of(study, [*gates, *required]), "rules": rules.to_dict(),
+        "claim": study.claim, "exit": exit_of(study, [*gates, *required]),
+        "rules": rules.to_dict(),
         "rows": [row_section(row) for row in shown], "pairs": pairs,
         "required": required,
         "parts": [part_section(part, {name: arm for (name, p), arm in study.arms.items()
