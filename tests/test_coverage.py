@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scipy.signal import lfilter
+from scipy.signal import fftconvolve, lfilter
 
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import jackknife_interval, serial_ratio
@@ -95,7 +95,7 @@ def plain(x): return x.item() if isinstance(x, np.generic) else x
 
 def read(path):
     with open(path, encoding="utf-8", newline="") as f:
-        return [{k: v if k in ("units", "law", "tokens", "method", "edit") else float(v) for k, v in row.items()} for row in csv.DictReader(f)]
+        return [{k: v if k in ("units", "law", "tokens", "method", "edit", "kind") else float(v) for k, v in row.items()} for row in csv.DictReader(f)]
 
 
 def write(path, rows):
@@ -197,6 +197,47 @@ def test_real_losses_keep_the_rule():
         again = simulate_real(REAL_LOSSES, "tuned", 111, trials=300)
         stored = next(r for r in rows if (r["edit"], r["drawn"]) == ("tuned", 111))
         assert abs(again["documents"] - stored["documents"]) < 4 * math.sqrt(0.95 * 0.05 / 300)
+
+
+# --- one long text beyond the promise: longer correlation than eight waves can see ------------------------------------------------------------
+BEYOND_TABLE, BEYOND = TABLE.with_name("coverage_beyond.csv"), ("AR 0.6", "AR 0.8", "AR 0.9", "topics of 10", "topics of 40", "long memory 0.3", "step of 1 sd")
+
+
+def beyond_draws(kind, n, trials, rng):
+    "Stationary series of one long text around 0, or one with a step at a random place and of a random sign."
+    name, _, size = kind.rpartition(" ")
+    if kind == "step of 1 sd": return rng.normal(size=(trials, n)) + rng.choice([-1, 1], (trials, 1)) * (np.arange(n) >= rng.integers(1, n, (trials, 1)))
+    if name == "AR": return lfilter([math.sqrt(1 - float(size) ** 2)], [1, -float(size)], rng.normal(size=(trials, n + 300)), axis=1)[:, 300:]
+    if name == "long memory":
+        weights = np.cumprod(np.r_[1, (np.arange(1, 2 * n) - 1 + float(size)) / np.arange(1, 2 * n)])
+        return fftconvolve(rng.normal(size=(trials, 3 * n)), weights[None], axes=1)[:, 2 * n:3 * n]
+    topic = np.cumsum(rng.random((trials, n)) < 1 / int(size), axis=1)                           # half of the variance is the topic's
+    return math.sqrt(.5) * (np.take_along_axis(rng.normal(size=(trials, n + 1)), topic, 1) + rng.normal(size=(trials, n)))
+
+
+def simulate_beyond(kind, n, trials=1500):
+    found = [jackknife_interval(d, np.full(n, 512)) for d in beyond_draws(kind, n, trials, generator("beyond", kind, n))]
+    return dict(kind=kind, n=n, trials=trials, coverage=round(np.mean([i.contains(0) for i in found]), 4), alarm=round(np.mean([i.alarm is not None for i in found]), 4))
+
+
+def beyond_rule(rows):
+    "The alarm is silent up to AR .6 and speaks of topics of 40 windows in 600."
+    return [r for r in rows if r["kind"] == "AR 0.6" and r["alarm"] > .02 + 3 * math.sqrt(.02 * .98 / r["trials"]) or (r["kind"], r["n"]) == ("topics of 40", 600) and r["alarm"] < .9]
+
+
+@pytest.mark.slow
+def test_write_beyond_the_promise():
+    rows = [simulate_beyond(kind, n) for kind in BEYOND for n in (60, 180, 600, 1200)]
+    write(BEYOND_TABLE, rows)
+    assert not beyond_rule(rows)
+
+
+def test_beyond_the_promise_it_says_so():
+    rows = read(BEYOND_TABLE)
+    assert [(r["kind"], r["n"]) for r in rows] == [(kind, n) for kind in BEYOND for n in (60, 180, 600, 1200)] and not beyond_rule(rows)
+    for kind, n in (("AR 0.6", 180), ("topics of 40", 600), ("long memory 0.3", 180)):
+        stored, again = next(r for r in rows if (r["kind"], r["n"]) == (kind, n)), simulate_beyond(kind, n, 200)
+        for name in ("coverage", "alarm"): assert abs(stored[name] - again[name]) < 4.5 * math.sqrt(max(stored[name] * (1 - stored[name]), .01) / 200)
 
 
 @pytest.mark.slow

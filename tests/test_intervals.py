@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.fft import dct
 
+from invar_nb import compare, pair_arrays
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.statistics import serial
 from invar_nb.statistics.jackknife import Jackknife, jackknife_ratio, jackknife_ratio_difference, jackknife_statistic
@@ -148,7 +149,7 @@ def written_out(d, t):
     "SE and degrees of freedom as @eq-serial-joined prints them, term by term."
     n, T = d.size, t.sum()
     x, independent = t * (d - (t @ d) / T) / T, jackknife_ratio(t * d, t)
-    B = min(n - 1, max(2, round(0.4 * n ** (2 / 3))))
+    B = min(8, n - 1, max(2, round(0.4 * n ** (2 / 3))))
     L = [math.sqrt(2 / n) * sum(x[i] * math.cos(math.pi * j * (i + 0.5) / n) for i in range(n)) for j in range(1, B + 1)]
     error = math.sqrt(n * sum(v * v for v in L) / B) * independent.standard_error / math.sqrt(x @ x)
     return max(error, independent.standard_error) if n < 10 else error, 1 / (1 / B + 1 / independent.nu)
@@ -167,11 +168,35 @@ def test_formula(n):
     np.testing.assert_allclose([two.standard_error, two.dof], [one.standard_error, one.dof], rtol=1e-9)
 
 
-@pytest.mark.parametrize("n", [2049, 2053, 10_007, 65_536, 100_003, 400_009])
-def test_waves_of_a_long_text_are_the_cosine_transform(n):
-    x, terms = np.random.default_rng(n).standard_t(3, n), serial.cosine_terms(n)
+@pytest.mark.parametrize("n", [2, 5, 60, 2053, 10_007, 65_536, 400_009])
+def test_waves_are_the_cosine_transform(n):
+    x, terms = np.random.default_rng(n).standard_t(3, n), serial.alarm_terms(n)
     direct = dct(x, 2)[1:terms + 1] / 2
-    np.testing.assert_allclose(serial._slow_waves(x, terms), direct, rtol=0, atol=1e-9 * math.sqrt((direct**2).mean()))
+    np.testing.assert_allclose(serial.slow_parts(x, terms), direct, rtol=0, atol=1e-9 * math.sqrt((direct**2).mean()))
+    np.testing.assert_allclose(serial.slow_parts(x), direct[:serial.cosine_terms(n)], rtol=0, atol=1e-9 * math.sqrt((direct**2).mean()))
+
+
+def test_more_text_is_never_a_wider_interval():
+    "The width that the rule gives a text without correlation, by its number of windows: t of the joined degrees of freedom over the root of n."
+    widths = [stats.t.ppf(.975, 1 / (1 / serial.cosine_terms(n) + 1 / (n - 1))) / math.sqrt(n) for n in range(10, 5000)]
+    assert max(np.diff(widths)) < 0
+
+
+def test_the_alarm_is_the_f_test_of_the_slowest_third():
+    "From numpy and scipy.stats alone; two halves that differ raise it, and it reaches the interval, its plain values and the report."
+    rng = np.random.default_rng(3)
+    for n in (12, 60, 180, 700):
+        for step in (0, .8, 2):
+            d = rng.normal(size=n) + step * (np.arange(n) > n / 2)
+            K = min(56, n - 1, max(2, 2 * round(.4 * n ** (2 / 3))))
+            L = [((d - d.mean()) @ np.cos(math.pi * j * (np.arange(n) + .5) / n)) ** 2 for j in range(1, K + 1)]
+            p = stats.f.sf(np.mean(L[:round(K / 3)]) / np.mean(L[round(K / 3):]), round(K / 3), K - round(K / 3))
+            found = jackknife_interval(d, np.full(n, 64))
+            assert (found.alarm == "slow_waves") == (p < .005) == (found.to_dict()["alarm"] is not None), (n, step, p)
+    both = pair_arrays(np.full(700, 3.), 3 + .01 * d, np.full(700, 64))
+    report = compare(both).report()
+    assert report.document()["rows"][0]["value"]["alarm"] == "slow_waves" and "topics longer than its interval can see" in str(report)
+    assert compare(pair_arrays(np.full(700, 3.), 3 + .01 * rng.normal(size=700), np.full(700, 64))).row.value.interval.alarm is None
 
 
 @pytest.mark.parametrize("units", ["serial", "windows"])

@@ -203,6 +203,7 @@ class Difference:
         finite = lambda v: None if isinstance(v, float) and math.isinf(v) else v
         return {"metric": self.metric.name, **{n: finite(getattr(self, n)) for n in names},
                 "fallback": fallback and {"code": fallback.code, "reason": fallback.reason},
+                "alarm": self.interval.alarm,
                 "ci": [self.interval.low, self.interval.high],
                 "display_ci": [shown.low, shown.high]}
 

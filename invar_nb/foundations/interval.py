@@ -38,6 +38,7 @@ class Interval:
     method: str  # the method asked for
     fallback: Fallback | None = None  # None: you got what you asked for
     engine: str = "given"  # given, point, closed_form, inversion or monte_carlo
+    alarm: str | None = None  # what its promise may not hold against, such as "slow_waves"
 
     def __post_init__(self):
         where = "Interval"

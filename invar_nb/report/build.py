@@ -172,6 +172,9 @@ def pair_warnings(measured, d, level: float) -> list[str]:
         "or one model through both as a control.")
     elif noise is not None and noise >= abs(d.delta) / 2:
         lines.append(f"The difference is as small as the noise of the server: {moved}.")
+    if d.interval.alarm == "slow_waves": lines.append(
+        "This text has topics longer than its interval can see, so that the interval is too "
+        "narrow. Name its documents, if it has any, or compare on more text.")
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
     if measured.totals: lines.append(
         f"Files of more than {LARGE:,} windows are read in batches: windows that changed "

@@ -24,8 +24,8 @@ from .policy import find_splits
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
-    "A p-value to three digits."
-    return "-" if value is None else "< 1e-12" if value < 1e-12 else f"{value:.3g}"
+    "A p-value to two digits."
+    return "-" if value is None else "< 1e-12" if value < 1e-12 else f"{value:.2g}"
 
 
 def rows_of(d: Mapping, *roles: str) -> list[dict]:

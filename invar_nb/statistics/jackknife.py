@@ -29,6 +29,7 @@ class Jackknife:
     n_units: int
     units_eff: float       # (sum W)^2 / sum W^2
     fallback: Fallback | None = None
+    alarm: str | None = None  # what the interval says beside its ends
 
     def interval(self, level: float = 0.95, method: str = "jackknife") -> Interval:
         "The ends at which the p-value is 1 - level (@eq-jackknife-ends)."
@@ -37,7 +38,7 @@ class Jackknife:
                             fallback=self.fallback, engine="point")
         q = -float(stdtrit(self.dof, (1 - level) / 2))
         return Interval(low=self.null_at(q), high=self.null_at(-q), level=level, method=method,
-                        engine="closed_form")
+                        engine="closed_form", alarm=self.alarm)
 
     def null_at(self, x: float) -> float:
         "The null value whose statistic is x: @eq-jackknife-hall solved for theta."
