@@ -9,7 +9,7 @@ __all__ = ['METHODS', 'Settings', 'paired_totals', 'by_unit', 'fit_totals', 'eff
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
@@ -202,8 +202,7 @@ class Difference:
         fallback, shown = self.fallback, self.ratio_interval or self.interval
         finite = lambda v: None if isinstance(v, float) and math.isinf(v) else v
         return {"metric": self.metric.name, **{n: finite(getattr(self, n)) for n in names},
-                "fallback": fallback and {"code": fallback.code, "reason": fallback.reason},
-                "alarm": self.interval.alarm,
+                "fallback": fallback and asdict(fallback), "alarm": self.interval.alarm,
                 "ci": [self.interval.low, self.interval.high],
                 "display_ci": [shown.low, shown.high]}
 
