@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'paired_totals', 'by_unit', 'fit_totals', 'effective_rows', 'turned', 'Difference', 'conclude',
-           'pair_totals', 'unit_influence', 'measure']
+           'positive_interval', 'pair_totals', 'unit_influence', 'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
@@ -18,7 +18,7 @@ from ..metrics.metric import (Metric, exact_interval, in_unit, item_totals,
                                          prepare_metric, values_without)
 from ..arms.pair import Pair
 from .units import FEWEST, Units
-from ..foundations.interval import Interval
+from ..foundations.interval import Fallback, Interval
 from ..foundations.refuse import UsageError, as_choice, as_count, as_fraction, refuse
 from ..statistics.bootstrap import BootstrapPlan, bootstrap_analysis
 from ..statistics.jackknife import (Jackknife, jackknife_ratio,
@@ -241,10 +241,35 @@ def conclude(
             value_at(share + error) - value_at(share - error)) / 2)
         at, p_of = lambda level: share_at(level).map(value_at), None
     baseline, candidate = (in_unit(metric, value) for value in values)
+    tested = p_of is not None and not metric.positive  # that it is above 0 is no finding
     return Difference(metric=metric, fit=fit, baseline=None if metric.of_pair else baseline,
                       candidate=candidate, interval=at(level), n=n, n_eff=n_eff,
-                      p_value=None if p_of is None else p_of(0.0), units=units, at=at,
+                      p_value=p_of(0.0) if tested else None, units=units, at=at,
                       note=metric.caveat or None, p_of=p_of, influence=influence)
+
+# %% ../../nbs/comparison/01_difference.ipynb #pos1
+_CUT = Fallback(code="not_positive", reason="All of it comes from one unit, so that the "
+                "interval is that of the mean itself, cut at 0.")
+
+
+def positive_interval(numerators: np.ndarray, weights: np.ndarray, fit: Jackknife,
+                      most: float = math.inf) -> tuple:  # 1 of a share
+    "(level -> Interval, null -> p) of a mean above 0 (@eq-difference-positive)."
+    N, W = float(numerators.sum()), float(weights.sum())
+    left = np.divide(N - numerators, W - weights, out=np.zeros(weights.size),
+                     where=weights < W)
+    if N <= 0 or left.min() <= 1e-12 * N / W:
+        def cut(level):
+            raw = replace(fit.interval(level), fallback=_CUT)
+            return raw.map(lambda x: min(max(x, 0.0), most))
+        return cut, fit.p_value
+    log = jackknife_statistic(math.log(N / W), np.log(left))
+    wider = fit.standard_error / jackknife_ratio(numerators, weights).standard_error
+    log = replace(log, standard_error=wider * log.standard_error, alarm=fit.alarm,
+                  dof=1 / (1 / fit.dof - 1 / fit.nu + 1 / log.nu))
+    value = lambda x: min(math.exp(min(x, 700.0)), most)
+    return (lambda level: log.interval(level).map(value),
+            lambda null: log.p_value(math.log(null)) if null > 0 else 0.0)
 
 # %% ../../nbs/comparison/01_difference.ipynb #c007
 def pair_totals(metric: Metric, pair: Pair) -> tuple:
@@ -281,6 +306,9 @@ def _interval_of(metric, pair, totals, fit, units, settings):
     if settings.method != "jackknife":
         at, p_value = _bootstrap(metric, *totals, units, settings)
         return at, lambda null: p_value if null == 0 else fit.p_value(null)
+    if metric.positive and fit.fallback is None:
+        most = 1.0 if metric.share_of_weights else math.inf
+        return positive_interval(*by_unit(totals[1], units), fit, most)
     if metric.exact is None or units.name not in ("items", "windows"): return None
     both = cache(lambda level: exact_interval(metric, pair.baseline, pair.candidate, level))
     return lambda level: both(level)[0], both(settings.level)[1]
@@ -306,7 +334,8 @@ def measure(
                       units_eff=units.effective)
     n, none = units.n_units, metric.share_of_weights and values[1] == 0
     own = None if none else _interval_of(metric, pair, totals, fit, units, settings)
-    if own and settings.method == "jackknife":  # it does not rest on the units' spread
+    exact = metric.exact is not None and settings.method == "jackknife"
+    if own and exact:  # it does not rest on the units' spread
         fit = replace(fit, nu=math.inf)
     moves = partial(unit_influence, metric, pair, units) if fit.standard_error > 0 \
         else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])  # the same change in each

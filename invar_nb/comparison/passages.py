@@ -234,7 +234,7 @@ class TailResult:
     mass: float            # share of the windows above the limit
     mass_bound: float
     mass_tokens: float     # the same, by tokens
-    windows: int           # m, effective
+    windows: int           # m, effective (@eq-tail-effective)
     needed: int            # @eq-tail-least
     passed: bool
     because: str
@@ -247,7 +247,10 @@ def judge_quantile(pair: Pair, units: Units, name: str, limit: float,
     over, ones, sizes = (d > limit).astype(float), np.ones(pair.n), []
     for x in (d, over):
         fit, rows = fit_totals((np.zeros(n), ones), (x, ones), units)
-        sizes.append(effective_rows(n, rows, fit))
+        dof = fit.dof if fit.fallback is None else max(units.n_units - 1.0, 1.0)
+        alone = units.n_units == n and units.name != "serial"
+        known = 1.0 if alone else float(stdtrit(n - 1, 0.975) / stdtrit(dof, 0.975)) ** 2
+        sizes.append(effective_rows(n, rows, fit) * min(known, 1.0))
     m = math.floor(min(sizes) + 1e-9)
     least, bound = least_windows(q, level), bound_quantile(d, q, m, level)
     observed, weights = float(np.quantile(d, q)), pair.baseline.tokens

@@ -231,7 +231,7 @@ def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool
     nu = math.inf if random else min(
         math.inf if d.interval.fallback else d.fit.nu for d in counting)
     fit = Jackknife(estimate=pooled.estimate, standard_error=pooled.standard_error,
-                    skewness=0.0, dof=pooled.nu, nu=nu, units_eff=effective,
+                    skewness=pooled.skewness, dof=pooled.nu, nu=nu, units_eff=effective,
                     n_units=len(parts) if random else sum(d.fit.n_units for d in parts))
 
     def at(level):
@@ -270,9 +270,10 @@ def pool_rows(
     if {*weights} != {*tokens}:
         refuse("study", "weights must name every text once", ", ".join(map(str, weights)),
                f"Name {', '.join(tokens)}", error=UsageError)
-    delta, error, dof = np.array([(d.delta, d.fit.standard_error, d.fit.dof) for d in parts]).T
+    delta, error, dof, c = np.array([(d.delta, d.fit.standard_error, d.fit.dof,
+                                      d.fit.skewness) for d in parts]).T
     pooled = pool_random(delta, error) if random else pool_fixed(
-        delta, error, dof, [float(weights[row.key.part]) for row in rows])
+        delta, error, dof, [float(weights[row.key.part]) for row in rows], c)
     shares = dict(zip((row.key.part for row in rows), pooled.weights, strict=True))
     return Row(
         key=Key(rows[0].key.candidate, "pooled", parts[0].metric.name), role="pooled",

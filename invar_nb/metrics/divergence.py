@@ -108,9 +108,10 @@ def _metric(name, title, unit, caveat, percentile=None, **more):
 _UNSIGNED = "It is never negative, so it is shown, not judged."
 _JUDGED = "Perplexity judges the same tokens, so it is shown, not judged."
 _CHANGE = "change of the token's probability"
-kl_divergence_metric = _metric("kl_divergence", "KL divergence", "nats/token", _UNSIGNED)
+kl_divergence_metric = _metric("kl_divergence", "KL divergence", "nats/token", _UNSIGNED,
+                               positive=True)
 top1_changed_metric = _metric("top1_changed", "top-1 changed", "share", _UNSIGNED,
-                              share_of_weights=True)
+                              share_of_weights=True, positive=True)
 probability_change_metric = _metric("probability_change", _CHANGE, "share", _JUDGED,
                                     better="higher")
 probability_change_p1_metric = _metric("probability_change_p1", f"{_CHANGE}, 1st percentile",

@@ -52,6 +52,7 @@ class Metric:
     inverse: Callable | None = None  # share -> value: totals are of a share, as of a quantile
     share_of_weights: bool = False  # 0 of all weight gets an exact upper bound
     of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
+    positive: bool = False  # never below 0: its interval is that of its logarithm
     silent: bool = False  # not mentioned where arms lack what it needs
     caveat: str = ""  # why its differences are shown and never judged
 

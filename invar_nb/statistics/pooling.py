@@ -10,10 +10,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.special import stdtr, stdtrit
+from scipy.special import stdtrit
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c003
 from ..foundations.refuse import UsageError, as_vector, refuse
+from .jackknife import Jackknife
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c008
 @dataclass(frozen=True, kw_only=True)
@@ -24,26 +25,30 @@ class Pooled:
     nu: float                     # degrees of freedom of the t quantile
     weights: tuple[float, ...]    # of each text, summing to 1
     spread: float | None = None   # tau, between texts; None: fixed weights
+    skewness: float = 0.0         # c, half of Hall's correction
+
+    @property
+    def fit(self) -> Jackknife:
+        "What interval and p-value are functions of."
+        return Jackknife(estimate=self.estimate, standard_error=self.standard_error,
+                         skewness=self.skewness, dof=self.nu, nu=self.nu,
+                         n_units=len(self.weights), units_eff=float(len(self.weights)))
 
     def ends(self, level: float = 0.95) -> tuple[float, float]:
         "The interval of the estimate."
-        return _around(self.estimate, self.standard_error, self.nu, level)
+        both = self.fit.interval(level)
+        return both.low, both.high
 
     def prediction(self, level: float = 0.95) -> tuple[float, float] | None:
         "Where the next text lies, @eq-pooling-prediction; None for fixed weights."
         if self.spread is None: return None
         error = math.hypot(self.spread, self.standard_error)
-        return _around(self.estimate, error, self.nu - 1, level)
+        half = -float(stdtrit(self.nu - 1, (1 - level) / 2)) * error
+        return self.estimate - half, self.estimate + half
 
     def p_value(self, null: float = 0.0) -> float:
         "Two-sided p of the hypothesis that the change is `null`."
-        if self.standard_error == 0: return float(self.estimate == null)
-        return 2 * float(stdtr(self.nu, -abs(self.estimate - null) / self.standard_error))
-
-
-def _around(centre, error, nu, level):
-    half = -float(stdtrit(nu, (1 - level) / 2)) * error if error else 0.0
-    return centre - half, centre + half
+        return self.fit.p_value(null)
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c009
 def _checked(where, fewest, estimates, errors):
@@ -61,6 +66,7 @@ def pool_fixed(
     standard_errors: np.ndarray,  # SE_k, shape (K,)
     nu: np.ndarray,               # degrees of freedom of each, shape (K,)
     weights: np.ndarray,          # at least 0, shape (K,); only their proportions count
+    skewness: np.ndarray | None = None,  # c_k, shape (K,); None: 0
 ) -> Pooled:
     "The change on these texts in these shares, @eq-pooling-fixed; raises ContractError."
     where = "pool_fixed"
@@ -70,12 +76,15 @@ def pool_fixed(
     if not weights.sum() > 0:
         refuse(where, "some weight must be positive", "none", "Give weights such as 1, 1, 2")
     share = weights / weights.sum()
+    c = np.zeros(len(estimates)) if skewness is None else as_vector(
+        skewness, where=where, name="skewness", length=len(estimates))
     parts = (share * errors) ** 2
     total = float(parts.sum())
     counts = parts > 0
     joined = total**2 / float((parts[counts] ** 2 / nu[counts]).sum()) if total else nu.min()
     return Pooled(estimate=float(share @ estimates), standard_error=math.sqrt(total),
-                  nu=float(joined), weights=tuple(share.tolist()))
+                  nu=float(joined), weights=tuple(share.tolist()),
+                  skewness=float(parts**1.5 @ c) / total**1.5 if total else 0.0)
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c016
 def _disagreement(tau2, estimates, errors):
