@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SAID', 'STATES', 'SETTINGS', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS', 'find_facts', 'recorded',
            'language_table', 'passage_section', 'listed_passages', 'pair_warnings', 'family_notes', 'find_warnings',
-           'row_section', 'ranking_section', 'pair_section', 'part_section', 'arm_files', 'arm_section',
+           'row_section', 'ranking_section', 'unseen_share', 'pair_section', 'part_section', 'arm_files', 'arm_section',
            'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/04_build.ipynb #74389758
@@ -282,12 +282,19 @@ SPEAKS_OF = {"documents": "other documents like these",
              "seeds": "other seeds of the same training"}
 
 
+def unseen_share(n: int, level: float = 0.95) -> float:
+    "The largest share of a kind of which n units may hold none (@eq-build-unseen)."
+    return -math.expm1(math.log1p(-level) / n)
+
+
 def pair_section(study: Study, row: Row) -> dict:
     "What is known of a candidate and the baseline on one part, beside their rows."
     rules, looks, d = study.rules, study.looks, row.value
     section = {"candidate": row.key.candidate, "part": row.key.part, "missing": {},
                "gate": None, "tail": None, "passages": None}
-    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff)}
+    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None}
+    if d.units in ("documents", "clusters", "items"):
+        units["unseen"] = unseen_share(d.n_units, rules.level)
     if row.key[:2] not in study.measured:
         nothing = {"weights": "unknown", "identical_items": None, "tensors_changed": None,
                    "tensors": None, "sentence": "", "details": []}

@@ -275,6 +275,9 @@ def rests_table(d: Mapping) -> list[list]:
              "effective number": lambda u, v: f"{u['effective']:.1f}",
              "why these": lambda u, v: u["because"],
              "the interval speaks of": lambda u, v: u["speaks_of"],
+             "may be missing": lambda u, v: u["unseen"] and (
+                 f"kinds rarer than {100 * u['unseen']:.2g} % of all "
+                 f"{noun_of(u['kind'])}"),
              "method": lambda u, v: v["method"],
              "degrees of freedom": lambda u, v: show(v["dof"]),
              "effective sample size (n_eff)": lambda u, v: show(v["n_eff"]),

@@ -79,6 +79,7 @@ class Units(Section):
     kind: str
     n: int
     effective: float
+    unseen: float | None  # a kind of documents or examples that is rarer may be missing
     because: str
     speaks_of: str
 
