@@ -9,7 +9,7 @@ from scipy import stats
 from test_coverage import REAL_LOSSES, TABLE, generator, read, write
 
 from invar_nb.arms.spread import Budget, choose_windows, rank_windows
-from invar_nb.files.losses import read_losses
+from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.statistics.jackknife import jackknife_ratio
 
@@ -130,6 +130,10 @@ def test_a_larger_budget_scores_only_what_it_adds(texts, tmp_path, monkeypatch):
     assert command(tmp_path / "r", 100, "--dtype", "bfloat16", candidate=BASE)[0] == 2 * 20       # by the digest of weights, not by name
     (texts / "more.jsonl").write_text((texts / "docs.jsonl").read_text() + '{"text": "One more document."}\n')
     assert command(tmp_path / "r", 100, "--dtype", "bfloat16", text="more.jsonl")[0] == 200
+    sound = read_losses(tmp_path / "r" / "candidate.parquet")                                     # what verify refuses is scored again too
+    write_losses(sound.changed(log_loss=sound.log_loss / 2), tmp_path / "r" / "candidate.parquet")
+    assert shell("verify", tmp_path / "r")[0] == 3 and command(tmp_path / "r", 100, "--dtype", "bfloat16", text="more.jsonl")[0] == 100
+    assert shell("verify", tmp_path / "r")[0] == 0 and command(tmp_path / "few", 12)[0] == 24 and command(tmp_path / "few", 24)[0] == 24
     (tmp_path / "r" / "baseline.parquet").write_bytes(b"PAR1 damaged")
     assert command(tmp_path / "r", 100, "--dtype", "bfloat16", text="more.jsonl")[0] == 100
 

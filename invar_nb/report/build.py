@@ -267,10 +267,11 @@ def ranking_section(study: Study, part: str) -> dict | None:
         if any(sizes.values()):
             section |= {"size_unit": unit,
                         "sizes": {who: size and float(size) for who, size in sizes.items()}}
-    if {row.key.part for row in study.leading} != {part}: return section
-    alpha = round(1 - study.rules.level, 12)
-    fit = [name for row in leads for name in [row.key.candidate] if row.shows("not_worse")
-           and best.get(name, 0.0) > alpha and section["sizes"].get(name)]
+    leading, alpha = study.leading, round(1 - study.rules.level, 12)
+    if {row.key.part for row in leading} != {part}: return section
+    fit = [row.key.candidate for row in leading if row.shows("not_worse")
+           and best.get(row.key.candidate, 0.0) > alpha
+           and section["sizes"].get(row.key.candidate)]
     return section | {"smallest": min(fit, key=section["sizes"].get, default=None)}
 
 # %% ../../nbs/report/04_build.ipynb #eb8ec262

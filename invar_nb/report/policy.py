@@ -16,7 +16,7 @@ import numpy as np
 from ..arms.windows import perplexity, scored_ranges
 from ..comparison.difference import Settings, measure
 from ..comparison.rules import Tier, as_tier
-from ..comparison.study import CONTROL, Study
+from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import choose_units, counted
 from ..comparison.verdict import change_text
 from ..foundations.refuse import UsageError, refuse
@@ -174,24 +174,26 @@ def required_gate(study: Study, candidate: str) -> dict:
     if asked != "parts" and not slices:
         refuse("report", f"required={asked!r} needs slices of the first metric", "none",
                "Slice by a column, or require parts", error=UsageError)
+    absent = [part for name, part in study.arms if name == BASELINE and part not in names]
     rows = leads * (asked != "slices") + slices * (asked != "parts")
     label = lambda row: ", ".join(filter(None, row.key[1:4:2])) or candidate
     missed = [row for row in rows if not (
         row.value.enough and row.value.worse.high < row.margin)]
     size = lambda row: change_text(row.value.worse.high, row.value, sign=False)
     noun = {"parts": "parts", "slices": "slices", "all": "parts and slices"}[asked]
-    said = f"required of {candidate}: {len(rows) - len(missed)} of {len(rows)} {noun} are " \
+    shown, total = len(rows) - len(missed), len(rows) + len(absent)
+    said = f"required of {candidate}: {shown} of {total} {noun} are " \
            "shown not to be worse than the margin"
-    some = "; ".join(
+    some = "; ".join([f"{part} was not measured" for part in absent] + [
         f"{label(row)} may be worse by {size(row)}" if row.value.enough
-        else f"{label(row)} has too few units" for row in missed[:3])
-    if missed: said += f" ({some}{'; ...' * (len(missed) > 3)})"
+        else f"{label(row)} has too few units" for row in missed[:3]])
+    if missed or absent: said += f" ({some}{'; ...' * (len(missed) > 3)})"
     elif len({row.key.metric for row in rows}) == 1:
         worst = max(rows, key=lambda row: row.value.worse.high)
         said += "; none is worse"
         if worst.value.worse.high > 0: said += f" by more than {size(worst)}"
         said += f" ({100 * (1 + study.rules.level) / 2:g} %)"
-    return {"candidate": candidate, "passed": not missed, "because": f"{said}.",
+    return {"candidate": candidate, "passed": not missed + absent, "because": f"{said}.",
             "missed": [row.key._asdict() for row in missed]}
 
 # %% ../../nbs/report/01_policy.ipynb #f9877df9

@@ -33,7 +33,7 @@ from ..files.losses import read_losses
 from ..files.sources import find_source
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
-from ..foundations.store import as_file
+from ..foundations.store import as_file, file_digest
 from ..models.text import check_same_tokenizer, read_documents
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
@@ -183,10 +183,15 @@ def amount(counts: Mapping[str, int]) -> str:
 
 
 def earlier_losses(out: Path) -> list[WindowLosses]:
-    "Losses in the file or in the report that a command is about to replace."
-    found = []
-    for path in [out] if out.is_file() else sorted(out.glob("*.parquet")):
-        try: found.append(read_losses(path))
+    "Losses in the file, or in the sound report, that a command is about to replace."
+    found, files = [], {out: None} if out.is_file() else {}
+    try:
+        if out.is_dir(): files = {out / arm["file"]: arm["sha256"] for arm in json.loads(
+            (out / "report.json").read_bytes())["arms"].values() if arm["file"]}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError): return []
+    for path, sha in files.items():
+        try:
+            if sha is None or file_digest(path) == sha: found.append(read_losses(path))
         except (ContractError, OSError): continue  # something else, or damaged
     return found
 
