@@ -19,7 +19,8 @@ import numpy as np
 
 from ..arms.pair import Pair, pair
 from ..arms.window_losses import StreamedLosses
-from .difference import Difference, conclude, measure, pair_totals
+from .difference import (Difference, conclude, measure, pair_totals,
+                                            positive_interval)
 from .rules import Rules
 from .units import (CLASSES, Units, choose_units, find_slices,
                                        slice_names, units_rule)
@@ -87,8 +88,11 @@ def totals_difference(
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
     error = math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / W
     baseline = sums["baseline"] / W
-    rows = replace(fit, standard_error=error)
-    return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level,
+    rows, own = replace(fit, standard_error=error), None
+    if metric.positive and fit.fallback is None and D != 0:
+        own = positive_interval(totals.columns["delta"], totals.columns["weight"], fit,
+                                1.0 if metric.share_of_weights else math.inf)
+    return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level, own,
                     influence=partial(totals_influence, totals))
 
 
