@@ -300,6 +300,12 @@ def test_no_flip_has_clopper_and_pearsons_bound(documents, units, level):
     assert d.method == "clopper_pearson" and d.fallback is None and d.p_value is None
 
 
+@pytest.mark.parametrize("name, kl, flips, said", [("kl_divergence", -9., 0, "kl_divergence must be at least 0; got -9 in window 3 of 9 tokens"), ("top1_changed", .1, 10, "at least 0, and at most the tokens; got 10 in window 3")])
+def test_what_no_divergence_can_be_is_refused(name, kl, flips, said):
+    columns = [np.where(np.arange(25) == 3, one, 0.) for one in (kl, flips)]
+    with pytest.raises(ContractError, match=said): compare(arms(*columns, [np.zeros(9)] * 25, [9] * 25, None), metrics=["perplexity", name])
+
+
 # --- the command -----------------------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def shell(tmp_path, capsys, monkeypatch):

@@ -126,7 +126,8 @@ def test_a_larger_budget_scores_only_what_it_adds(texts, tmp_path, monkeypatch):
     np.testing.assert_allclose(grown.log_loss, whole.log_loss, rtol=1e-5)
     assert shell("verify", tmp_path / "r")[0] == 0
     assert command(tmp_path / "r", 80, "--margin", "5%")[0] == 0                                  # another question of the same losses
-    assert command(tmp_path / "r", 80, "--dtype", "bfloat16")[0] == 160                           # whatever moves a loss
+    n, said, _ = command(tmp_path / "r", 80, "--dtype", "bfloat16")                               # whatever moves a loss, and it is told
+    assert n == 160 and said.count("nothing that was scored before can be kept (another dtype)") == 2
     assert command(tmp_path / "r", 100, "--dtype", "bfloat16", candidate=BASE)[0] == 2 * 20       # by the digest of weights, not by name
     (texts / "more.jsonl").write_text((texts / "docs.jsonl").read_text() + '{"text": "One more document."}\n')
     assert command(tmp_path / "r", 100, "--dtype", "bfloat16", text="more.jsonl")[0] == 200

@@ -252,10 +252,12 @@ _CUT = Fallback(code="not_positive", reason="All of it comes from one unit, so t
                 "interval is that of the mean itself, cut at 0.")
 
 
-def positive_interval(numerators: np.ndarray, weights: np.ndarray, fit: Jackknife,
-                      most: float = math.inf) -> tuple:  # 1 of a share
-    "(level -> Interval, null -> p) of a mean above 0 (@eq-difference-positive)."
-    N, W = float(numerators.sum()), float(weights.sum())
+def positive_interval(metric: Metric, numerators: np.ndarray, weights: np.ndarray,
+                      fit: Jackknife) -> tuple | None:
+    "(level -> Interval, null -> p) of a mean above 0 (@eq-difference-positive); else None."
+    if not metric.positive or fit.fallback is not None or not numerators.any(): return None
+    N, W, most = float(numerators.sum()), float(weights.sum()), math.inf
+    if metric.share_of_weights: most = 1.0
     left = np.divide(N - numerators, W - weights, out=np.zeros(weights.size),
                      where=weights < W)
     if N <= 0 or left.min() <= 1e-12 * N / W:
@@ -306,9 +308,7 @@ def _interval_of(metric, pair, totals, fit, units, settings):
     if settings.method != "jackknife":
         at, p_value = _bootstrap(metric, *totals, units, settings)
         return at, lambda null: p_value if null == 0 else fit.p_value(null)
-    if metric.positive and fit.fallback is None:
-        most = 1.0 if metric.share_of_weights else math.inf
-        return positive_interval(*by_unit(totals[1], units), fit, most)
+    if metric.positive: return positive_interval(metric, *by_unit(totals[1], units), fit)
     if metric.exact is None or units.name not in ("items", "windows"): return None
     both = cache(lambda level: exact_interval(metric, pair.baseline, pair.candidate, level))
     return lambda level: both(level)[0], both(settings.level)[1]

@@ -88,10 +88,8 @@ def totals_difference(
     squares = sums["delta^2"] - 2 * D * sums["weight*delta"] + D * D * sums["weight^2"]
     error = math.sqrt(max(squares, 0.0) * n / max(n - 1, 1)) / W
     baseline = sums["baseline"] / W
-    rows, own = replace(fit, standard_error=error), None
-    if metric.positive and fit.fallback is None and D != 0:
-        own = positive_interval(totals.columns["delta"], totals.columns["weight"], fit,
-                                1.0 if metric.share_of_weights else math.inf)
+    rows = replace(fit, standard_error=error)
+    own = positive_interval(metric, totals.columns["delta"], totals.columns["weight"], fit)
     return conclude(metric, [baseline, baseline + D], (fit, rows), n, totals.kind, level, own,
                     influence=partial(totals_influence, totals))
 

@@ -245,12 +245,13 @@ def judge_quantile(pair: Pair, units: Units, name: str, limit: float,
     "One quantile of the windows' differences against its limit."
     d, q, n = pair.candidate.log_loss - pair.baseline.log_loss, share_of(name), pair.n
     over, ones, sizes = (d > limit).astype(float), np.ones(pair.n), []
+    alone = units.n_units == n and units.name != "serial"  # windows that are independent
     for x in (d, over):
         fit, rows = fit_totals((np.zeros(n), ones), (x, ones), units)
-        dof = fit.dof if fit.fallback is None else max(units.n_units - 1.0, 1.0)
-        alone = units.n_units == n and units.name != "serial"
-        known = 1.0 if alone else float(stdtrit(n - 1, 0.975) / stdtrit(dof, 0.975)) ** 2
-        sizes.append(effective_rows(n, rows, fit) * min(known, 1.0))
+        size, dof = effective_rows(n, rows, fit), max(units.n_units - 1.0, 1.0)
+        if fit.fallback is None: dof = fit.dof
+        if not alone: size *= min(float(stdtrit(n - 1, 0.975) / stdtrit(dof, 0.975)), 1.0) ** 2
+        sizes.append(size)
     m = math.floor(min(sizes) + 1e-9)
     least, bound = least_windows(q, level), bound_quantile(d, q, m, level)
     observed, weights = float(np.quantile(d, q)), pair.baseline.tokens

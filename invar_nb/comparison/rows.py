@@ -230,14 +230,11 @@ def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool
     effective = float(len(parts)) if random else min(d.fit.units_eff for d in counting)
     nu = math.inf if random else min(
         math.inf if d.interval.fallback else d.fit.nu for d in counting)
-    fit = Jackknife(estimate=pooled.estimate, standard_error=pooled.standard_error,
-                    skewness=pooled.skewness, dof=pooled.nu, nu=nu, units_eff=effective,
-                    n_units=len(parts) if random else sum(d.fit.n_units for d in parts))
+    fit = replace(pooled.fit, nu=nu, units_eff=effective,
+                  n_units=len(parts) if random else sum(d.fit.n_units for d in parts))
 
     def at(level):
-        low, high = pooled.ends(level)
-        method = "random effect" if random else "fixed weights"
-        return Interval(low=low, high=high, level=level, method=method, engine="closed_form")
+        return fit.interval(level, "random effect" if random else "fixed weights")
     value, values = np.array(pooled.weights), np.array([d.candidate for d in parts])
     candidate = math.exp(value @ np.log(values)) if some.metric.scale == "log" else \
         float(value @ values)

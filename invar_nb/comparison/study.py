@@ -124,15 +124,15 @@ def judge_contrasts(rows: list[Row]) -> list[Row]:
 # %% ../../nbs/comparison/08_study.ipynb #mcb1
 def may_be_best(contrasts: Sequence[Row]) -> dict[str, float]:
     "Candidate -> p that no other one of its part is better (@eq-many-best)."
-    found = {}
+    found, p_of = {}, {row.key: p_of_change(row.value) for row in contrasts if row.adjusted}
     for name in dict.fromkeys(who for row in contrasts
                               for who in (row.key.against, row.key.candidate)):
         mine = [row for row in contrasts if name in (row.key.against, row.key.candidate)
-                and row.adjusted]
+                and row.key in p_of]
         signs = [1 if row.key.against == name else -1 for row in mine]  # above 0: other better
         better = [sign * row.value.improvement for sign, row in zip(signs, mine, strict=True)]
-        p = [p_of_change(row.value) / 2 for row in mine]
-        p = [x if gain > 0 else 1 - x for x, gain in zip(p, better, strict=True)]
+        half = [p_of[row.key] / 2 for row in mine]  # one-sided, that the other is not better
+        p = [x if gain > 0 else 1 - x for x, gain in zip(half, better, strict=True)]
         known = mine and all(row.value.influence is not None for row in mine)
         family = family_of(mine, signs) if known else Family(
             member=np.arange(len(mine)), loadings=None, misfit=0.0, nu=math.inf)

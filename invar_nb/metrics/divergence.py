@@ -90,6 +90,17 @@ def _check_origin(*arms):
                "Read both files as a pair again", code="undefined")
 
 
+def _check_range(arm, name, share):
+    "Sums of what is never negative, but for rounding; of a share at most the tokens."
+    each = arm.columns[name] / arm.tokens
+    wrong = np.flatnonzero((each < -1e-6) | (each > (1 if share else np.inf)))
+    if wrong.size:
+        most = ", and at most the tokens" if share else ""
+        refuse("compare", f"{name} must be at least 0{most}",
+               f"{arm.columns[name][wrong[0]]:g} in window {wrong[0]} of "
+               f"{arm.tokens[wrong[0]]} tokens", "Score both models again", code="undefined")
+
+
 def _metric(name, title, unit, caveat, percentile=None, **more):
     "A metric of the columns on the candidate: a mean over tokens, or a percentile."
     column = name if percentile is None else "probability_change"
@@ -100,6 +111,8 @@ def _metric(name, title, unit, caveat, percentile=None, **more):
 
     def prepare(*arms):
         _check_origin(*arms)
+        if fields.get("positive") and name in arms[-1].columns:
+            _check_range(arms[-1], name, fields.get("share_of_weights"))
         if percentile is None: return Metric(**fields)
         return Metric(**fields, **_percentile(percentile, arms[-1]))
     return Metric(**fields, prepare=prepare)

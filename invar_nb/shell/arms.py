@@ -23,13 +23,13 @@ import psutil
 # %% ../../nbs/shell/04_arms.ipynb #c000
 from ..arms.pair import pair
 from ..arms.spread import Budget
-from ..arms.window_losses import WindowLosses
+from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.looks import LooksDesign, look_at, order_units
 from ..comparison.rules import Rules
 from ..comparison.units import check_by
 from ..comparison.units import counted
 from ..comparison.verdict import change_text
-from ..files.losses import read_losses
+from ..files.losses import open_losses, read_losses
 from ..files.sources import find_source
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
@@ -152,28 +152,33 @@ class Opened:
         return planned(self.loaded or self.tokenizer, documents, o)
 
     def score(self, plan: TextPlan, label: str, journal: Path, quiet: bool = False,
-              earlier: Iterable[WindowLosses] = (), **how) -> WindowLosses:
+              earlier: Iterable[StreamedLosses] = (), **how) -> WindowLosses:
         "The losses of a plan; what a journal or earlier losses hold is not scored again."
         o, more = self.scoring, {"journal": journal, "progress": Progress(label, quiet=quiet)}
         say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
         if self.loaded is None:
             losses = score_served(self.argument, plan, tokenizer=self.tokenizer,
                                   requests=Requests(concurrency=o.concurrency), **more)
-        else: losses = self._score_here(plan, earlier, batch_tokens=o.batch_tokens,
-                                        **how, **more)
+        else: losses = self._score_here(plan, earlier, label, quiet,
+                                        batch_tokens=o.batch_tokens, **how, **more)
         if known := losses.provenance.get("windows_known"):
             whole = counted(len(losses), "windows")
             say(f"{label}: {known} of {whole} had been scored before", quiet)
         say(f"{label}: perplexity {losses.perplexity:.6g}", quiet)
         return whole_documents(losses, plan) if o.per_byte else losses
 
-    def _score_here(self, plan, earlier, **more):
-        weights = self.loaded.provenance["weights_digest"]
-        known = [arm for arm in earlier if arm.provenance.get("weights_digest") == weights]
-        for losses in (*known, None):
-            try: return score_plan(self.loaded, plan, known=losses, **more)
+    def _score_here(self, plan, earlier, label, quiet, **more):
+        weights, why = self.loaded.provenance["weights_digest"], None
+        for arm in earlier:
+            if arm.provenance.get("weights_digest") != weights: continue
+            try: known = arm.file.read()
+            except (ContractError, OSError): continue  # damaged: as if it were not there
+            try: return score_plan(self.loaded, plan, known=known, **more)
             except ContractError as error:
                 if error.code != "known": raise
+                why = error.culprit
+        if why: say(f"{label}: nothing that was scored before can be kept ({why})", quiet)
+        return score_plan(self.loaded, plan, **more)
 
 
 def amount(counts: Mapping[str, int]) -> str:
@@ -182,7 +187,7 @@ def amount(counts: Mapping[str, int]) -> str:
     return ", ".join(counted(counts[name], name) for name in kinds)
 
 
-def earlier_losses(out: Path) -> list[WindowLosses]:
+def earlier_losses(out: Path) -> list[StreamedLosses]:
     "Losses in the file, or in the sound report, that a command is about to replace."
     found, files = [], {out: None} if out.is_file() else {}
     try:
@@ -191,7 +196,8 @@ def earlier_losses(out: Path) -> list[WindowLosses]:
     except (OSError, ValueError, LookupError, TypeError, AttributeError): return []
     for path, sha in files.items():
         try:
-            if sha is None or file_digest(path) == sha: found.append(read_losses(path))
+            if sha in (None, file_digest(path)): found.append(
+                StreamedLosses(file=open_losses(path)))
         except (ContractError, OSError): continue  # something else, or damaged
     return found
 
@@ -309,7 +315,7 @@ def score_arms(
     o: Scoring,
     *,
     journal: Callable[[str, str], Path],  # of (name, text)
-    earlier: Iterable[WindowLosses] = (),  # scored before by the same models, perhaps
+    earlier: Iterable[StreamedLosses] = (),  # scored before by the same models, perhaps
     prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     also: Callable = lambda name, model: {},  # called with each, may give further arms
     quiet: bool = False,
