@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 import numpy as np
-from scipy.special import fdtrc
+from scipy.special import fdtri
 
 # %% ../../nbs/statistics/02_serial.ipynb #c035
 from ..foundations.interval import Interval
@@ -39,15 +39,21 @@ def _cosines(n: int) -> np.ndarray:  # shape (K, n), 1 MB at n = 2048
     return np.cos(np.outer(np.arange(1, alarm_terms(n) + 1), np.arange(n) + 0.5) * math.pi / n)
 
 
+@lru_cache(maxsize=4)
+def _factors(n: int, terms: int) -> tuple:
+    "Cosines and sines of beta_r side by side, shape (m, 2 terms); those of alpha_q."
+    m, waves = math.isqrt(n - 1) + 1, np.arange(1, terms + 1) * (math.pi / n)
+    beta, alpha = np.outer(np.arange(m), waves), np.outer(np.arange(0, n, m) + 0.5, waves)
+    return np.hstack([np.cos(beta), np.sin(beta)]), np.cos(alpha), np.sin(alpha)
+
+
 def _in_rows(x: np.ndarray, terms: int) -> np.ndarray:  # shape (terms,)
     "The waves of a long series: one product over rows of m windows."
-    n, m = x.size, math.isqrt(x.size - 1) + 1
-    waves = np.arange(1, terms + 1) * (math.pi / n)
-    beta, alpha = np.outer(np.arange(m), waves), np.outer(np.arange(0, n, m) + 0.5, waves)
-    rows = np.zeros((alpha.shape[0], m))
-    rows.flat[:n] = x
-    inner = rows @ np.hstack([np.cos(beta), np.sin(beta)])
-    return (np.cos(alpha) * inner[:, :terms] - np.sin(alpha) * inner[:, terms:]).sum(axis=0)
+    beta, cosines, sines = _factors(x.size, terms)
+    rows = np.zeros((cosines.shape[0], beta.shape[0]))
+    rows.ravel()[:x.size] = x
+    inner = rows @ beta
+    return (cosines * inner[:, :terms] - sines * inner[:, terms:]).sum(axis=0)
 
 
 def slow_parts(influence: np.ndarray, terms: int | None = None) -> np.ndarray:  # (terms,)
@@ -59,20 +65,28 @@ def slow_parts(influence: np.ndarray, terms: int | None = None) -> np.ndarray:  
 ALARM = 0.005  # p of the slowest waves below which the interval carries an alarm
 
 
+@lru_cache(maxsize=16)
+def _alarm_limit(n: int) -> tuple[int, int, int, float]:
+    "B, K, k, and the F above which the interval carries an alarm (@eq-serial-alarm)."
+    most = alarm_terms(n)
+    slowest = round(most / 3)
+    limit = float(fdtri(slowest, most - slowest, 1 - ALARM)) if n >= 10 else math.inf
+    return cosine_terms(n), most, slowest, limit
+
+
 def _widened(fit: Jackknife, influence: np.ndarray) -> Jackknife:
     "The jackknife with the long-run variance of the influences, in text order."
     if fit.fallback is not None: return fit
-    n, terms, more = influence.size, cosine_terms(influence.size), alarm_terms(influence.size)
-    squares = (slow_parts(influence, more) ** 2).tolist()
-    ratio = 2 / terms * sum(squares[:terms]) / float(influence @ influence)
+    terms, most, slowest, limit = _alarm_limit(influence.size)
+    squares = slow_parts(influence, most)
+    squares *= squares
+    ratio = 2 / terms * float(squares[:terms].sum()) / float(influence @ influence)
     error = fit.standard_error * math.sqrt(ratio)
-    if n < 10: error = max(error, fit.standard_error)
-    fit = replace(fit, standard_error=error, dof=1 / (1 / terms + 1 / fit.nu))
-    slowest = round(more / 3)
-    slow, quick = sum(squares[:slowest]), sum(squares[slowest:])
-    if n < 10 or quick == 0: return fit
-    p = fdtrc(slowest, more - slowest, slow / quick * (more - slowest) / slowest)
-    return replace(fit, alarm="slow_waves") if p < ALARM else fit
+    if influence.size < 10: error = max(error, fit.standard_error)
+    slow, quick = float(squares[:slowest].sum()), float(squares[slowest:].sum())
+    alarm = slow * (most - slowest) > limit * quick * slowest
+    return replace(fit, standard_error=error, dof=1 / (1 / terms + 1 / fit.nu),
+                   alarm="slow_waves" if alarm else None)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c040
 MOST_BLOCKS = 2**20  # M
