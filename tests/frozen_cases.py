@@ -249,7 +249,7 @@ def study_of(d):
         if tail := first["tail"]: kept["tail"] = [[row[name] for name in sorted(row) if name != "because"] for row in tail["results"]], tail["tokens"], tail["fraction"], tail["passed"]
         if first["passages"] and len(parts) == 1:
             kept["passages"] = {kind: [[p["id"], p["delta"], p["beyond"]] for p in (*ranked["lost"], *ranked["gained"])] for kind, ranked in first["passages"].items() if ranked}
-    if d["looks"]: kept["looks"] = [[look["units"], look["tokens"], look["delta"], *look["ci"], look["bound"], *look["z"], look["decided"]] for look in d["looks"]["rows"]]
+    if d["looks"]: kept["looks"] = [[look["windows"], look["tokens"], look["delta"], look["low"], look["high"], look["bound"], *look["z"], look["decided"]] for pair in d["looks"]["pairs"] for look in pair["rows"]]
     for ranking in d["rankings"]:
         kept["sweep"] = {"level": d["rules"].get("level", .95), "gate_on": [name for name in ranking["order"] if name in d["rules"].get("deciding", ranking["order"])],
                          "each": leads[0]["value"]["level"],

@@ -69,7 +69,7 @@ def write_texts(folder):
         facts = {"document_languages": {name: ("en", "es", "fr")[i % 3] for i, name in enumerate(names)}, "document_files": {name: ("a.txt", "b.txt")[i % 2] for i, name in enumerate(names)}}
         write_losses(folder / f"sliced/{model}.jsonl", sliced, provenance=facts, columns=[*sums, *nats])
         for target, each in (("text", 5), ("texts-like-this", 1)):
-            looks = {"target": target, "looks": 4, "spending": "pocock", "seed": 7, "units": 120, "windows": 120, "tokens": sum(row["tokens"] for row in rows)}
+            looks = {"target": target, "looks": 4, "spending": "pocock", "seed": 7, "windows": 120, "tokens": sum(row["tokens"] for row in rows)}
             write_losses(folder / f"looks-{target}/{model}.jsonl", list(loss_rows(model, "docs", 120, each)), provenance={"looks": looks})
     control = [{**row, "log_loss": round(row["log_loss"] + .004 * ((i * 29 % 11) / 11 - .4), 6)} for i, row in enumerate(loss_rows("base", "docs", 120))]
     write_losses(folder / "docs/control.jsonl", control)

@@ -67,7 +67,7 @@ def arms_of(parts, control=False):
 
 def looked(shift=0.0, noise=.03, n=96, seed=1, margin=None, **design):
     "A comparison that stopped at the look that decided, or at the last."
-    record = {"target": "text", "looks": 4, "spending": "pocock", "seed": 7, **design, "units": n, "windows": n, "tokens": 64 * n}
+    record = {"target": "text", "looks": 4, "spending": "pocock", "seed": 7, **design, "windows": n, "tokens": 64 * n}
     whole = losses(shift, noise, n, seed, provenance={"looks": record})
     for k in (order := order_units(whole.baseline)).at:
         seen = whole.take(order.rows(k))

@@ -216,7 +216,7 @@ def test_looks_take_the_windows_of_a_budget(texts, tmp_path):
     from test_shell import shell
     text = texts / "docs.jsonl"
     code, out, err = shell(*rounds(text, tmp_path / "r", "--windows", "60", "--json"))
-    assert code in (0, 1) and json.loads(out)["looks"]["total_units"] == 60, err
+    assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["total"] == 60, err
     code, _, err = shell(*rounds(text, tmp_path / "t", "--windows", "60", "rules.target=text"))
     assert code == 2 and "windows at random already" in err
     assert shell(*rounds(text, tmp_path / "t", "--windows", "first:60", "rules.target=text"))[0] in (0, 1)

@@ -392,7 +392,7 @@ REFUSALS = [
     (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(margin=.1)), "usage"), (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(units="serial")), "usage"), (lambda: study(arms_of({"a": losses(), "b": answers()}), Rules(pooling="equal")), "usage"),
     (lambda: study(copies() | {BASE: copies()[BASE].changed(provenance={"weights_digest": "a"}), ("control", ""): copies()[BASE].changed(provenance={"weights_digest": "b"})}), "not_the_baseline"),
     (lambda: study(copies() | {("control", ""): window_arm()}), "pairing"), (lambda: study(copies() | {("other", ""): window_arm()}), "pairing"),
-    (lambda: study(arms_of({"": looked()}) | {("two", ""): looked().candidate}), "usage"), (lambda: compare(looked().take(np.arange(30))), "not_a_look"),
+    (lambda: study(arms_of({"": looked()}) | {("two", ""): looked().candidate}, Rules(contrasts=True)), "usage"), (lambda: compare(looked().take(np.arange(30))), "not_a_look"),
     (lambda: compare(Pair(baseline=looked().baseline, candidate=looked(seed=1, looks=3).candidate)), "looks_differ"),
     # one arm
     *[(lambda arm=arm, rules=rules: study({BASE: arm}, Rules(**rules)), "usage") for arm, rules in ((losses().baseline, {"by": "nope"}), (answers().baseline, {"by": "nope"}), (losses().baseline, {"metrics": ["perplexity"] * 2}), (losses().baseline, {"metrics": "accuracy"}))],

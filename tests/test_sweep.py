@@ -195,7 +195,7 @@ def test_what_an_attack_found(files, monkeypatch):
 @pytest.mark.parametrize("more, said", [
     (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["rules.deciding=q5"], "deciding must be one of 'q4', 'q8'"),
     (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["scoring.separator=:"], "separator of the study file needs --questions"),
-    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "that of one difference"), (["--text", "base.jsonl"], "--text is for models")])
+    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "--until-decided needs two models"), (["--text", "base.jsonl"], "--text is for models")])
 def test_the_command_refuses_for_the_right_reason(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
     code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")

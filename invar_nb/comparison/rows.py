@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['EXCHANGEABLE', 'RATES', 'POOLING', 'Key', 'Level', 'Row', 'p_of_change', 'asked_of', 'judge_alone', 'judge_with',
-           'judge_by_holm', 'pass_on', 'family_of', 'judge_together', 'find_leading', 'judge_rows', 'pool_rows',
-           'check_control', 'above_floor']
+           'judge_by_holm', 'pass_on', 'family_of', 'judge_together', 'that_decide', 'find_leading', 'judge_rows',
+           'judge_looked', 'pool_rows', 'check_control', 'above_floor']
 
 # %% ../../nbs/comparison/03_rows.ipynb #c002
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -188,18 +188,25 @@ def judge_together(rows: Sequence[Row]) -> list[Row]:
     return judge_with(rows, [asked_of(row) for row in rows], step)
 
 # %% ../../nbs/comparison/03_rows.ipynb #c024
-def find_leading(
-    rows: Iterable[Row],
+def that_decide(
+    keys: Iterable[tuple],  # (candidate, part, ...)
     deciding: Iterable[str] = (),  # names of candidates and parts; (): all
-) -> list[Row]:
+) -> list[tuple]:
+    "The keys that are named by candidate, by part, or by both."
+    keys, names = list(keys), {*deciding}
+    for place in (0, 1):
+        named = {key[place] for key in keys} & names
+        keys = [key for key in keys if not named or key[place] in named]
+    return keys
+
+
+def find_leading(rows: Iterable[Row], deciding: Iterable[str] = ()) -> list[Row]:
     "The rows that decide: pooled rows where there are any, else the parts' leading ones."
-    rows, names = list(rows), {*deciding}
+    rows = list(rows)
     leads = [row for row in rows if row.role == "pooled"] or [
         row for row in rows if row.role == "lead"]
-    for place in (0, 1):  # candidate, part
-        named = {row.key[place] for row in leads} & names
-        leads = [row for row in leads if not named or row.key[place] in named]
-    return leads
+    keys = that_decide([row.key for row in leads], deciding)
+    return [row for row in leads if row.key in keys]
 
 
 def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
@@ -212,6 +219,12 @@ def judge_rows(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
     judge = judge_alone if len(leads) < 2 else judge_by_holm if alike or not known \
         else judge_together
     judged = {row.key: row for row in (*judge(leads), *judge_by_holm(rest))}
+    return [judged.get(row.key, row) for row in rows]
+
+# %% ../../nbs/comparison/03_rows.ipynb #lkr2
+def judge_looked(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]:
+    "Leading rows with repeated intervals: those that decide have a claim, the others none."
+    judged = {row.key: row for row in judge_alone(find_leading(rows, deciding))}
     return [judged.get(row.key, row) for row in rows]
 
 # %% ../../nbs/comparison/03_rows.ipynb #d009

@@ -11,6 +11,7 @@ __all__ = ['SAID', 'STATES', 'SETTINGS', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVE
 # %% ../../nbs/report/04_build.ipynb #74389758
 from collections.abc import Mapping
 from dataclasses import asdict
+from functools import partial
 import json
 import math
 import re
@@ -20,6 +21,7 @@ import numpy as np
 import invar_nb
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
+from ..comparison.looks import stop_sentences
 from ..comparison.passages import find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
 from ..comparison.rules import as_tier
@@ -217,7 +219,7 @@ def find_warnings(study: Study) -> list[str]:
     for row in compared:
         measured, label = study.measured[row.key[:2]], study.label(row.key)
         lines = pair_warnings(measured, row.value, rules.level)
-        if measured.pair.kind == "losses" and study.looks is None and not measured.totals:
+        if measured.pair.kind == "losses" and not study.looks and not measured.totals:
             lines = check_windows(measured.pair, as_tier(rules.tier), rules.profile,
                                   ": ".join(filter(None, ("report", label)))) + lines
         for line in lines: about.setdefault(line, []).append(label)
@@ -259,6 +261,7 @@ def ranking_section(study: Study, part: str) -> dict | None:
     order = [row.key.candidate for row in leads]
     contrasts = study.select(part=part, role="contrast")
     groups, best = find_groups(order, contrasts, study.rules.level), may_be_best(contrasts)
+    if study.looks: groups = ()  # candidates are not tested against each other
     section = {"part": part, "order": order, "groups": [list(g) for g in groups],
                "may_be_best": best, "smallest": None, "size_unit": None, "sizes": {}}
     some = {who: arm.provenance for (who, _), arm in study.arms.items()}  # one of each model
@@ -270,7 +273,7 @@ def ranking_section(study: Study, part: str) -> dict | None:
     leading, alpha = study.leading, round(1 - study.rules.level, 12)
     if {row.key.part for row in leading} != {part}: return section
     fit = [row.key.candidate for row in leading if row.shows("not_worse")
-           and best.get(row.key.candidate, 0.0) > alpha
+           and best.get(row.key.candidate, float(bool(study.looks))) > alpha
            and section["sizes"].get(row.key.candidate)]
     return section | {"smallest": min(fit, key=section["sizes"].get, default=None)}
 
@@ -290,7 +293,7 @@ def unseen_share(n: int, level: float = 0.95) -> float:
 
 def pair_section(study: Study, row: Row) -> dict:
     "What is known of a candidate and the baseline on one part, beside their rows."
-    rules, looks, d = study.rules, study.looks, row.value
+    rules, looks, d = study.rules, study.looks.get(row.key[:2]), row.value
     section = {"candidate": row.key.candidate, "part": row.key.part, "missing": {},
                "gate": None, "tail": None, "passages": None}
     units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None}
@@ -371,21 +374,27 @@ def arm_section(study: Study, key: tuple[str, str], file=(None, None)) -> dict:
             if fixed else None}
 
 # %% ../../nbs/report/04_build.ipynb #8a38428c
-def looks_section(looks, row: Row) -> dict:
-    "What was agreed on before the first look, the looks, and what the stop means."
-    text, design = lambda value: change_text(value, row.value), asdict(looks.design)
-    planned = design.pop("looks")
-    rows = [{"units": look.units, "share": look.tokens / looks.total_tokens,
-             "tokens": look.tokens, "delta": look.delta, "ci": [look.low, look.high],
-             "level": look.level, "bound": look.bound, "decided": look.decided,
-             "z": [z if math.isfinite(z) else None for z in look.z],
-             "words": {"change": text(look.delta),
-                       "interval": f"{text(look.low)} to {text(look.high)}"}}
-            for look in looks.rows]
-    return {**design, "planned": planned, "units": looks.units, "at": list(looks.at),
-            "total_units": looks.total, "total_tokens": looks.total_tokens, "rows": rows,
-            "margin": looks.margin, "decided": looks.decided, "tokens_saved": looks.saved,
-            "sentences": looks.sentences}
+def looks_section(study: Study) -> dict | None:
+    "What was agreed on before the first look, every pair's looks, what the stop means."
+    if not study.looks: return None
+    pairs, leads, looks = [], [row.key[:2] for row in study.leading], study.looks
+    said = stop_sentences({key: looks[key] for key in leads})
+    if len(leads) < len(looks):
+        said.append("What does not decide is described as at the stop; nothing is claimed of "
+                    "it.")
+    for row in study.rows:
+        text, mine = partial(change_text, d=row.value), looks[row.key[:2]]
+        rows = [{**asdict(look), "share": look.tokens / mine.total_tokens,
+                 "z": [z if math.isfinite(z) else None for z in look.z],
+                 "words": {"change": text(look.delta),
+                           "interval": f"{text(look.low)} to {text(look.high)}"}}
+                for look in mine.rows]
+        pairs.append({"candidate": row.key.candidate, "part": row.key.part,
+                      "decides": row.key[:2] in leads, **asdict(mine.design),
+                      "level": mine.level, "at": list(mine.at), "total": mine.total,
+                      "total_tokens": mine.total_tokens, "margin": mine.margin, "rows": rows,
+                      "decided": mine.decided, "tokens_saved": mine.saved})
+    return {"sentences": said, "pairs": pairs}
 
 # %% ../../nbs/report/04_build.ipynb #333d4c53
 SCHEMA = "invar_nb/report/2"
@@ -432,10 +441,10 @@ def signature_of(study: Study, version: str) -> str:
         draws = f":{rules.replicates}@{rules.seed}" if rules.replicates else ""
         line = (f"{head}|metric:{row.key.metric}{recipe}|method:{row.value.method}{draws}"
                 f"|units:{row.value.units}|level:{rules.level:g}|n:{row.value.n}|data:{data}")
-    if study.looks is None: return line
-    design = study.looks.design
-    return (f"{line}|look:{len(study.looks.rows)}/{design.looks}:{design.target}"
-            f":{design.spending}@{design.seed}")
+    if not study.looks: return line
+    design = study.looks[row.key[:2]].design
+    seen = max(len(looks.rows) for looks in study.looks.values())
+    return f"{line}|look:{seen}/{design.looks}:{design.target}:{design.spending}@{design.seed}"
 
 # %% ../../nbs/report/04_build.ipynb #4f85222d
 def document_of(
@@ -468,7 +477,7 @@ def document_of(
                                       if p == part}) for part in parts],
         "rankings": [r for part in (POOLED, *parts)
                      if (r := ranking_section(study, part))],
-        "looks": study.looks and looks_section(study.looks, study.row),
+        "looks": looks_section(study),
         "arms": {stems[key]: arm_section(study, key, files.get(key, (None, None)))
                  for key in study.arms},
         **source_fields(study), "warnings": find_warnings(study),

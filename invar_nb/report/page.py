@@ -58,7 +58,7 @@ def claim_text(row: Mapping) -> str:
     "The claim, and what the interval alone would say where the family forbids that."
     if not row["value"]["judged"]: return "not judged"
     alone = f" (alone: {row['alone']})" if row["alone"] else ""
-    return f"{row['claim'] or row['value']['note']}{alone}"
+    return f"{row['claim'] or row['value']['note'] or 'described'}{alone}"
 
 
 def p_of_claim(row: Mapping) -> str:
@@ -70,7 +70,7 @@ def p_of_claim(row: Mapping) -> str:
 COLUMNS = {  # head of a column -> its cell in a row
     "": title_of_row, "against": lambda row: row["key"]["against"],
     "claim": claim_text,
-    "claim, marked": lambda row: f"{row['claim']}{'*' if row['alone'] else ''}",
+    "claim, marked": lambda row: f"{row['claim'] or 'described'}{'*' if row['alone'] else ''}",
     "change": lambda row: row["words"]["change"],
     "confidence interval": lambda row: row["words"]["interval"],
     "p": lambda row: show_p(row["value"]["p_value"]),
@@ -139,17 +139,20 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
         return [size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
     first = leads[ranking["order"][0]]["value"]
     levels = sorted({f"{100 * row['value']['level']:.4g} %" for row in leads.values()})
+    tested = ["adjusted p"] * bool(ranking["groups"])
     table = [["candidate", *([unit.replace("bytes", "size")] if unit else []), first["title"],
-              "change", f"{' or '.join(levels)} CI", "adjusted p", "claim", "group", "best?"]]
+              "change", f"{' or '.join(levels)} CI", *tested, "claim",
+              *["group", "best?"] * len(tested)]]
     if unit: table.append(["baseline", *size("baseline"), show(first["baseline"]),
-                           *["-"] * 6])
-    columns = ("candidate", "change", "confidence interval", "adjusted p", "claim, marked")
+                           *["-"] * (len(table[0]) - 3)])
+    columns = ("candidate", "change", "confidence interval", *tested, "claim, marked")
     for (name, row), cells in zip(leads.items(), cells_of(leads.values(), columns),
                                   strict=True):
         groups = [letter(i) for i, g in enumerate(ranking["groups"]) if name in g]
         p, alpha = ranking["may_be_best"].get(name), round(1 - row["value"]["level"], 12)
-        table.append([name, *size(name), *map(show, cells), "".join(groups),
-                      "-" if p is None else "yes" if p > alpha else "no"])
+        mcb = "-" if p is None else "yes" if p > alpha else "no"
+        table.append([name, *size(name), *map(show, cells),
+                      *["".join(groups), mcb] * len(tested)])
     return table
 
 # %% ../../nbs/report/02_page.ipynb #rankpic
@@ -176,10 +179,12 @@ def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
     marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
               if row["alone"]]
     lines = [f"* Alone, its interval would say: {', '.join(marked)}."] if marked else []
+    which = "may be the best and is" if ranking["groups"] else "is"
     if name := ranking["smallest"]: lines.append(
-        f"Smallest that may be the best and is not worse: {name} "
+        f"Smallest that {which} not worse: {name} "
         f"({size_text(ranking['sizes'][name], ranking['size_unit'])}).")
-    return lines
+    return lines + [
+        "Candidates with a letter in common are not distinguished."] * bool(ranking["groups"])
 
 # %% ../../nbs/report/02_page.ipynb #59612392
 def fact_lines(d: Mapping) -> tuple[list[str], list[str]]:
@@ -224,6 +229,8 @@ def families_text(d: Mapping) -> str:
     if {part["kind"] for part in d["parts"]} == {"runs"}: return (
         "The p-values are adjusted over the metrics of a candidate, then by Holm over the "
         "candidates; the intervals hold together.")
+    if d["looks"]: return (
+        "What decides is judged by its repeated intervals, which hold together at all looks.")
     names, parts = ({row["key"][name] for row in rows_of(d, "lead")}
                     for name in ("candidate", "part"))
     first = "What decides is judged by its own interval."
@@ -404,8 +411,7 @@ def summary(document: Mapping) -> str:
         widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
         if ranking["part"]: lines.append(ranking["part"])
         lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-        lines += [*ranking_lines(d, ranking),
-                  "Candidates with a letter in common are not distinguished."]
+        lines += ranking_lines(d, ranking)
     leads = rows_of(d, "lead", "pooled")
     for row in leads * (len(leads) > 1 and not ranked) + [
             row for row in rows_of(d, "rest") if row["claim"] == "regressed"

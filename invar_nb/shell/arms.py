@@ -6,7 +6,7 @@
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow', 'check_origin', 'Opened',
            'amount', 'earlier_losses', 'kept', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer',
            'plan_texts', 'find_weights', 'with_weights', 'score_arms', 'memory_needed', 'check_memory',
-           'score_side_by_side', 'score_rounds']
+           'score_side_by_side', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import gc
@@ -14,7 +14,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,9 @@ import psutil
 from ..arms.pair import pair
 from ..arms.spread import Budget
 from ..arms.window_losses import StreamedLosses, WindowLosses
-from ..comparison.looks import LooksDesign, look_at, order_units
+from ..comparison.looks import (LooksDesign, LooksOrder, all_decided, look_at,
+                                       order_units, shared_level)
+from ..comparison.rows import that_decide
 from ..comparison.rules import Rules
 from ..comparison.units import check_by
 from ..comparison.units import counted
@@ -420,53 +422,101 @@ def score_side_by_side(
     release()
     return with_weights(arms, weights)
 
+# %% ../../nbs/shell/04_arms.ipynb #c019q
+@dataclass(kw_only=True)
+class Rounds:
+    "A text that is scored in rounds."
+    plan: TextPlan
+    record: Mapping              # what the arms carry of the looks
+    order: LooksOrder
+    rows: list = field(default_factory=list)    # of each round
+    scored: dict = field(default_factory=dict)  # name -> losses of each round
+    done: bool = False           # decided, or all of it scored
+
+    @classmethod
+    def of(cls, plan: TextPlan, design: LooksDesign) -> "Rounds":
+        "Before the first round; too few documents are refused."
+        record = asdict(design) | {name: plan.counts[name] for name in ("windows", "tokens")}
+        return cls(plan=plan, record=record, order=order_units(plan, record))
+
+    round = property(lambda self: self.plan.take(self.rows[-1]))
+
+    def next(self, number: int) -> bool:
+        "Whether there is a round of this number, of which `rows` then holds the windows."
+        at = self.order.at
+        if self.done or number > len(at): return False
+        self.rows.append(self.order.rows(at[number - 1], at[number - 2] if self.rows else 0))
+        return True
+
+    def arms(self, text: str) -> dict[tuple[str, str], WindowLosses]:
+        "(name, text) -> all rounds of a model as one arm, in the order of the text."
+        rows = np.concatenate(self.rows)
+        return {(name, text): _joined(parts, self.plan, rows, self.record)
+                for name, parts in self.scored.items()}
+
+    def look(self, text: str, deciding: list, rules: Rules, quiet: bool) -> None:
+        "Look at every candidate, say what is seen, and whether this text is done."
+        arms, found = self.arms(text), {}
+        margin = (rules.margin or {}).get("perplexity")
+        for name in [name for name, _ in arms if name != "baseline"]:
+            leads = (name, text) in deciding
+            level = shared_level(rules.level, len(deciding)) if leads else rules.level
+            seen = look_at(pair(arms["baseline", text], arms[name, text]), level=level,
+                           margin=margin)
+            looks, d = seen.looks, seen.difference
+            if leads: found[name] = looks
+            ends = " to ".join(change_text(end, d) for end in (looks.rows[-1].low,
+                                                               looks.rows[-1].high))
+            what = ", ".join(filter(None, (name * (len(arms) > 2), text)))
+            verdict = "described" if not leads else "decided" if looks.decided \
+                else "not decided"
+            say(f"look {len(looks.rows)} of {len(looks.at)}, {f'{what}, ' * bool(what)}"
+                f"{looks.rows[-1].windows} of {counted(looks.total, 'windows')}: "
+                f"{change_text(d.delta, d)} ({ends}), {verdict}", quiet)
+        self.done = looks.finished or bool(found) and all_decided([*found.values()])
+
 # %% ../../nbs/shell/04_arms.ipynb #c019r
 def score_rounds(
-    arguments: Mapping[str, str],  # baseline and candidate -> as typed
+    arguments: Mapping[str, str],  # baseline and candidates -> as typed
     o: Scoring,
-    rules: Rules,                  # of which level and margin decide
+    rules: Rules,                  # of which level, margin and names decide
     design: LooksDesign,
     *,
-    journal: Callable[[str, str], Path],  # of (name, number of the round)
+    journal: Callable[[str, str], Path],  # of (name, text and number of the round)
     quiet: bool = False,
-) -> dict[tuple[str, str], object]:  # (name, "") -> arm
-    "Both models on the same windows, round by round, until a look decides."
+) -> dict[tuple[str, str], object]:  # (name, text) -> arm
+    "Every model on the same windows of each text, round by round, until looks decide."
     if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
         usage("looks at this text take its windows at random already",
               f"--windows {o.windows}", "Leave it out, or write first:N for a shorter text")
     o = fit_models(o, [*arguments.values()])
     weights = find_weights(arguments, o, quiet)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
-    words = model.tokenizer
-    plan = model.plan(one_text(o))
-    check_tokenizer(arguments["candidate"], words, o)
-    counts = plan.counts
-    record = {**asdict(design), "walk": "windows", "units": counts["windows"],
-              "windows": counts["windows"], "tokens": counts["tokens"]}
-    order = order_units(plan, record)
-    scored, rows, since = {name: [] for name in arguments}, [], 0
-    for number, k in enumerate(order.at, 1):
-        rows.append(order.rows(k, since))
-        since = k
-        for name in (here, *({*arguments} - {here})):
+    words, candidates = model.tokenizer, [name for name in arguments if name != "baseline"]
+    texts = {text: Rounds.of(plan, design) for text, plan in plan_texts(model).items()}
+    for name in candidates:
+        check_tokenizer(arguments[name], words, o, name if len(candidates) > 1 else "")
+    deciding = that_decide([(name, text) for text in texts for name in candidates],
+                           rules.deciding)
+    for number in range(1, design.looks + 1):
+        undecided = [text for text, each in texts.items() if each.next(number)]
+        for name in (here, *(name for name in arguments if name != here)):
             if name != here:
                 here, model = name, None
                 release()
                 model = open_model(arguments[name], o, name, quiet)
                 check_same_tokenizer(words, model.tokenizer)
-            scored[name].append(model.score(plan.take(rows[-1]), name,
-                                            journal(name, str(number)), quiet))
-        arms = {(name, ""): _joined(each, plan, np.concatenate(rows), record)
-                for name, each in scored.items()}
-        seen = look_at(pair(*arms.values()), level=rules.level,
-                       margin=(rules.margin or {}).get("perplexity"))
-        looks, d = seen.looks, seen.difference
-        ends = " to ".join(change_text(end, d) for end in (d.interval.low, d.interval.high))
-        say(f"look {number} of {len(looks.at)}, {k} of {counted(looks.total, looks.units)}: "
-            f"{change_text(d.delta, d)} ({ends}), "
-            f"{'decided' if looks.decided else 'not decided'}", quiet)
-        if looks.decided: break
-    return with_weights(arms, weights)
+            for text in undecided:
+                place = " ".join(filter(None, (text, str(number))))
+                texts[text].scored.setdefault(name, []).append(model.score(
+                    texts[text].round, ", ".join(filter(None, (name, text))),
+                    journal(name, place), quiet))
+        for text in undecided: texts[text].look(text, deciding, rules, quiet)
+        waiting = [each for text, each in texts.items() if not each.done
+                   and text in {part for _, part in deciding}]
+        if not waiting: break
+    return with_weights({key: arm for text, each in texts.items()
+                         for key, arm in each.arms(text).items()}, weights)
 
 
 def _joined(parts: list[WindowLosses], plan: TextPlan, rows: np.ndarray,

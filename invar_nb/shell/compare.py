@@ -80,14 +80,12 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     beside = [name for name in asked.metric or () if name in DIVERGENCE and not s.divergence]
     alone = [name for name, asked_for in (
         *((f"--metric {name}", name != "perplexity") for name in asked.metric or ()),
-        ("several texts", len(texts) > 1), ("--per-byte", s.per_byte),
+        ("pooling", asked.pooling), ("contrasts", asked.contrasts), ("--per-byte", s.per_byte),
+        (f"required = {asked.required}", asked.required not in (None, "parts")),
         (f"--profile {asked.profile}", asked.profile != "dev")) if looks and asked_for]
     o.require(
         ("a model or a file must be there", missing and f"no file or folder {missing[0]!r} "
          "here (it was taken for a hub id)", "Check the path; a model needs --text FILE"),
-        ("--until-decided is for one candidate", looks and len(kinds) > 2
-         and "several candidates", "The error that is spent over the looks is that of one "
-         "difference: compare one by one"),
         (f"{', '.join(here)} needs two models on this machine", here and shown,
          "Leave it out; files of answers, and of llama.cpp's --kl-divergence-base, are "
          "compared as they are"),
@@ -125,8 +123,8 @@ def refuse_idle(kinds: Mapping, job: g.Job) -> None:
     usual = o.UNREAD | {"model": (must, alone), "text": (must, alone)}
     if found == {"runs"}: there = {"runs"}
     if job.asked.until_decided:
-        there, usual["data"] = {"model", "text", "looks"}, ("cannot be used with "
-                                                            "--until-decided", "both")
+        there = there - {"data", "questions", "files"} | {"model", "text", "looks"}
+        usual["data"] = ("cannot be used with --until-decided", "both")
     o.refuse_unread(job.columns, there, usual)
     o.refuse_unread(job.asked, there, usual)
     o.refuse_unread(s, there, usual, ("text", "tokenizer") * (s.show_text and not models))
@@ -176,7 +174,8 @@ def arms_of_models(
     info = read_info(s.checkpoint_info)
     candidates = [name for name in arguments if name != BASELINE]
     both = ["both"] if len(candidates) == 1 else [f"baseline and {n}" for n in candidates]
-    rounds = [str(i) for i in range(1, asked.looks + 1)] * asked.until_decided
+    rounds = [" ".join(filter(None, (text, str(i)))) for text in files
+              for i in range(1, asked.looks + 1)] * asked.until_decided
     stems = arm_files([(name, part) for name in (*arguments, CONTROL, *both)
                        for part in (*files, *[QUESTIONS] * asks, *rounds)])
     places = {key: out.parent / f".{out.name}.{stem}.journal" for key, stem in stems.items()}

@@ -263,7 +263,7 @@ class Agreed(Measured):
                        "worst of all.", "several texts files") = None
     required: file_key(Literal["parts", "slices", "all"], "Exit 1 unless every part, every "
                        "slice of the first metric, or each of both is shown not to be worse "
-                       "than the margin.", "data") = None
+                       "than the margin.", "data looks") = None
     contrasts: file_key(bool, "Also show the candidates against each other.", "several"
                         ) = False
     looks: file_key(int, "Looks at most, of --until-decided. Default: 5.", "looks", min=2,
@@ -271,8 +271,9 @@ class Agreed(Measured):
     target: file_key(Literal["text", "texts-like-this"], "What the answer is about: this "
                      "text alone, or texts like its documents. Default: texts-like-this.",
                      "looks") = "texts-like-this"
-    spending: file_key(Literal["pocock", "linear"], "How the error is spent over the looks. "
-                       "Default: pocock.", "looks") = "pocock"
+    spending: file_key(Optional[Literal["pocock", "linear", "rho2"]], "How the error is spent "
+                       "over the looks. Default: rho2, late; of this text pocock, early.",
+                       "looks") = None
     order_seed: file_key(int, "Seed of the random order of the looks. Default: 0.", "looks",
                          min=0) = 0
     better_by_metric: file_key(_many, "Of runs: metric -> lower or higher.", "runs") = None
@@ -301,8 +302,8 @@ class Asked(Agreed):
                       "Repeatable. Default: size of the files.", metavar="NAME=BITS",
                       reads="several") = None
     until_decided: panel("Scoring", "data looks")(
-        bool, "Score both models in rounds, in a random order, and stop at the first look "
-        "that decides.", "--until-decided") = False
+        bool, "Score the models in rounds, in a random order, and stop each text at the first "
+        "look at which all that decide there are decided.", "--until-decided") = False
     profile: _policy(Literal["dev", "ci", "release"], "dev warns; ci and release refuse too "
                      "few windows before scoring, and apply the gate. Default: dev.") = "dev"
     gate: _policy(Optional[float], "Exit 1 where the upper end of the ratio exceeds this. "

@@ -17,7 +17,7 @@ from ..foundations.refuse import as_choice, refuse
 from .jackknife import Jackknife
 
 # %% ../../nbs/statistics/09_sequential.ipynb #c014
-SPENDING = ("pocock", "linear")
+SPENDING = ("pocock", "linear", "rho2")
 
 
 def spent(
@@ -28,7 +28,8 @@ def spent(
     "Error that may be spent by then (@eq-sequential-spending; Lan and DeMets 1983)."
     as_choice(spending, SPENDING, where="spent", name="spending")
     share = np.asarray(share, float)
-    return (1 - level) * (share if spending == "linear" else np.log1p((math.e - 1) * share))
+    if spending == "pocock": return (1 - level) * np.log1p((math.e - 1) * share)
+    return (1 - level) * share ** (2 if spending == "rho2" else 1)
 
 
 def information(
