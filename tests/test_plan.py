@@ -118,6 +118,20 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
     assert again["needed"]["units"] == d["needed"]["units"] and again["pilot"]["sd"] == d["pilot"]["sd"] and not list(models.glob(".*journal"))
 
 
+def test_a_plan_offers_looks_and_says_what_skewed_documents_do_to_its_promise(models, monkeypatch):
+    "Documents of unequal length have tails; the offered command is the planned one without its number of windows, and it runs."
+    monkeypatch.chdir(models)
+    code, out, err = shell("plan", "base", "tuned", "--text", "docs.jsonl", "--max-length", "64", "--margin", "3%", "--out", "offered", "--json")
+    d = json.loads(out)
+    assert code == 0 and d["units"] == "documents" and d["next"].startswith("invar-nb compare base tuned --text docs.jsonl --max-length 64"), err
+    assert d["looks"] == "invar-nb compare base tuned --text docs.jsonl --max-length 64 --margin 3% --until-decided"
+    assert .4 < d["if_skewed"] < .8 and d["pilot"]["tail"] < 1
+    code, out, err = shell(*shlex.split(d["looks"])[1:], "--json", "--out", "stopped", "--windows", "200")
+    assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["decided"], err
+    pilot = json.loads(shell("plan", "base", "tuned", "--text", "one.txt", "--max-length", "64", "--stride", "63", "--out", "unoffered", "--json")[1])
+    assert pilot["looks"] is None and pilot["if_skewed"] is None
+
+
 @pytest.mark.slow
 def test_plan_then_run(models, monkeypatch, capsys):
     "Plans of every edit beside the runs that follow: a promise for 80 of 100 pilots, and no two of these are alike."

@@ -24,8 +24,9 @@ from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
 from .page import render_page
 from ..statistics.totals import units_eff, units_eff_upto
-from ..statistics.planning import (Pilot, as_pilot, chance_of_claim, detectable,
-                                          half_width, smallest_n)
+from ..statistics.planning import (Pilot, as_pilot, chance_of_claim,
+                                          chance_of_width, detectable, half_width,
+                                          skewed_assurance, smallest_n)
 
 # %% ../../nbs/report/03_plan.ipynb #1dc46a2a
 BLOCK, MOST = 5, 8  # neighbours in a block; windows of one document
@@ -206,15 +207,26 @@ class Goal:
 
     def needs(self, pilot: Pilot) -> int:
         "Effective units that keep every promise, and allow a claim; refused beyond 1e12."
+        both = {"level": self.level, "assurance": self.assurance}
         def enough(n):
-            promised = self.promises(pilot, n)
-            claimed = self.margin is None or promised["power"] >= self.power
-            return claimed and promised["half_width"] <= (self.half_width or math.inf)
+            narrow = not self.half_width or half_width(pilot, n, **both) <= self.half_width
+            return narrow and self._claims(pilot, n)
         n = smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
         if n is None:
             refuse("plan_comparison", "a goal must be within reach of a trillion units",
                    f"a spread of {pilot.sd:.3g}", "Wish for less", error=UsageError)
         return n
+
+    def _claims(self, pilot, n):
+        if self.margin is None: return True
+        return chance_of_claim(pilot, n, delta=self.expected, margin=self.margin,
+                               level=self.level, assurance=self.assurance) >= self.power
+
+    def kept(self, truth: Pilot, n: int) -> float:
+        "Chance that n units of a known spread keep every promise."
+        chance = float(self._claims(truth, n))
+        if self.half_width: chance *= chance_of_width(truth, n, self.half_width, self.level)
+        return chance
 
 # %% ../../nbs/report/03_plan.ipynb #1086b9e2
 def _number(value): return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
@@ -257,6 +269,9 @@ def plan_sentences(plan) -> list[str]:
     if not math.isinf(plan.pilot.dof):
         lines.append(f"The table holds after {100 * goal.assurance:g} of 100 pilots: the "
                      f"spread is known to {_number(plan.pilot.dof)} degrees of freedom.")
+    if plan.if_skewed and plan.if_skewed < goal.assurance - 0.025:
+        lines[-1] += (f" If {noun_of(plan.units)} are skewed, with tails as heavy as the "
+                      f"pilot's, it holds after about {5 * round(20 * plan.if_skewed)}.")
     return [*lines, f"Change: the smallest that is found with {100 * goal.power:g} % "
             "power. Margin: the smallest for which an unchanged model is called equivalent."]
 
@@ -287,10 +302,12 @@ class Plan:
     units: str          # what is independent: documents, serial, windows, items
     source: str         # one sentence about the pilot
     at_pilot: int | None = None   # windows, if the true change is the pilot's
+    if_skewed: float | None = None  # assurance, were the law skewed; None: it is not asked
     in_order: dict | None = None  # the size of the same run in whole documents of the text
     decided: str = ""             # what the pilot's own interval shows already
     metric: Metric = METRICS["perplexity"]
     command: str = ""
+    looks: str = ""               # the command that stops when the answer is clear
 
     @property
     def enough(self) -> bool | None:
@@ -311,6 +328,7 @@ class Plan:
         *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
         lines = ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
         if self.command: lines += ["", f"next: {self.command}"]
+        if self.looks: lines.append(f"or, stopping at the first look that decides: {self.looks}")
         return "\n".join([*plan_sentences(self), "", *lines])
 
     def __repr__(self) -> str: return f"Plan({self.needed['windows']:,} {self.items})"
@@ -331,7 +349,7 @@ class Plan:
         "The plan as one page."
         return render_page("plan", "Plan of a comparison", html=True, figure=self.figure(),
                            lines=plan_sentences(self), table=plan_table(self),
-                           command=self.command)
+                           commands=[*filter(None, (self.command, self.looks))])
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
@@ -343,7 +361,8 @@ class Plan:
                 "enough": self.enough, "units": self.units, "table": list(self.rows),
                 "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
                 "at_pilot": self.at_pilot, "decided": self.decided or None,
-                "next": self.command or None}
+                "if_skewed": self.if_skewed, "next": self.command or None,
+                "looks": self.looks or None}
 
 # %% ../../nbs/report/03_plan.ipynb #46a2adb1
 def plan_comparison(
@@ -371,7 +390,13 @@ def plan_comparison(
             supply = replace(supply, between=between_share(items, codes),
                              per_unit=units_eff(tokens.astype(float)) / own.units)
         stock, shows = supply or own, {"metric": d.metric}
-        if kind in ("documents", "clusters"): pilot = for_text(pilot, own, stock)
+        fitted = lambda pilot, text=stock: for_text(pilot, own, text) if kind in (
+            "documents", "clusters") else pilot
+        if not pilot.serial and (law := fitted(pilot, own)).tail < 1:
+            shows["if_skewed"] = skewed_assurance(
+                law, d.n_units, lambda one: goal.needs(fitted(one)),
+                lambda truth, n: goal.kept(fitted(truth), n))
+        pilot = fitted(pilot)
 
     def row(n):
         size = stock.size(n) if stock else {"windows": math.ceil(n)}

@@ -32,7 +32,7 @@ from ..models.batches import plan_scoring
 from ..report.plan import Goal, Plan, Supply, choose_pilot, plan_comparison
 from . import groups as g
 from . import options as o
-from .arms import SCORED, arm_kind, score_arms
+from .arms import LOCAL, SCORED, arm_kind, score_arms
 from .compare import as_reading
 from .terminal import PLAN_FILES
 
@@ -161,8 +161,11 @@ def plan_models(
         given.append(("windows", plan.needed["windows"]))
     given += [(name, getattr(p, name)) for name in ("margin", "level", "units")
               if getattr(p, name) != getattr(g.Planning, name)]
-    words = ["invar-nb", "compare", *arguments.values(), *o.as_typed(given)]
-    return replace(plan, command=shlex.join(words)), arms
+    words, looks = ["invar-nb", "compare", *arguments.values(), *o.as_typed(given)], ""
+    if plan.units == "documents" and {*map(arm_kind, arguments.values())} <= {*LOCAL}:
+        same = [(name, value) for name, value in given if name not in ("windows", "units")]
+        looks = shlex.join([*words[:4], *o.as_typed(same), "--until-decided"])
+    return replace(plan, command=shlex.join(words), looks=looks), arms
 
 # %% ../../nbs/shell/08_plan.ipynb #c018
 def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
