@@ -1,12 +1,15 @@
 """Passages, slices of losses and the gate on the tail, across pages: the report, the command, and what verify finds."""
-from invar_nb.comparison.passages import rank_passages
 import json
 import math
 
 import numpy as np
 import pytest
 from commands import main
+from scipy import optimize, stats
 
+from invar_nb.arms.pair import pair, pair_arrays
+from invar_nb.arms.predictions import Predictions
+from invar_nb.comparison.passages import find_passages, rank_passages
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -91,3 +94,67 @@ def test_noise_alone_is_rarely_called_beyond_noise():
             rate = np.mean([rank_passages(tuple(map(str, range(n))), law(n), np.full(n, 64.0)).lost[0].beyond for _ in range(1000)])
             print(f"{name:>8} n = {n:3d}: {rate:.3f}")
             assert rate < .1 + 4 * math.sqrt(.1 * .9 / 1000)
+
+
+@pytest.mark.parametrize("edit, side", [("int8", "lost"), ("int4", "lost"), ("tuned", "gained")])
+def test_shrunk_documents_are_what_the_other_half_of_their_windows_shows(edit, side):
+    "Real losses: the five documents that changed most by a random half of the windows, and their change in the other half, both against the mean of all."
+    from test_coverage import REAL_LOSSES
+    table, rng, found = np.load(REAL_LOSSES), np.random.default_rng(5), []
+    document, tokens, d = table["document"], table["tokens"].astype(float), table[edit] - table["base"]
+    mean = tokens @ d / tokens.sum()
+    for _ in range(60):
+        half = rng.random(d.size) < .5
+        one = pair_arrays(np.full(half.sum(), 9.0), 9 + d[half], tokens[half].astype(int), document_ids=[str(i) for i in document[half]])
+        for p in getattr(find_passages(one)["documents"], side):
+            rest = ~half & (document == int(p.id))
+            if rest.sum() > 1: found.append((p.delta - mean, p.shrunk - mean, tokens[rest] @ d[rest] / tokens[rest].sum() - mean))
+    seen, shrunk, later = np.abs(np.mean(found, axis=0))
+    print(edit, seen, shrunk, later)
+    assert abs(shrunk - later) < .35 * abs(seen - later)
+
+
+def test_documents_of_few_windows_are_not_listed_and_slices_are_shrunk_as_the_formula_says():
+    rng, ids = np.random.default_rng(4), np.repeat(np.arange(40), [3] * 20 + [8] * 20)
+    one = pair_arrays(np.full(220, 9.0), 9 + rng.normal(0, .1, 220), np.full(220, 64), document_ids=ids)
+    found = find_passages(one)["documents"]
+    assert found.n == 20 and all(int(p.id) >= 20 for p in (*found.lost, *found.gained))
+    few = pair_arrays(np.full(90, 9.0), 9 + rng.normal(0, .1, 90), np.full(90, 64), document_ids=np.arange(90) // 3)
+    assert find_passages(few)["documents"] is None
+    label, right = np.array(["no", "yes"] * 300), np.array([rng.random(600) < .8 - .03 * (np.arange(600) % 6) for _ in range(2)])
+    said = [np.where(r, label, np.where(label == "no", "yes", "no")) for r in right]
+    arms = [Predictions(ids=[f"q{i}" for i in range(600)], labels=("no", "yes"), label=list(label), prediction=list(p), slices={"topic": [str(i % 6) for i in range(600)]}) for p in said]
+    rows = [row for row in compare(pair(*arms), by=["topic"]).rows if row.key.slice and row.key.metric == "accuracy"]
+    d, se = np.array([(row.value.delta, row.value.standard_error) for row in rows]).T
+    def excess(t2): w = 1 / (se**2 + t2); return w @ (d - w @ d / w.sum())**2 - 5
+    t2 = optimize.brentq(excess, 0, 1) if excess(0) > 0 else 0.0
+    mu = (d / (se**2 + t2)).sum() / (1 / (se**2 + t2)).sum()
+    np.testing.assert_allclose([row.about["shrunk"] for row in rows], mu + t2 / (t2 + se**2) * (d - mu), rtol=1e-6)
+
+
+@pytest.mark.parametrize("change", [0.0, .03, -.04])
+def test_one_more_document_at_the_fragile_change_overturns_the_claim_and_one_nearer_does_not(change):
+    "A document of the mean weight is added to the evidence, and both are compared again from files of windows."
+    rng, sizes = np.random.default_rng(9), np.random.default_rng(8).integers(3, 9, 60)
+    own, ids = change + .03 * rng.normal(size=sizes.sum()), np.repeat(np.arange(60), sizes)
+    report = compare(pair_arrays(np.full(own.size, 9.0), 9 + own, np.full(own.size, 100), document_ids=ids)).report().document()
+    x = report["pairs"][0]["units"]["overturned_by"]
+    assert report["claim"] == {0.0: "equivalent", .03: "regressed", -.04: "improved"}[change] and (x > 0) == (change <= 0)
+    weight = int(round(100 * sizes.sum() / 60))
+    for share, same in ((.97, True), (1.03, False)):
+        more = compare(pair_arrays(np.full(own.size + 1, 9.0), 9 + np.append(own, change + share * (x - change)), np.append(np.full(own.size, 100), weight), document_ids=np.append(ids, 60)))
+        assert (more.claim == report["claim"]) == same, (share, more.headline)
+
+
+def test_a_book_among_letters_has_the_mean_over_documents_beside_it():
+    sizes = np.array([100] + [10] * 40)
+    d = np.repeat([.001] + [.03] * 40, sizes) + np.random.default_rng(3).normal(0, .01, sizes.sum())
+    ids = np.repeat(np.arange(41), sizes)
+    document = compare(pair_arrays(np.full(d.size, 9.0), 9 + d, np.full(d.size, 64), document_ids=ids)).report().document()
+    alike = document["pairs"][0]["units"]["alike"]
+    means = [d[ids == i].mean() for i in range(41)]
+    assert alike["heaviest"] == pytest.approx(.2) and alike["delta"] == pytest.approx(np.mean(means), rel=1e-9)
+    t = stats.t.ppf(.975, 40) * np.std(means, ddof=1) / math.sqrt(41)
+    assert alike["ci"][1] - alike["ci"][0] == pytest.approx(2 * t, rel=.5)
+    assert any("20 % of the tokens" in line for line in document["warnings"])
+    assert compare(pair_arrays(np.full(310, 9.0), 9 + d[-310:], np.full(310, 64), document_ids=np.arange(310) // 10)).report().document()["pairs"][0]["units"]["alike"] is None

@@ -22,14 +22,15 @@ import invar_nb
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
 from ..comparison.looks import stop_sentences
-from ..comparison.passages import find_passages
+from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
 from ..comparison.rules import as_tier
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
                                        may_be_best)
 from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
-from ..comparison.verdict import change_text, margin_text
+from ..comparison.verdict import (change_text, counted_alike, margin_text,
+                                         overturning_change)
 from ..files.losses import LARGE
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
@@ -116,8 +117,11 @@ def passage_section(pair, level: float) -> dict | None:
         first, beyond = next(iter(ranked.lost), None), [p.id for p in ranked.lost if p.beyond]
         if first is None: sentence = f"None of {ranked.n} {kind} lost anything."
         else:
-            sentence = (f"Of {ranked.n} {kind}, {kind[:-1]} {first.id} lost most: "
-                        f"{percent(first.delta)}.")
+            of = f" with at least {FEWEST_OF} windows" * (kind == "documents")
+            left = "" if first.shrunk is None else (
+                f", {percent(first.shrunk)} without the luck of being the worst")
+            sentence = (f"Of {ranked.n} {kind}{of}, {kind[:-1]} {first.id} lost most: "
+                        f"{percent(first.delta)}{left}.")
             sentence += " There are too few to say what noise alone shows." \
                 if first.bound is None else (
                     f" As the largest of {ranked.n} noise alone shows about "
@@ -148,6 +152,13 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     if 10 <= d.units_eff < 40 and d.units != "seeds":
         lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
                      f"differences a {100 * level:.4g} % interval of so few may cover less.")
+    share, alike = counted_alike(d)
+    if alike is not None and measured.pair.kind == "losses":
+        own = alike.interval(level)
+        change, low, high = (change_text(x, d) for x in (alike.estimate, own.low, own.high))
+        lines.append(f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the "
+                     f"tokens. With each counted the same the change is {change} ({low} to "
+                     f"{high}).")
     for name in SETTINGS if measured.pair.kind == "losses" else ():
         a, b = (facts.get(name) for facts in known)
         if a != b and None not in (a, b):
@@ -250,6 +261,7 @@ def row_section(row: Row) -> dict:
     words = {"change": change_text(d.delta, d), "margin": margin_text(row.margin, d),
              "interval": span(d.interval.low, d.interval.high) if d.n_units > 1 else "-"}
     if ends := row.about.get("prediction"): words["next text"] = span(*ends)
+    if "shrunk" in row.about: words["shrunk"] = change_text(row.about["shrunk"], d)
     return {**section, "value": d.to_dict(), "words": words}
 
 
@@ -296,9 +308,19 @@ def pair_section(study: Study, row: Row) -> dict:
     rules, looks, d = study.rules, study.looks.get(row.key[:2]), row.value
     section = {"candidate": row.key.candidate, "part": row.key.part, "missing": {},
                "gate": None, "tail": None, "passages": None}
-    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None}
+    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None,
+             "overturned_by": None, "alike": None, "words": {}}
     if d.units in ("documents", "clusters", "items"):
         units["unseen"] = unseen_share(d.n_units, rules.level)
+    own = looks is None and row.alone is None and row.key[:2] in study.measured
+    if own and d.scale == "log":
+        units["overturned_by"] = change = overturning_change(d, row.margin)
+        if change is not None: units["words"]["overturned_by"] = change_text(change, d)
+        share, alike = counted_alike(d)
+        if alike is not None:
+            ends = alike.interval(rules.level)
+            units["alike"] = {"heaviest": share, "delta": alike.estimate,
+                              "ci": [ends.low, ends.high]}
     if row.key[:2] not in study.measured:
         nothing = {"weights": "unknown", "identical_items": None, "tensors_changed": None,
                    "tensors": None, "sentence": "", "details": []}

@@ -72,6 +72,7 @@ COLUMNS = {  # head of a column -> its cell in a row
     "claim": claim_text,
     "claim, marked": lambda row: f"{row['claim'] or 'described'}{'*' if row['alone'] else ''}",
     "change": lambda row: row["words"]["change"],
+    "without luck": lambda row: row["words"].get("shrunk"),
     "confidence interval": lambda row: row["words"]["interval"],
     "p": lambda row: show_p(row["value"]["p_value"]),
     "adjusted p": p_of_claim,
@@ -285,6 +286,8 @@ def rests_table(d: Mapping) -> list[list]:
              "may be missing": lambda u, v: u["unseen"] and (
                  f"kinds rarer than {100 * u['unseen']:.2g} % of all "
                  f"{noun_of(u['kind'])}"),
+             "would be overturned by": lambda u, v: u["overturned_by"] and (
+                 f"one more of usual length at {u['words']['overturned_by']}"),
              "method": lambda u, v: v["method"],
              "degrees of freedom": lambda u, v: show(v["dof"]),
              "effective sample size (n_eff)": lambda u, v: show(v["n_eff"]),
@@ -400,6 +403,10 @@ def summary(document: Mapping) -> str:
     over = {f"{units_text(pair['units'])} {pair['units']['because']}" for pair in d["pairs"]
             if not chosen or chosen & {pair["candidate"], pair["part"]}}
     if len(over) == 1: lines.append(f"interval over {over.pop()}")
+    fragile = [pair["units"] for pair in d["pairs"] if pair["units"]["overturned_by"]]
+    if len(d["pairs"]) == len(fragile) == 1: lines.append(
+        f"one more {noun_of(fragile[0]['kind']).removesuffix('s')} of usual length would have "
+        f"to be at {fragile[0]['words']['overturned_by']} to overturn this")
     if d["looks"]: lines += d["looks"]["sentences"]
     for pair in d["pairs"]:
         if pair["tail"]: lines.append(f"tail: {pair['tail']['because']}")

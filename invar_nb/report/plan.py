@@ -8,7 +8,7 @@ __all__ = ['BLOCK', 'MOST', 'choose_pilot', 'pilot_of', 'Supply', 'between_share
 
 # %% ../../nbs/report/03_plan.ipynb #59d9fa9a
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -306,8 +306,7 @@ class Plan:
     in_order: dict | None = None  # the size of the same run in whole documents of the text
     decided: str = ""             # what the pilot's own interval shows already
     metric: Metric = METRICS["perplexity"]
-    command: str = ""
-    looks: str = ""               # the command that stops when the answer is clear
+    commands: dict = field(default_factory=dict)  # next; looks, to stop when it is decided
 
     @property
     def enough(self) -> bool | None:
@@ -327,8 +326,8 @@ class Plan:
         table = plan_table(self)
         *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
         lines = ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
-        if self.command: lines += ["", f"next: {self.command}"]
-        if self.looks: lines.append(f"or, stopping at the first look that decides: {self.looks}")
+        said = {"next": "\nnext", "looks": "or, stopping when it is decided"}
+        lines += [f"{said[name]}: {text}" for name, text in self.commands.items()]
         return "\n".join([*plan_sentences(self), "", *lines])
 
     def __repr__(self) -> str: return f"Plan({self.needed['windows']:,} {self.items})"
@@ -338,7 +337,7 @@ class Plan:
     def figure(self) -> Picture:
         "Half-width and smallest change against the size of a run."
         scale, unit = shown_unit(self.metric)
-        rows = [(r["windows"], *(scale * r[of] for of in ("half_width", "smallest_change")))
+        rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
                 for r in self.rows]
         return plan_figure(rows, planned=self.needed["windows"], what=self.items,
                            unit=unit.strip() or "its unit",
@@ -349,20 +348,17 @@ class Plan:
         "The plan as one page."
         return render_page("plan", "Plan of a comparison", html=True, figure=self.figure(),
                            lines=plan_sentences(self), table=plan_table(self),
-                           commands=[*filter(None, (self.command, self.looks))])
+                           commands=[*self.commands.values()])
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
         dof = None if math.isinf(self.pilot.dof) else self.pilot.dof
-        metric = self.metric
-        return {"kind": "plan", "metric": metric.title or metric.name, "scale": metric.scale,
-                "goal": vars(self.goal), "needed": self.needed, "text": self.text,
-                **({"in_order": self.in_order} if self.in_order else {}),
-                "enough": self.enough, "units": self.units, "table": list(self.rows),
+        known = "needed", "text", "enough", "units", "at_pilot", "if_skewed", "in_order"
+        return {"kind": "plan", "metric": self.metric.title or self.metric.name,
+                "scale": self.metric.scale, "goal": vars(self.goal), "table": list(self.rows),
+                **{name: getattr(self, name) for name in known},
                 "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
-                "at_pilot": self.at_pilot, "decided": self.decided or None,
-                "if_skewed": self.if_skewed, "next": self.command or None,
-                "looks": self.looks or None}
+                "decided": self.decided or None, "next": None, "looks": None, **self.commands}
 
 # %% ../../nbs/report/03_plan.ipynb #46a2adb1
 def plan_comparison(

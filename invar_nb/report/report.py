@@ -82,6 +82,9 @@ class Units(Section):
     unseen: float | None  # a kind of documents or examples that is rarer may be missing
     because: str
     speaks_of: str
+    overturned_by: float | None   # change of one more unit that would overturn the claim
+    alike: dict[str, Any] | None  # where one weighs much: with every unit counted the same
+    words: dict[str, str]
 
 
 class Facts(Section):

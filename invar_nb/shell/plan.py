@@ -161,11 +161,12 @@ def plan_models(
         given.append(("windows", plan.needed["windows"]))
     given += [(name, getattr(p, name)) for name in ("margin", "level", "units")
               if getattr(p, name) != getattr(g.Planning, name)]
-    words, looks = ["invar-nb", "compare", *arguments.values(), *o.as_typed(given)], ""
+    words = ["invar-nb", "compare", *arguments.values(), *o.as_typed(given)]
+    commands = {"next": shlex.join(words)}
     if plan.units == "documents" and {*map(arm_kind, arguments.values())} <= {*LOCAL}:
         same = [(name, value) for name, value in given if name not in ("windows", "units")]
-        looks = shlex.join([*words[:4], *o.as_typed(same), "--until-decided"])
-    return replace(plan, command=shlex.join(words), looks=looks), arms
+        commands["looks"] = shlex.join([*words[:4], *o.as_typed(same), "--until-decided"])
+    return replace(plan, commands=commands), arms
 
 # %% ../../nbs/shell/08_plan.ipynb #c018
 def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
