@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
+from test_families import OTHER
 from test_coverage import REAL_LOSSES, TABLE, generator, read, write
 
 from invar_nb.arms.spread import Budget, choose_windows, rank_windows
@@ -151,15 +152,18 @@ def test_the_study_file_takes_both_spellings(texts, tmp_path):
 
 
 # --- widths and coverage on real losses ---------------------------------------------------------------------------------------------------
-SPREAD_TABLE, EDITS, SHARES = TABLE.with_name("spread.csv"), ("int8", "int4", "tuned"), (1, 2, 4, 8)
+SPREAD_TABLE, SHARES = TABLE.with_name("spread.csv"), (1, 2, 4, 8)
+EDITS = ("int8", "int4", "tuned", *(f"{text}/{edit}" for text in ("tests", "licences") for edit in ("int8", "int4", "int3", "pruned", "tuned")))
 
 
 def draws(edit, share, trials, chosen_by):
     "N_d, W_d of the documents in samples of equal tokens: 20 whole documents, or a part of 40, 80, 160."
-    data, rng = np.load(REAL_LOSSES), generator("spread", edit, share)
-    t, d, rows = data["tokens"].astype(float), data[edit] - data["base"], np.split(np.arange(819), np.cumsum(np.bincount(data["document"]))[:-1])
+    text, slash, _ = edit.rpartition("/")
+    data, rng = np.load(OTHER if slash else REAL_LOSSES), generator("spread", edit, share)
+    t, d = data[f"{text}{slash}tokens"].astype(float), data[edit].astype(float) - data[f"{text}{slash}base"]
+    rows = np.split(np.arange(d.size), np.cumsum(np.bincount(data[f"{text}{slash}document"]))[:-1])
     for trial in range(trials):
-        drawn = [rows[k] for k in rng.integers(0, 111, 20 * share)]
+        drawn = [rows[k] for k in rng.integers(0, len(rows), 20 * share)]
         w, owner = np.concatenate(drawn), np.repeat(np.arange(20 * share), [*map(len, drawn)])
         if share > 1: w, owner = (x[chosen_by(owner, round(owner.size / share), trial, rng)] for x in (w, owner))
         W = np.bincount(owner, t[w])
