@@ -3,6 +3,7 @@ import copy
 import dataclasses
 import json
 import shutil
+import tempfile
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 from scipy.stats import beta, chi2
 
 import invar_nb
-from invar_nb import ContractError, PairingError, WindowLosses, bootstrap_interval, compare, jackknife_interval, pair, plan_windows, score_windows
+from invar_nb import ContractError, PairingError, UsageError, WindowLosses, bootstrap_interval, compare, jackknife_interval, pair, plan_windows, score_windows
 from invar_nb.foundations.store import digest
 from invar_nb.metrics.divergence import change_columns, change_counts
 from invar_nb.report.verify import verify
@@ -277,6 +278,26 @@ def test_a_percentile_has_woodruffs_interval():
         ends = bootstrap_interval(below, tokens, method="percentile", replicates=400, seed=1)
         np.testing.assert_allclose([drawn.interval.low, drawn.interval.high], np.quantile(every, [ends.low, ends.high]), rtol=.06)
         assert d.delta == d.candidate and d.baseline is None and d.p_value is None and not d.judged and 0 < d.standard_error < abs(d.delta)
+
+
+@pytest.mark.parametrize("name", ["kl_divergence", "top1_changed"])
+def test_a_margin_judges_a_divergence_on_one_side(name):
+    "Small enough below it, exit 1 above it, inconclusive between, alone, as one of a family, and where it leads; without a margin it is shown as before."
+    rng = np.random.default_rng(4)
+    tokens = rng.integers(100, 200, 60)
+    both = arms(tokens * rng.lognormal(-3, .5, 60), rng.binomial(tokens, .06), [rng.normal(0, .03, t) for t in tokens], tokens)
+    d = compare(both, units="windows", metrics=("perplexity", name))[name].value
+    assert not d.judged and compare(both, units="windows").report().exit["code"] == 0
+    edges = {1.2 * d.interval.high: ("equivalent", 0), .8 * d.interval.low: ("regressed", 1), d.delta: ("inconclusive", 0)}
+    for margin, (claim, code) in edges.items():
+        for metrics in (("perplexity", name), (name,), ()):
+            made = compare(both, units="windows", metrics=metrics, margin={name: margin})
+            assert made[name].claim == claim and made.report().exit["code"] == code, (margin, metrics)
+            assert metrics != (name,) or made.headline.startswith({"equivalent": "Small enough: ", "regressed": "Regressed: "}.get(claim, "Inconclusive: "))
+        made.report().save(path := Path(tempfile.mkdtemp()) / "r")
+        assert verify(path)
+    for one in ("probability_change", "probability_change_p1"):
+        with pytest.raises(UsageError, match="shown, not judged"): compare(both, margin={one: .01})
 
 
 def test_the_grid_knows_signs_ends_and_nothing_at_all():

@@ -102,7 +102,8 @@ def p_of_change(d: Difference) -> float:
 def asked_of(row: Row) -> dict[str, float]:
     "p of its questions; {} where nothing may be claimed of it."
     p = questions(row.value, row.margin) if row.value.enough else {}
-    return p | {"change": p_of_change(row.value)} if p else {}
+    if not p or row.value.metric.positive: return p  # that it is above 0 is no question
+    return p | {"change": p_of_change(row.value)}
 
 # %% ../../nbs/comparison/03_rows.ipynb #ho02
 def judge_alone(rows: Sequence[Row]) -> list[Row]:

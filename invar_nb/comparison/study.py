@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'WORST_FIRST', 'ITEMS', 'LEADING', 'OF_LOOKS', 'check_names',
            'pair_all', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups',
-           'pool_contrasts', 'judge_study', 'row_headline', 'study_headline', 'Table', 'Study', 'read_where_needed',
-           'measure_looks', 'study', 'compare', 'evaluate']
+           'judged_against', 'pool_contrasts', 'judge_study', 'row_headline', 'study_headline', 'Table', 'Study',
+           'read_where_needed', 'measure_looks', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ import numpy as np
 import invar_nb
 from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
+from .difference import Difference
 from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control, family_of,
@@ -174,6 +175,16 @@ def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) ->
     ranked = [tuple(name for name in order if name in g) for g in groups]
     return tuple(sorted(ranked, key=lambda g: [order.index(name) for name in g]))
 
+# %% ../../nbs/comparison/08_study.ipynb #ja01
+def judged_against(d: Difference, margin: float | None) -> Difference:
+    "A divergence is judged where a margin is given; UsageError for what takes none."
+    if not margin or not d.metric.caveat: return d
+    if not d.metric.positive:
+        refuse("study", "a margin must be of a metric that is judged",
+               f"{d.metric.name} = {margin:g}", f"Leave it out. {d.metric.caveat}",
+               error=UsageError)
+    return replace(d, metric=replace(d.metric, caveat=""), note=None)
+
 # %% ../../nbs/comparison/08_study.ipynb #c025j
 def pool_contrasts(contrasts: Sequence[Row], rules: Rules, tokens: Mapping) -> list[Row]:
     "Every two candidates over all parts, as their changes are pooled."
@@ -207,8 +218,9 @@ def judge_study(
             leads = name == m.lead and where is None
             role = CONTROL if candidate == CONTROL else "lead" if leads else "rest"
             if role == CONTROL and d.baseline is None: continue  # what only a pair has
-            rows.append(Row(key=Key(candidate, part, name, where), value=d, role=role,
-                            margin=as_margin((margins or {}).get(name), d.metric)))
+            asked = (margins or {}).get(name)
+            rows.append(Row(key=Key(candidate, part, name, where), role=role,
+                            value=judged_against(d, asked), margin=as_margin(asked, d.metric)))
     if looked: return judge_looked(rows, rules.deciding)
     rows = shrink_slices(rows, {name for m in measured.values() if any(
         where for _, where in m.differences) for name in slice_names(m.pair)})

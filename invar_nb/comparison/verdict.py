@@ -61,7 +61,9 @@ def claim_alone(d: Difference, margin: float) -> str:
     "The claim of a difference; none without enough units; no change at all is equivalent."
     if is_identical(d): return "equivalent"
     if not d.enough: return "inconclusive"
-    return claim_of(d.worse.low, d.worse.high, margin)
+    low, high = d.worse.low, d.worse.high
+    if d.metric.positive: low = low if low > margin else min(low, 0.0)  # one-sided
+    return claim_of(low, high, margin)
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c015d
 QUESTIONS = ("change", "equivalent", "not_worse", "beyond")
@@ -69,6 +71,10 @@ QUESTIONS = ("change", "equivalent", "not_worse", "beyond")
 
 def questions(d: Difference, margin: float) -> dict[str, float]:
     "p of what may be asked of a row (@eq-verdict-questions); {} where it has no p-value."
+    if d.metric.positive and d.p_of is not None:
+        small = d.p_of(margin) if d.delta < margin else 1.0
+        large = d.p_of(margin) if d.delta > margin else 1.0
+        return {"change": large, "equivalent": small, "not_worse": small, "beyond": large}
     if d.p_value is None or d.p_of is None: return {}
     if not margin > 0: return {"change": d.p_value}
     size, toward = abs(d.delta), math.copysign(margin, d.delta)
@@ -207,6 +213,8 @@ def headline(
     change = f"{d.title} {change_text(d.delta, d)} ({interval_text(d)})"
     size = margin_text(margin, d)
     if is_identical(d): return f"Identical: {d.title} is the same on every item."
+    if claim == "equivalent" and d.metric.positive:
+        return f"Small enough: {change}, below the margin of {size}."
     if claim == "equivalent": return f"Equivalent within {size}: {change}."
     if claim != "inconclusive":
         far = f", beyond the margin of {size}" if beyond and margin > 0 else ""
@@ -239,6 +247,8 @@ def rationale(
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
            "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
            }.get(claim, "the interval excludes 0")
+    if d.metric.positive and claim == "inconclusive":
+        why = f"the interval holds the margin of {size}"
     if is_identical(d): why = "it is the same on every item"
     elif not d.enough: why = _too_few(d)
     elif alone: why = (f"the interval alone would say {alone}, but adjusted for all rows "

@@ -118,7 +118,7 @@ def _metric(name, title, unit, caveat, percentile=None, **more):
     return Metric(**fields, prepare=prepare)
 
 
-_UNSIGNED = "It is never negative, so it is shown, not judged."
+_UNSIGNED = "It is never negative, so without a margin it is shown, not judged."
 _JUDGED = "Perplexity judges the same tokens, so it is shown, not judged."
 _CHANGE = "change of the token's probability"
 kl_divergence_metric = _metric("kl_divergence", "KL divergence", "nats/token", _UNSIGNED,

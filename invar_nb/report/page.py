@@ -58,7 +58,9 @@ def claim_text(row: Mapping) -> str:
     "The claim, and what the interval alone would say where the family forbids that."
     if not row["value"]["judged"]: return "not judged"
     alone = f" (alone: {row['alone']})" if row["alone"] else ""
-    return f"{row['claim'] or row['value']['note'] or 'described'}{alone}"
+    claim = row["claim"] or row["value"]["note"] or "described"
+    if claim == "equivalent" and row["value"]["baseline"] is None: claim = "small enough"
+    return f"{claim}{alone}"
 
 
 def p_of_claim(row: Mapping) -> str:

@@ -289,7 +289,8 @@ class Asked(Agreed):
         _many, "Smallest change that matters: 2% or 0.02. Perplexity: per cent (0.02 on the "
         "log scale); accuracy and other shares: points; others: their own unit. Only "
         "an interval wholly inside it is equivalent; a regression that may be smaller stays "
-        "one. Repeatable. Default: 2%; scores that are no shares have none.",
+        "one. kl_divergence and top1_changed: the most that is allowed. Repeatable. Default: "
+        "2%; scores that are no shares, and those two, have none.",
         metavar="[METRIC=]V", reads="data looks runs") = None
     method: _statistics(Literal["jackknife", "bca", "percentile"], "How intervals are "
                         "computed. Default: jackknife; the others are bootstraps."
