@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from commands import main
+from invar_nb.comparison.study import study
 from invar_nb.report.verify import verify
+from studies import with_divergence
 
 DATA = Path(__file__).parent / "data"
 LM = [str(DATA / "lm_eval" / name) for name in ("base", "tuned")]
@@ -36,8 +38,16 @@ def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tm
     page = (tmp_path / "r" / "report.html").read_text()
     assert all(part["part"] in page for part in d["parts"]) and "The parts are one family" in page
     assert shell("compare", *LM, "--score", "shared", "columns.filter=first-word", "--force")[0] == code and verify(tmp_path / "r")
+    hub, yaml = pytest.importorskip("huggingface_hub"), pytest.importorskip("yaml")
     code, out, _ = shell("card", "r", out=None)
     assert code == 0 and out.startswith("model-index:") and out.count("- task:") == 4
+    read = hub.ModelCardData(**yaml.safe_load(out)).to_dict()["model-index"][0]
+    assert read["name"] == "tuned" and len(read["results"]) == 4 and "invar_choices" in out and "/demo_models/" not in out
+    code, out, _ = shell("card", "r", "--results", "--dataset", "org/tasks", out=None)
+    entries = hub.parse_eval_result_entries(yaml.safe_load(out))
+    leads = {row["key"]["part"]: row["value"]["candidate"] for row in rows(d, role="lead")}
+    assert {e.dataset_id for e in entries} == {"org/tasks"} and all(e.value == float(f"{leads[e.task_id]:.4g}") for e in entries[:1])
+    assert shell("card", "r", "--results", out=None)[0] == 2
     code, out, _ = shell("compare", *LM, "--task", "invar_rolling", "--json", out="one")
     assert json.loads(out)["primary_metric"]["metric"] == "perplexity" and [part["part"] for part in json.loads(out)["parts"]] == [""]
 
@@ -224,3 +234,18 @@ def test_several_candidates_on_several_tasks_of_another_tool(shell, tmp_path):
     assert {*leads} == {(name, task) for name in ("tuned", "again") for task in ("invar_rolling", "invar_choices")} and code == d["exit"]["code"]
     assert leads["tuned", "invar_rolling"]["value"]["delta"] == leads["again", "invar_rolling"]["value"]["delta"] and [r["part"] for r in d["rankings"]] == ["invar_choices", "invar_rolling"]
     assert verify(tmp_path / "r")
+
+
+def test_a_card_is_of_one_candidate_with_its_name_and_the_words_of_the_terminal(shell, tmp_path):
+    "Of a ranking: a candidate must be named; its card has its own name, four digits, no path, and says of a divergence what the terminal says."
+    hub, yaml = pytest.importorskip("huggingface_hub"), pytest.importorskip("yaml")
+    both = with_divergence()
+    (report := study({("baseline", "news"): both.baseline, ("int8", "news"): both.candidate, ("int4", "news"): both.candidate}).report()).save(tmp_path / "k")
+    code, _, err = shell("card", "k", out=None)
+    assert code == 2 and "a card is of one candidate; got int4, int8. Say --candidate int4" in err
+    assert "--candidate must be one of the report; got 'int3'" in shell("card", "k", "--candidate", "int3", out=None)[2]
+    code, out, _ = shell("card", "k", "--candidate", "int8", "--dataset", "my", out=None)
+    index = yaml.safe_load(out)["model-index"]
+    results = hub.repocard_data.model_index_to_eval_results(index)[1]
+    assert index[0]["name"] == "int8" and {r.dataset_name for r in results} == {"my news"} and all(r.metric_value == float(f"{r.metric_value:.4g}") for r in results)
+    assert {r.metric_type: r.metric_args["claim"] for r in results}["kl_divergence"] == "not judged"

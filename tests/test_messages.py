@@ -54,7 +54,7 @@ def test_the_title_says_which_number_it_is(said, tmp_path, options, words):
     code, text = said(f"compare {options}", BASE, TUNED)
     assert code == 0 and all(word in text for word in words) and ("also have" in text) == ("--score" not in options), text
     _, card = said("card", tmp_path / "r", out=None)
-    assert ("perplexity" not in card or f'"{words[0].split()[0 if "word" in words[0] else 1]} perplexity"' in card) and '"perplexity"' not in card
+    assert ("perplexity" not in card or f'name: {words[0].split()[0 if "word" in words[0] else 1]} perplexity' in card) and "name: perplexity" not in card
 
 
 def test_a_change_per_word_is_not_hidden_by_a_margin_per_byte(said, tmp_path):

@@ -286,75 +286,99 @@ def verify(
             "without": list(result.without), "not_covered": list(result.not_covered),
             "exit_code": REFUSED if result.partly else OK}, str(result)
 
-# %% ../../nbs/shell/09_cli.ipynb #cyaml
-def _yaml(value, depth):
-    "Lines of nested dicts and lists, every scalar as JSON."
-    pad, lines = "  " * depth, []
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, part in items:
-        head = f"{pad}{key}:" if isinstance(value, dict) else f"{pad}-"
-        if isinstance(part, (dict, list)) and part:
-            inner = _yaml(part, depth + 1)
-            if isinstance(value, list): inner[0] = f"{head} {inner[0].lstrip()}"
-            else: lines.append(head)
-            lines += inner
-        else: lines.append(f"{head} {json.dumps(part, ensure_ascii=False)}")
-    return lines
-
 # %% ../../nbs/shell/09_cli.ipynb #cardd
 _TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "other",
           "translations": "translation", "runs": "other"}
 
 
+def _arm_of_card(d, candidate):
+    "(name of the arm, how the card calls its model); UsageError."
+    names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
+    o.require(("a card needs a report with a metric", not names and "none",
+               "Choose another report"),
+              ("a card is of one candidate", candidate == "" and len(names) > 1
+               and ", ".join(names), f"Say --candidate {names[0] if names else ''}"),
+              ("--candidate must be one of the report", candidate and candidate not in names
+               and repr(candidate), f"Choose from {', '.join(names)}"))
+    name = candidate or names[0]
+    model = next(arm["model"] for arm in d["arms"].values() if arm["name"] == name)
+    path = model.count("/") > 1 or model.startswith(("/", ".", "~"))
+    if name in ("candidate", "baseline"): return name, Path(model).name if path else model
+    return name, name
+
+
+def _values_of_card(d, name):
+    "(part, metric and its title, value, what makes it checkable) of a candidate's metrics."
+    from invar_nb.report.page import claim_text
+    digits = lambda value: None if value is None else float(f"{value:.4g}")
+    for row in d["rows"]:
+        key, value, level = row["key"], row["value"], row["role"] == "level"
+        known = level and value["value"] is not None or row["role"] in ("lead", "rest")
+        if key["slice"] or not known or key["candidate"] != name: continue
+        ends = dict(zip(("low", "high"), map(digits, value["ci"] or ()), strict=False))
+        if not level:
+            ends = {"baseline": digits(value["baseline"]), "change": row["words"]["change"],
+                    "interval": row["words"]["interval"], "level": value["level"],
+                    "claim": claim_text(row)}
+        metric = value["metric"]  # perplexity per word and per byte: a type of its own
+        kind = value["title"].replace(" ", "_") if metric == "perplexity" else metric
+        yield key["part"], (kind, value["title"]), digits(
+            value["value" if level else "candidate"]), ends | {"report": d["digest"]}
+
+# %% ../../nbs/shell/09_cli.ipynb #cardd2
 def model_card(
     report,  # a Report, or the content of report.json
     *,
-    dataset: str = "",  # its name on the card; default: its hash, or the task's name
+    candidate: str = "",  # of several
+    dataset: str = "",    # its name on the card; default: its hash, or the task's name
+    results: bool = False,  # entries of `.eval_results`, for a dataset of the Hub
 ) -> str:
-    "The `model-index` block of a report, as YAML for the head of README.md."
-    d, results = report if isinstance(report, Mapping) else report.document(), []
-    arms = [*d["arms"].values()]
-    arm = next((arm for arm in arms if arm["name"] not in ("baseline", "control")), arms[0])
-    for part in d["parts"]:
-        metrics, data = [], part["data_id"] or "not recorded"
-        for row in d["rows"]:
-            key, value, level = row["key"], row["value"], row["role"] == "level"
-            if (key["part"], key["candidate"]) != (part["part"], arm["name"]): continue
-            known = level and value["value"] is not None or row["role"] in ("lead", "rest")
-            if key["slice"] or not known: continue
-            ends = dict(zip(("low", "high"), value["ci"] or (None, None), strict=True))
-            args = ends | {"report": d["digest"]} if level else {
-                "baseline": value["baseline"], "change": row["words"]["change"],
-                "interval": row["words"]["interval"], "level": value["level"],
-                "claim": row["claim"], "report": d["digest"],
-                **(ends if value["scale"] == "linear" else {})}
-            metric = value["metric"]  # perplexity per word and per byte: a type of its own
-            metrics.append({
-                "type": value["title"].replace(" ", "_") if metric == "perplexity" else metric,
-                "name": value["title"], "value": value["value" if level else "candidate"],
-                "args": args})
-        if not metrics:
-            o.usage("a card needs a report with a metric", "none", "Choose another report")
-        results.append({
-            "task": {"type": _TASKS[part["kind"]]},
-            "dataset": {"name": f"{dataset} {part['part']}".strip() or data, "type": "other",
-                        "args": {"hash": data}},
-            "metrics": metrics, "source": {"name": f"invar_nb {d['version']}",
-                                           "url": "https://invar-nb.github.io"}})
-    block = [{"name": arm["model"] or "candidate", "results": results}]
-    return "\n".join(["model-index:", *_yaml(block, 0)]) + "\n"
+    "The `model-index` block of a report, or its `.eval_results` file, as YAML."
+    from invar_nb.foundations.refuse import refuse
+    try:
+        import yaml
+        from huggingface_hub import (EvalResult, EvalResultEntry, ModelCardData,
+                                     eval_result_entries_to_yaml)
+    except ImportError as error:
+        refuse("card", "a card needs a newer huggingface_hub", f"no {error.name}",
+               "pip install -U huggingface_hub", code="not_installed")
+    d = report if isinstance(report, Mapping) else report.document()
+    (name, model), parts = _arm_of_card(d, candidate), {p["part"]: p for p in d["parts"]}
+    source = {"source_name": f"invar_nb {d['version']}",
+              "source_url": "https://github.com/invar-nb/invar_nb"}
+    if results:
+        o.require(("--results need a dataset of the Hub", not re.fullmatch(
+            r"[\w.-]+/[\w.-]+", dataset) and repr(dataset), "Say --dataset org/name"))
+        return yaml.safe_dump(eval_result_entries_to_yaml([EvalResultEntry(
+            dataset_id=dataset, task_id=part or kind, value=value, **source,
+            notes=", ".join(f"{k} {v}" for k, v in ({"metric": title} | known).items()))
+            for part, (kind, title), value, known in _values_of_card(d, name)]),
+            sort_keys=False, allow_unicode=True)
+    found = [EvalResult(
+        task_type=_TASKS[parts[part]["kind"]], dataset_type="other", metric_type=kind,
+        dataset_config=part or None,
+        dataset_name=f"{dataset} {part}".strip() or parts[part]["data_id"] or "not recorded",
+        metric_name=title,
+        dataset_args={"hash": parts[part]["data_id"]} if parts[part]["data_id"] else None,
+        metric_value=value, metric_args=known, **source)
+        for part, (kind, title), value, known in _values_of_card(d, name)]
+    return f"{ModelCardData(model_name=model, eval_results=found).to_yaml()}\n"
 
 # %% ../../nbs/shell/09_cli.ipynb #cardc
 @command
 def card(
     report: _Report, output: g.Output,
+    candidate: Annotated[str, typer.Option(
+        "--candidate", metavar="NAME", help="Of several candidates: whose card.")] = "",
     dataset: Annotated[str, typer.Option(
         "--dataset", metavar="NAME", help="Name of the data on the card.")] = "",
+    results: Annotated[bool, typer.Option(
+        "--results", help="A file for .eval_results, of a dataset of the Hub.")] = False,
 ):
     "The metrics block of a Hugging Face model card, from a report."
     from invar_nb.foundations.store import read_canonical
     d = read_canonical(find_report(report).read_bytes(), where="card")
-    block = model_card(d, dataset=dataset)
+    block = model_card(d, candidate=candidate, dataset=dataset, results=results)
     return {"block": block}, block.rstrip()
 
 # %% ../../nbs/shell/09_cli.ipynb #c026
