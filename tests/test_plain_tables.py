@@ -144,3 +144,23 @@ def test_memory_holds_the_columns_and_one_batch(tmp_path, suffix):
     assert tuple(map(int, out[::2])) == sizes
     grown, rows = 1024 * (int(out[3]) - int(out[1])), sizes[1] - sizes[0]
     assert grown < 300 * rows < (paths[1].stat().st_size - paths[0].stat().st_size) / 6, f"{grown / rows:.0f} bytes a row"
+
+
+def test_rows_of_one_document_are_its_windows(tmp_path):
+    "With the document's id alone, with the document as cluster, and with a number that starts again in each: the same windows, documents and interval. A repeated id that names no document is refused with the cure."
+    rng = np.random.default_rng(3)
+    for name in "ab":
+        lines = [f"d{i // 5},{i % 5},{3 + rng.normal(0, .1):.4f},100" for i in range(60)]
+        (tmp_path / f"{name}.csv").write_text("doc_id,window,nll,n_tokens\n" + "\n".join(lines) + "\n")
+        (tmp_path / f"{name}2.csv").write_text("id,window,nll,n_tokens\n" + "\n".join(lines) + "\n")
+    found = {}
+    for how in ({}, {"cluster": "doc_id"}, {"cluster": "doc_id", "id": "window"}):
+        arms = [read_plain(tmp_path / f"{name}.csv", **how) for name in "ab"]
+        assert arms[0].documents == 12 and len(arms[0]) == 60
+        found[str(how)] = compare(pair(*arms)).interval
+    assert len({(ends.low, ends.high) for ends in found.values()}) == 1
+    with pytest.raises(ContractError, match="line 3: every id must occur once; got 'd0' again. If 'id' names documents of several rows, say cluster='id'"): read_plain(tmp_path / "a2.csv")
+    assert compare(pair(*(read_plain(tmp_path / f"{name}2.csv", cluster="id") for name in "ab"))).interval == found["{}"]
+    one = tmp_path / "one.csv"
+    one.write_text("doc_id,nll,n_tokens\n" + "".join(f"d{i},3,100\n" for i in range(20)))
+    assert read_plain(one).documents == 20

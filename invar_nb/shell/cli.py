@@ -315,7 +315,8 @@ def _values_of_card(d, name):
         key, value, level = row["key"], row["value"], row["role"] == "level"
         known = level and value["value"] is not None or row["role"] in ("lead", "rest")
         if key["slice"] or not known or key["candidate"] != name: continue
-        ends = dict(zip(("low", "high"), map(digits, value["ci"] or ()), strict=False))
+        low, high = map(digits, value["ci"] or (None, None))
+        ends = {"low": low, "high": high} if value["ci"] else {}
         if not level:
             ends = {"baseline": digits(value["baseline"]), "change": row["words"]["change"],
                     "interval": row["words"]["interval"], "level": value["level"],
