@@ -81,6 +81,9 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     report = report_of(compare(made(), **rules))
     first, = report.document()["pairs"]
     assert (report.exit["rule"], report.exit_code) == (rule, code) and [bool(first[name]) for name in ("gate", "tail")] == [name in rules for name in ("gate", "tail")]
+    said, page = str(report).splitlines(), report._repr_html_()
+    decides = rule in ("secondary_regressed", "gate_failed")  # the first line is what decides, the headline the second
+    assert said[0] == (f"Exit 1: {report.exit['because']}" if decides else report.headline) and (said[1].strip() == report.headline) == decides and said[0].split(":")[0] in page
 
 
 def test_what_is_required_of_parts_and_slices():

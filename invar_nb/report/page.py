@@ -6,8 +6,8 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'ranking_lines',
            'fact_lines', 'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts', 'origin_table',
-           'windows_picture', 'reliability_pictures', 'render_page', 'title_of', 'render_html', 'render_markdown',
-           'units_text', 'summary']
+           'windows_picture', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
+           'render_markdown', 'units_text', 'summary']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -360,6 +360,12 @@ def render_page(layout: str, title: str, *, html: bool, **values) -> str:
                   text).strip() + "\n"
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee20
+def answer_of(d: Mapping) -> list[str]:
+    "What decides the exit code; then the headline, where that says something else."
+    if d["exit"]["rule"] not in ("secondary_regressed", "gate_failed"): return [d["headline"]]
+    return [f"Exit {d['exit']['code']}: {d['exit']['because']}", d["headline"]]
+
+
 def title_of(d: Mapping) -> str:
     "Which models a report is about."
     models = {arm["name"]: arm["model"] or arm["name"] for arm in d["arms"].values()}
@@ -383,7 +389,7 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
         ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
         draw_rows=draw_rows,
-        windows_picture=windows_picture, percent=percent, show_p=show_p)
+        windows_picture=windows_picture, percent=percent, show_p=show_p, answer=answer_of(d))
 
 
 def render_markdown(document: Mapping, arms: Mapping) -> str:
@@ -432,6 +438,8 @@ def summary(document: Mapping) -> str:
               if not d["pairs"] and row["value"]["value"] is not None
               and not row["key"]["slice"]]
     lines += [f"note: {line}" for line in d["warnings"]]
-    if d["exit"]["code"] or chosen or d["exit"]["rule"] == "no_regression_shown":
+    first = answer_of(d)
+    if len(first) == 1 and (d["exit"]["code"] or chosen
+                            or d["exit"]["rule"] == "no_regression_shown"):
         lines.append(f"exit {d['exit']['code']}: {d['exit']['because']}")
-    return "\n  ".join([d["headline"], *lines])
+    return "\n  ".join([*first, *lines])
