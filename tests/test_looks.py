@@ -12,6 +12,8 @@ from test_shell import MODELS, command, shell
 from test_verify import changed
 
 from invar_nb.arms.pair import pair
+from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.comparison.study import compare
 from invar_nb.comparison.looks import look_at, look_bounds, look_counts, order_units
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.foundations.store import canonical_json
@@ -80,6 +82,47 @@ def test_another_design_gives_another_sequence_or_is_refused(edit):
     with pytest.raises(ContractError, match="one order"): look_at(replace(found, baseline=arms[0]))
 
 
+def test_a_look_at_which_nothing_moved_decides_nothing():
+    "One window in a hundred loses 4 nats: before it is met there is no spread, and an interval of no width lies inside every margin."
+    rng, wrong = np.random.default_rng(7), 0
+    for seed in range(60):
+        hit = rng.random(600) < .01
+        tokens = np.full(600, 100)
+        record = {"target": "texts-like-this", "looks": 5, "spending": "rho2", "seed": seed, "windows": 600, "tokens": 60_000}
+        arms = [WindowLosses.from_arrays(range(600), tokens, loss, document_ids=range(600), provenance={"looks": record}) for loss in (np.full(600, 3.0), 3 + 4 * hit)]
+        whole = pair(*arms)
+        for k in (order := order_units(whole.baseline)).at:
+            found = look_at(whole.take(order.rows(k)), margin=.01)
+            if found.looks.decided: break
+        wrong += found.looks.decided and not found.looks.finished and found.difference.interval.high < .01
+    assert wrong == 0, wrong
+
+
+@pytest.mark.parametrize("record", ["x", [1], 5, {}, {"tokens": "x"}, {"tokens": None}, {"tokens": 0}, {"tokens": 1}, {"tokens": True}, {"tokens": -5}, {"windows": 10**400}, {"windows": 79}, {"windows": 80.5}, {"seed": None}, {"looks": "3"}, {"target": 3}])
+def test_a_record_that_is_no_record_is_refused(record):
+    found = looked(.02, n=80)
+    good = found.baseline.provenance["looks"]
+    k_max = len(found.baseline)
+    bad = {} if record == {} else {**good, **record} if isinstance(record, dict) else record
+    if bad and isinstance(bad, dict) and record.get("windows") == 79 and k_max < 79: bad = {**good, "windows": k_max - 1}
+    arms = [arm.changed(provenance={"looks": bad}) for arm in (found.baseline, found.candidate)]
+    with pytest.raises(ContractError): compare(pair(*arms))
+
+
+def test_what_looks_of_a_study_must_share():
+    "One design, a record in both arms, no control; a gate asks only of what decides, and what is required of every part decides."
+    from invar_nb.comparison.rules import Rules
+    from invar_nb.comparison.study import study
+    one, other = looked(.05, n=80), looked(.05, n=80, looks=3)
+    arms = lambda a, b: {("baseline", "a"): a.baseline, ("new", "a"): a.candidate, ("baseline", "b"): b.baseline, ("new", "b"): b.candidate}
+    with pytest.raises(ContractError, match="one design of looks"): study(arms(one, other))
+    with pytest.raises(ContractError, match="one order"): compare(pair(one.baseline.changed(provenance={}), one.candidate))
+    with pytest.raises(ContractError, match="no control"): study(arms(one, one) | {("control", "a"): one.baseline})
+    with pytest.raises(ContractError, match="must decide"): study(arms(one, one), Rules(required="parts", deciding="a"))
+    pairs = study(arms(one, one), Rules(gate=1.01, deciding="a")).report().document()["pairs"]
+    assert {p["part"]: p["gate"] is not None for p in pairs} == {"a": True, "b": False}
+
+
 # --- both models, scored in rounds ----------------------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def text(tmp_path_factory):
@@ -140,8 +183,8 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
     for at in (("rows", 0, "bound"), ("rows", -1, "low"), ("level",), ("at", 0), ("decides",)):
         (tmp_path / "r/report.json").write_text(canonical_json(changed(d, ("looks", "pairs", 0, *at), .5), indent=2) + "\n")
         with pytest.raises(ContractError, match="looks"): verify(tmp_path / "r")
-    for more, said in (("rules.pooling=equal", "pooling"), ("rules.required=all", "required = all")):
-        code, _, err = shell(*asked, more, "--out", tmp_path / "no")
+    for more, said in (("rules.pooling=equal", "pooling"), ("rules.required=all", "required = all"), ("rules.required=parts rules.deciding=tuned", "required beside deciding")):
+        code, _, err = shell(*asked, *more.split(), "--out", tmp_path / "no")
         assert code == 2 and f"{said} cannot be used with --until-decided" in err
 
 

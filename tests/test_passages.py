@@ -10,6 +10,7 @@ from scipy import optimize, stats
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.passages import find_passages, rank_passages
+from invar_nb.statistics.pooling import shrink
 from invar_nb.comparison.study import compare
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -158,3 +159,16 @@ def test_a_book_among_letters_has_the_mean_over_documents_beside_it():
     assert alike["ci"][1] - alike["ci"][0] == pytest.approx(2 * t, rel=.5)
     assert any("20 % of the tokens" in line for line in document["warnings"])
     assert compare(pair_arrays(np.full(310, 9.0), 9 + d[-310:], np.full(310, 64), document_ids=np.arange(310) // 10)).report().document()["pairs"][0]["units"]["alike"] is None
+
+
+def test_a_slice_belongs_to_its_own_column_and_small_ones_are_not_shrunk():
+    "Columns of which one begins like the other; ten effective units and more."
+    rng, n = np.random.default_rng(2), 900
+    label, lang = ["no", "yes"] * (n // 2), ["code a", "code b", "x", "y", "z", "w"] * (n // 6)
+    code = [f"k{i % 12}" if i < 840 else f"small{i % 12}" for i in range(n)]
+    said = [[t if rng.random() < .8 else {"no": "yes", "yes": "no"}[t] for t in label] for _ in range(2)]
+    arms = [Predictions(ids=[f"q{i}" for i in range(n)], labels=("no", "yes"), label=label, prediction=p, slices={"lang": lang, "lang code": code}) for p in said]
+    rows = {row.key.slice: row for row in compare(pair(*arms), by=["lang", "lang code"]).rows if row.key.slice and row.key.metric == "accuracy"}
+    d, se = np.array([(rows[f"lang {value}"].value.delta, rows[f"lang {value}"].value.standard_error) for value in dict.fromkeys(lang)]).T
+    np.testing.assert_allclose([rows[f"lang {value}"].about["shrunk"] for value in dict.fromkeys(lang)], shrink(d, se), rtol=1e-12)
+    assert "shrunk" in rows["lang code k3"].about and not any("small" in name and row.about for name, row in rows.items())

@@ -89,9 +89,17 @@ def order_units(
     if record is None:
         refuse("looks", "the arms must carry the order of their looks", "none",
                "Score them with --until-decided", error=UsageError)
-    design = LooksDesign(**{f.name: record[f.name] for f in fields(LooksDesign)})
-    units = "windows" if design.target == "text" else "documents"
-    total = as_count(record["windows"], where="looks", name="windows")
+    names = [f.name for f in fields(LooksDesign)]
+    known = isinstance(record, Mapping) and record.keys() >= {*names, "windows", "tokens"}
+    counts = [record[name] for name in ("windows", "tokens")] if known else []
+    least = (len(arm.window_ids), int(arm.tokens.sum()))
+    if not known or not all(type(count) is int and n <= count < 2**53
+                            for count, n in zip(counts, least, strict=True)):
+        refuse("looks", "the record of the looks must have its design and the windows and "
+               "tokens of the whole text", repr(record), "It was edited, or cut: score the "
+               "models again")
+    design = LooksDesign(**{name: record[name] for name in names})
+    units, total = "windows" if design.target == "text" else "documents", counts[0]
     names, n = list(arm.window_ids), len(arm.window_ids)
     order = sorted(range(n), key=lambda i: digest(f"{design.seed}|{names[i]}"))
     place, weights, unit_of = np.argsort(order), arm.tokens[order], np.arange(n)
@@ -104,7 +112,7 @@ def order_units(
                "Give more documents, or say target='text'", error=UsageError)
     return LooksOrder(design=design, units=units, place=place, total=total,
                       at=look_counts(weights, total, design.looks, unit_of),
-                      tokens=int(record["tokens"]))
+                      tokens=counts[1])
 
 # %% ../../nbs/comparison/04_looks.ipynb #c013
 @dataclass(frozen=True, kw_only=True)
@@ -156,6 +164,9 @@ def stop_sentences(
                 "were saved.")
         if undecided: line = (f"No look of {len(some.at)} decided on which side of the margin "
                               f"the change{of} lies, {done}.")
+        if len(some.at) == 1:
+            what = "windows" if some.design.target == "text" else "documents"
+            line += f" A look before the end needs {FIRST} effective {what}."
         said.append(where + line)
     finished, some = all(own.finished for own in looks.values()), next(iter(looks.values()))
     if finished and some.design.target == "text":
@@ -169,7 +180,7 @@ def stop_sentences(
 
 # %% ../../nbs/comparison/04_looks.ipynb #c024
 def _looked(d: Difference, seen: Pair, k: int, part: float | None, bound: float | None,
-            margin: float) -> tuple[Difference, Look]:
+            margin: float, whole: bool) -> tuple[Difference, Look]:
     "The difference with its repeated interval, and the look; `part` is that of the text."
     fit = d.fit if part is None else of_this_text(d.fit, part)
     level = d.level if bound is None else repeated_level(bound)
@@ -179,6 +190,7 @@ def _looked(d: Difference, seen: Pair, k: int, part: float | None, bound: float 
                 fit=replace(d.fit, standard_error=fit.standard_error, **sure))
     low, high = d.interval.low, d.interval.high
     settled = is_beyond(d, margin) or claim_of(low, high, margin) == "equivalent"
+    if not whole and not d.fit.standard_error > 0: settled = False  # nothing moved yet
     return d, Look(windows=k, tokens=int(seen.baseline.tokens.sum()), delta=d.delta,
                    low=low, high=high, level=level, bound=bound,
                    decided=bool(d.enough and settled),
@@ -229,7 +241,8 @@ def look_at(
         seen = pair.take(order.rows(k))
         units = choose_units(seen, asked=order.units)
         part = k / order.total if order.units == "windows" else None
-        d, look = _looked(measure(metric, seen, units, settings), seen, k, part, bound, size)
+        d, look = _looked(measure(metric, seen, units, settings), seen, k, part, bound, size,
+                          k == order.total)
         looks.append(look)
     if not looks or looks[-1].windows != k_max: _refuse_end(k_max, order.at)
     found = Looks(design=order.design, level=level, total=order.total, at=order.at,

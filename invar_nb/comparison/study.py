@@ -26,7 +26,8 @@ from .rows import (Key, Level, Row, above_floor, check_control, family_of,
                                       find_leading, judge_looked, judge_rows, p_of_change,
                                       pool_rows, that_decide)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
-from .units import check_by, counted, find_slices, slice_names
+from .units import (FEWEST, check_by, counted, find_slices,
+                                       slice_names)
 from .verdict import (Verdict, as_margin, change_text, headline,
                                          margin_text, rationale)
 from ..foundations.refuse import ContractError, UsageError, as_choice, of_part, refuse
@@ -128,12 +129,19 @@ def judge_contrasts(rows: list[Row]) -> list[Row]:
 FEWEST_SLICES = 5  # values of a column from which on their changes are shrunk
 
 
-def shrink_slices(rows: list[Row], columns: Iterable[str]) -> list[Row]:
+def shrink_slices(
+    rows: list[Row],
+    columns: Mapping[str, Collection[str]],  # column -> its values; (): of any
+) -> list[Row]:
     "The rows, with what remains of the change of a slice without the luck of being chosen."
-    made, groups, columns = {}, {}, sorted(columns, key=lambda name: (-len(name), name))
+    made, groups = {}, {}
+    names = sorted(columns, key=lambda name: (-len(name), name))
     for row in rows:
-        column = next((c for c in columns if (row.key.slice or "").startswith(f"{c} ")), None)
-        if row.role == "rest" and column and row.value.standard_error > 0:
+        where = row.key.slice or ""
+        column = next((c for c in names if where.startswith(f"{c} ") and (
+            not columns[c] or where[len(c) + 1:] in columns[c])), None)
+        if row.role == "rest" and column and row.value.standard_error > 0 and (
+                row.value.units_eff >= FEWEST):
             groups.setdefault((row.key[:3], column), []).append(row)
     for same in groups.values():
         if len(same) < FEWEST_SLICES: continue
@@ -222,8 +230,11 @@ def judge_study(
             rows.append(Row(key=Key(candidate, part, name, where), role=role,
                             value=judged_against(d, asked), margin=as_margin(asked, d.metric)))
     if looked: return judge_looked(rows, rules.deciding)
-    rows = shrink_slices(rows, {name for m in measured.values() if any(
-        where for _, where in m.differences) for name in slice_names(m.pair)})
+    columns = {}
+    for m in measured.values():
+        for name in slice_names(m.pair) if any(w for _, w in m.differences) else ():
+            columns.setdefault(name, set()).update(m.pair.slices.get(name, ()))
+    rows = shrink_slices(rows, columns)
     leads = [row for row in rows if row.role == "lead"]
     if rules.pooling is not None:
         tokens = {part: m.pair.baseline.weight for (_, part), m in measured.items()
@@ -273,8 +284,9 @@ def study_headline(study) -> str:
     if len(rows) == 1 and not failed: return row_headline(rows[0])
     names, parts = (list(dict.fromkeys(row.key[i] for row in rows)) for i in (0, 1))
     names += failed
+    several = len({name for name, _ in study.arms} - {BASELINE, CONTROL}) > 1
     label = lambda row: " on ".join(
-        ([row.key.candidate] if len(names) > 1 else []) + ([row.key.part] * (len(parts) > 1)))
+        [row.key.candidate] * several + [row.key.part] * (len(parts) > 1))
     counts = [f"{len(failed)} failed ({', '.join(failed)})"] if failed else []
     for claim in WORST_FIRST:
         mine = [row for row in rows if row.claim == claim]
@@ -433,6 +445,9 @@ def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
         refuse("study", "looks are at perplexity on whole texts", ", ".join(
             [*rules.metrics, *filter(None, [rules.required])]), "Leave it out",
             error=UsageError)
+    if rules.required and rules.deciding:
+        refuse("study", "what is required of every part must decide", "deciding beside it",
+               "Leave one of them out", error=UsageError)
     margin, found = rules.margin, {}
     if isinstance(margin, Mapping): margin = margin.get("perplexity")
     mine = that_decide(pairs, rules.deciding)
@@ -441,6 +456,11 @@ def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
         with of_part(", ".join(filter(None, key)) if len(pairs) > 1 else ""):
             found[key] = look_at(both, margin=margin,
                                  level=level if key in mine else rules.level)
+    designs = {seen.looks.design for seen in found.values()}
+    if len(designs) > 1 or any(name == CONTROL for name, _ in pairs):
+        refuse("study", "all texts must have one design of looks, and no control",
+               ", ".join(map(str, designs)), "Score the models with --until-decided",
+               code="looks_differ")
     for part in dict.fromkeys(part for _, part in mine):
         all_decided([found[key].looks for key in mine if key[1] == part])
     return {key: Measured(pair=pairs[key], units=seen.units, lead="perplexity", missing={},
@@ -476,7 +496,7 @@ def study(
     pairs, looks = pair_all(arms), {}
     check_kinds(rules, {both.kind for both in pairs.values()})
     check_by(rules.by or (), pairs.values())
-    if any("looks" in both.baseline.provenance for both in pairs.values()):
+    if any("looks" in arm.provenance for arm in arms.values()):
         measured, looks = measure_looks(pairs, rules)
     else: measured = {key: measure_pair(both, rules, metrics=metrics, known=known)
                       for key, both in pairs.items()}

@@ -125,7 +125,7 @@ def overturning_change(d: Difference, margin: float) -> float | None:
     if not stands(low): return None  # another document like these would overturn it
     while stands(high):
         low, high = high, 2 * high
-        if high > 1e6: return None
+        if high > (10.0 if d.scale == "log" else 1e6): return None  # no unit is like that
     for _ in range(60):
         middle = (low + high) / 2
         low, high = (middle, high) if stands(middle) else (low, middle)

@@ -333,7 +333,7 @@ def pair_section(study: Study, row: Row) -> dict:
     if pair.kind == "losses":
         limit = rules.gate
         if limit is None and rules.profile != "dev": limit = as_tier(rules.tier).limit
-        if limit is not None:
+        if limit is not None and (looks is None or row in study.leading):
             section["gate"] = gate_of(row, pair.baseline, limit, study.label(row.key))
         if rules.tail is not None: section["tail"] = judge_tail(
             pair, measured.units, as_tail_rule(rules.tail), rules.level).to_dict()

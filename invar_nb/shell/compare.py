@@ -82,6 +82,7 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
         *((f"--metric {name}", name != "perplexity") for name in asked.metric or ()),
         ("pooling", asked.pooling), ("contrasts", asked.contrasts), ("--per-byte", s.per_byte),
         (f"required = {asked.required}", asked.required not in (None, "parts")),
+        ("required beside deciding", asked.required and asked.deciding),
         (f"--profile {asked.profile}", asked.profile != "dev")) if looks and asked_for]
     o.require(
         ("a model or a file must be there", missing and f"no file or folder {missing[0]!r} "
