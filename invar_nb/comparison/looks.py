@@ -164,6 +164,9 @@ def stop_sentences(
                 "were saved.")
         if undecided: line = (f"No look of {len(some.at)} decided on which side of the margin "
                               f"the change{of} lies, {done}.")
+        if len(some.at) == 1 and undecided: line = (
+            f"The only look, {done}, does not show on which side of the margin the "
+            f"change{of} lies.")
         if len(some.at) == 1:
             what = "windows" if some.design.target == "text" else "documents"
             line += f" A look before the end needs {FIRST} effective {what}."
@@ -171,10 +174,11 @@ def stop_sentences(
     finished, some = all(own.finished for own in looks.values()), next(iter(looks.values()))
     if finished and some.design.target == "text":
         return [*said, "Every token was scored: the ratio on this text is a fact."]
-    said.append(f"The interval holds at all {len(some.at)} looks together.")
-    if len(looks) > 1: said[-1] = (
+    if len(some.at) > 1:
+        said.append(f"The interval holds at all {len(some.at)} looks together.")
+    if len(looks) > 1: said[len(parts):] = [(
         f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
-        "share the error, so all claims hold together.")
+        "share the error, so all claims hold together.")]
     if finished: return said
     return [*said, "The estimate after an early stop leans away from the edge of the margin."]
 

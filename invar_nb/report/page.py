@@ -288,7 +288,7 @@ def rests_table(d: Mapping) -> list[list]:
              "may be missing": lambda u, v: u["unseen"] and (
                  f"kinds rarer than {100 * u['unseen']:.2g} % of all "
                  f"{noun_of(u['kind'])}"),
-             "would be overturned by": lambda u, v: u["overturned_by"] and (
+             "nothing would be claimed with": lambda u, v: u["overturned_by"] and (
                  f"one more of usual length at {u['words']['overturned_by']}"),
              "method": lambda u, v: v["method"],
              "degrees of freedom": lambda u, v: show(v["dof"]),
@@ -413,8 +413,8 @@ def summary(document: Mapping) -> str:
     if len(over) == 1: lines.append(f"interval over {over.pop()}")
     fragile = [pair["units"] for pair in d["pairs"] if pair["units"]["overturned_by"]]
     if len(d["pairs"]) == len(fragile) == 1: lines.append(
-        f"one more {noun_of(fragile[0]['kind']).removesuffix('s')} of usual length would have "
-        f"to be at {fragile[0]['words']['overturned_by']} to overturn this")
+        f"one more {noun_of(fragile[0]['kind']).removesuffix('s')} of usual length at "
+        f"{fragile[0]['words']['overturned_by']} would leave nothing claimed")
     if d["looks"]: lines += d["looks"]["sentences"]
     for pair in d["pairs"]:
         if pair["tail"]: lines.append(f"tail: {pair['tail']['because']}")

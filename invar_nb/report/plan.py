@@ -131,7 +131,7 @@ class Supply:
     def size(self, n: float) -> dict:
         "Windows, tokens, time, price of n effective units; beyond the end in proportion."
         end, more = len(self.tokens), max(1.0, n / self.units)
-        if n <= self.units * (1 + 1e-12):
+        if n < self.units * (1 - 1e-9):
             end, more = int(self.ends[np.argmax(self.effective >= n * (1 - 1e-12))]), 1.0
         rows, whole = self.rows[:end], lambda v: math.ceil(float(v) * more - 1e-9)
         size = {"windows": whole(end), "tokens": whole(self.tokens[rows].sum())}

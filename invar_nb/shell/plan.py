@@ -21,6 +21,7 @@ from ..comparison.measured import PRIMARY
 from ..metrics.metric import as_metric
 from ..arms.pair import Pair, pair
 from ..arms.spread import rank_windows
+from ..comparison.looks import FIRST
 from ..comparison.units import FEWEST, choose_units, noun_of
 from ..arms.window_losses import WindowLosses
 from ..files.losses import losses_bytes, read_losses
@@ -163,7 +164,8 @@ def plan_models(
               if getattr(p, name) != getattr(g.Planning, name)]
     words = ["invar-nb", "compare", *arguments.values(), *o.as_typed(given)]
     commands = {"next": shlex.join(words)}
-    if plan.units == "documents" and {*map(arm_kind, arguments.values())} <= {*LOCAL}:
+    local = {*map(arm_kind, arguments.values())} <= {*LOCAL}
+    if local and plan.units == "documents" and plan.text["units"] >= FIRST:
         same = [(name, value) for name, value in given if name not in ("windows", "units")]
         commands["looks"] = shlex.join([*words[:4], *o.as_typed(same), "--until-decided"])
     return replace(plan, commands=commands), arms
