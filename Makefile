@@ -34,7 +34,7 @@ comma := ,
 demo_ready := $(stamps)/demo-torch-$(TORCH)
 test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
-test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,dev,docs
+test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
 .PHONY: help demo test docs room fresh slow processors bench clean check-python check-torch
 help:

@@ -11,6 +11,7 @@ from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.report.figures import interval_figure, markdown, ticks, visible
+from invar_nb.report.page import claim_text
 from invar_nb.report.report import Document, render, report_of, report_schema
 from invar_nb.report.verify import verify
 from studies import STUDIES, answers, arms_of, losses, marks, recipes, sized
@@ -81,9 +82,19 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     report = report_of(compare(made(), **rules))
     first, = report.document()["pairs"]
     assert (report.exit["rule"], report.exit_code) == (rule, code) and [bool(first[name]) for name in ("gate", "tail")] == [name in rules for name in ("gate", "tail")]
-    said, page = str(report).splitlines(), report._repr_html_()
+    said, page = str(report).splitlines(), html.unescape(html.unescape(report._repr_html_()))
     decides = rule in ("secondary_regressed", "gate_failed")  # the first line is what decides, the headline the second
-    assert said[0] == (f"Exit 1: {report.exit['because']}" if decides else report.headline) and (said[1].strip() == report.headline) == decides and said[0].split(":")[0] in page
+    assert said[0] == (f"Exit code 1: {report.exit['because']}" if decides else report.headline) and (said[1].strip() == report.headline) == decides
+    plain = re.sub(r"\s+", " ", page)  # no-break blanks stand between numbers and units
+    assert plain.index(re.sub(r"\s+", " ", said[0])) < plain.index("To check" if "To check" in plain else "The evidence was not saved")
+
+
+def test_a_pooled_change_is_equivalent_and_a_divergence_small_enough():
+    "Words of claims: the pooled row has no baseline of its own either, and is no divergence."
+    report = study(arms_of({"law": losses(.001, .005, n=80, seed=2), "news": losses(.002, .005, n=80, seed=3)}), Rules(pooling="equal")).report()
+    row, = (row for row in report.document()["rows"] if row["role"] == "pooled")
+    assert row["claim"] == "equivalent" and claim_text(row) == "equivalent" and "small enough" not in str(report)
+    assert claim_text({**row, "value": {**row["value"], "positive": True}}) == "small enough"
 
 
 def test_what_is_required_of_parts_and_slices():

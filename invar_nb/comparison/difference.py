@@ -139,7 +139,7 @@ def turned(
 
 # %% ../../nbs/comparison/01_difference.ipynb #c002
 _OWNER = {name: part for part, names in {
-    "metric": ("unit", "better", "scale", "whole"),
+    "metric": ("unit", "better", "scale", "whole", "positive"),
     "fit": ("standard_error", "dof", "nu", "n_units", "units_eff"),
     "interval": ("level", "method", "fallback")}.items() for name in names}
 
@@ -198,7 +198,7 @@ class Difference:
         "Plain values, ready for JSON."
         names = ("unit", "title", "better", "scale", "baseline", "candidate", "delta",
                  "p_value", "level", "n", "n_eff", "units", "n_units", "units_eff", "dof",
-                 "nu", "standard_error", "method", "note", "judged", "ratio")
+                 "nu", "standard_error", "method", "note", "judged", "ratio", "positive")
         fallback, shown = self.fallback, self.ratio_interval or self.interval
         finite = lambda v: None if isinstance(v, float) and math.isinf(v) else v
         return {"metric": self.metric.name, **{n: finite(getattr(self, n)) for n in names},

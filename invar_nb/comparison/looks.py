@@ -39,7 +39,7 @@ class LooksDesign:
 
     def __post_init__(self):
         where, usual = "LooksDesign", "pocock" if self.target == "text" else "rho2"
-        object.__setattr__(self, "spending", self.spending or usual)
+        if self.spending is None: object.__setattr__(self, "spending", usual)
         for name, options in (("target", TARGETS), ("spending", SPENDING)):
             as_choice(getattr(self, name), options, where=where, name=name, error=UsageError)
         as_count(self.seed, where=where, name="seed", minimum=0, error=UsageError)
@@ -89,8 +89,8 @@ def order_units(
     if record is None:
         refuse("looks", "the arms must carry the order of their looks", "none",
                "Score them with --until-decided", error=UsageError)
-    names = [f.name for f in fields(LooksDesign)]
-    known = isinstance(record, Mapping) and record.keys() >= {*names, "windows", "tokens"}
+    agreed = [f.name for f in fields(LooksDesign)]
+    known = isinstance(record, Mapping) and record.keys() >= {*agreed, "windows", "tokens"}
     counts = [record[name] for name in ("windows", "tokens")] if known else []
     least = (len(arm.window_ids), int(arm.tokens.sum()))
     if not known or not all(type(count) is int and n <= count < 2**53
@@ -98,7 +98,7 @@ def order_units(
         refuse("looks", "the record of the looks must have its design and the windows and "
                "tokens of the whole text", repr(record), "It was edited, or cut: score the "
                "models again")
-    design = LooksDesign(**{name: record[name] for name in names})
+    design = LooksDesign(**{name: record[name] for name in agreed})
     units, total = "windows" if design.target == "text" else "documents", counts[0]
     names, n = list(arm.window_ids), len(arm.window_ids)
     order = sorted(range(n), key=lambda i: digest(f"{design.seed}|{names[i]}"))
@@ -148,39 +148,39 @@ class Looks:
     def __str__(self) -> str: return " ".join(stop_sentences({("", ""): self}))
 
 
+def _stop_sentence(mine: Mapping[str, Looks]) -> str:
+    "When one text stopped, of which each candidate that decides has its looks."
+    some = next(iter(mine.values()))
+    planned, done = len(some.at), (f"after {some.rows[-1].windows} of "
+                                   f"{counted(some.total, 'windows')}")
+    saved = "no" if some.finished else f"{100 * some.saved:.0f} % of the"
+    line = f"Decided at look {len(some.rows)} of {planned}, {done}: {saved} tokens were saved."
+    if undecided := [name for name, own in mine.items() if not own.decided]:
+        which = f"No look of {planned} shows" if planned > 1 else "The only look does not show"
+        of = f" of {' and '.join(undecided)}" * (len(mine) > 1)
+        line = f"{which} on which side of the margin the change{of} lies, {done}."
+    units = "windows" if some.design.target == "text" else "documents"
+    early = f" A look before the end needs {FIRST} effective {units}."
+    return line + early * (planned == 1)
+
+
 def stop_sentences(
     looks: Mapping[tuple[str, str], Looks],  # (candidate, part), of all that decide
 ) -> list[str]:
     "When each text stopped and what that saved; what intervals and estimates then mean."
-    parts, said = list(dict.fromkeys(part for _, part in looks)), []
-    for part in parts:
-        mine = {name: own for (name, p), own in looks.items() if p == part}
-        some, where = next(iter(mine.values())), f"{part}: " * (len(parts) > 1)
-        done = f"after {some.rows[-1].windows} of {counted(some.total, 'windows')}"
-        saved = "no" if some.finished else f"{100 * some.saved:.0f} % of the"
-        undecided = [name for name, own in mine.items() if not own.decided]
-        of = f" of {' and '.join(undecided)}" * (len(mine) > 1)
-        line = (f"Decided at look {len(some.rows)} of {len(some.at)}, {done}: {saved} tokens "
-                "were saved.")
-        if undecided: line = (f"No look of {len(some.at)} decided on which side of the margin "
-                              f"the change{of} lies, {done}.")
-        if len(some.at) == 1 and undecided: line = (
-            f"The only look, {done}, does not show on which side of the margin the "
-            f"change{of} lies.")
-        if len(some.at) == 1:
-            what = "windows" if some.design.target == "text" else "documents"
-            line += f" A look before the end needs {FIRST} effective {what}."
-        said.append(where + line)
-    finished, some = all(own.finished for own in looks.values()), next(iter(looks.values()))
+    parts, some = list(dict.fromkeys(part for _, part in looks)), next(iter(looks.values()))
+    said = [f"{part}: " * (len(parts) > 1) + _stop_sentence(
+        {name: own for (name, p), own in looks.items() if p == part}) for part in parts]
+    finished = all(own.finished for own in looks.values())
     if finished and some.design.target == "text":
         return [*said, "Every token was scored: the ratio on this text is a fact."]
-    if len(some.at) > 1:
-        said.append(f"The interval holds at all {len(some.at)} looks together.")
-    if len(looks) > 1: said[len(parts):] = [(
+    if len(looks) > 1: said.append(
         f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
-        "share the error, so all claims hold together.")]
-    if finished: return said
-    return [*said, "The estimate after an early stop leans away from the edge of the margin."]
+        "share the error, so all claims hold together.")
+    elif len(some.at) > 1:
+        said.append(f"The interval holds at all {len(some.at)} looks together.")
+    lean = "The estimate after an early stop leans away from the edge of the margin."
+    return said if finished else [*said, lean]
 
 # %% ../../nbs/comparison/04_looks.ipynb #c024
 def _looked(d: Difference, seen: Pair, k: int, part: float | None, bound: float | None,

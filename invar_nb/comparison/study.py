@@ -445,6 +445,9 @@ def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
         refuse("study", "looks are at perplexity on whole texts", ", ".join(
             [*rules.metrics, *filter(None, [rules.required])]), "Leave it out",
             error=UsageError)
+    if any(name == CONTROL for name, _ in pairs):
+        refuse("study", "looks cannot have a control", CONTROL, "Leave it out",
+               error=UsageError)
     if rules.required and rules.deciding:
         refuse("study", "what is required of every part must decide", "deciding beside it",
                "Leave one of them out", error=UsageError)
@@ -457,16 +460,15 @@ def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
             found[key] = look_at(both, margin=margin,
                                  level=level if key in mine else rules.level)
     designs = {seen.looks.design for seen in found.values()}
-    if len(designs) > 1 or any(name == CONTROL for name, _ in pairs):
-        refuse("study", "all texts must have one design of looks, and no control",
-               ", ".join(map(str, designs)), "Score the models with --until-decided",
+    if len(designs) > 1:
+        refuse("study", "all texts must have one design of looks",
+               ", ".join(sorted(map(str, designs))), "Score the models with --until-decided",
                code="looks_differ")
     for part in dict.fromkeys(part for _, part in mine):
         all_decided([found[key].looks for key in mine if key[1] == part])
     return {key: Measured(pair=pairs[key], units=seen.units, lead="perplexity", missing={},
                           differences={("perplexity", None): seen.difference})
             for key, seen in found.items()}, {key: seen.looks for key, seen in found.items()}
-
 
 # %% ../../nbs/comparison/08_study.ipynb #c025
 def study(

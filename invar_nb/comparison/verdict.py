@@ -61,9 +61,10 @@ def claim_alone(d: Difference, margin: float) -> str:
     "The claim of a difference; none without enough units; no change at all is equivalent."
     if is_identical(d): return "equivalent"
     if not d.enough: return "inconclusive"
-    low, high = d.worse.low, d.worse.high
-    if d.metric.positive: low = low if low > margin else min(low, 0.0)  # one-sided
-    return claim_of(low, high, margin)
+    if d.metric.positive:  # one-sided, against the margin alone
+        if d.worse.high < margin: return "equivalent"
+        return "regressed" if d.worse.low > margin else "inconclusive"
+    return claim_of(d.worse.low, d.worse.high, margin)
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c015d
 QUESTIONS = ("change", "equivalent", "not_worse", "beyond")

@@ -110,6 +110,14 @@ def read_columns(path: str | os.PathLike, roles: Roles) -> PlainColumns:
 REPEATS = ("refuse", "mean", "unequal")
 
 
+def _refuse_repeated(plain, codes, cure):
+    "Refuse the first row whose id, of these codes, was there before."
+    first = np.unique(codes, return_index=True)[1]
+    i = int(np.flatnonzero(first[codes] != np.arange(len(codes)))[0])
+    refuse(f"{plain.table.where}, {plain.table.place(i)}", "every id must occur once",
+           f"{plain.cells['id'][i]!r} again", cure)
+
+
 def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict]:
     "Number of rows of each id, and columns by role: the score averaged over each id."
     cells, table = dict(plain.cells), plain.table
@@ -118,10 +126,8 @@ def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict
     counts = np.bincount(codes, minlength=n)
     if n == len(codes): return counts, cells
     if repeats == "refuse":
-        i = int(np.flatnonzero(first[codes] != np.arange(len(codes)))[0])
-        refuse(f"{table.where}, {table.place(i)}", "every id must occur once",
-               f"{cells['id'][i]!r} again",
-               "Say repeats='mean' to average the rows of each id first")
+        _refuse_repeated(plain, codes, "Say repeats='mean' to average the rows of each id "
+                         "first")
     score = np.bincount(codes, cells.pop("score")) / counts
     for role, values in cells.items():
         values = [*values]
@@ -141,11 +147,9 @@ def _windows(plain: PlainColumns) -> tuple:
     codes, n = unit_codes(ids, where=plain.table.where, name="ids")
     if n == len(codes): return ids, documents
     if documents is None:
-        i = int(np.flatnonzero(np.unique(codes, return_index=True)[1][codes]
-                               != np.arange(len(codes)))[0])
-        refuse(f"{plain.table.where}, {plain.table.place(i)}", "every id must occur once",
-               f"{ids[i]!r} again", f"If {plain.names['id']!r} names documents of several "
-               f"rows, say cluster={plain.names['id']!r}")
+        name = plain.names["id"]
+        _refuse_repeated(plain, codes, f"If {name!r} names documents of several rows, say "
+                         f"cluster={name!r}")
     if documents is ids or plain.names["id"] == plain.names.get("cluster"):
         start, place, order = 0, np.empty(len(codes), int), np.argsort(codes, kind="stable")
         for count in np.bincount(codes).tolist():

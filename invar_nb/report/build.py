@@ -5,11 +5,11 @@
 # %% auto #0
 __all__ = ['SAID', 'STATES', 'SETTINGS', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS', 'find_facts', 'recorded',
            'language_table', 'passage_section', 'listed_passages', 'pair_warnings', 'family_notes', 'find_warnings',
-           'row_section', 'ranking_section', 'unseen_share', 'pair_section', 'part_section', 'arm_files', 'arm_section',
-           'looks_section', 'signature_of', 'document_of']
+           'row_section', 'ranking_section', 'unseen_share', 'units_section', 'pair_section', 'part_section',
+           'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/04_build.ipynb #74389758
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from functools import partial
 import json
@@ -152,13 +152,6 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     if 10 <= d.units_eff < 40 and d.units != "seeds":
         lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
                      f"differences a {100 * level:.4g} % interval of so few may cover less.")
-    share, alike = counted_alike(d)
-    if alike is not None and measured.pair.kind == "losses":
-        own = alike.interval(level)
-        change, low, high = (change_text(x, d) for x in (alike.estimate, own.low, own.high))
-        lines.append(f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the "
-                     f"tokens. With each counted the same the change is {change} ({low} to "
-                     f"{high}).")
     for name in SETTINGS if measured.pair.kind == "losses" else ():
         a, b = (facts.get(name) for facts in known)
         if a != b and None not in (a, b):
@@ -222,14 +215,17 @@ def family_notes(study: Study) -> list[str]:
     return lines
 
 # %% ../../nbs/report/04_build.ipynb #91adae15
-def find_warnings(study: Study) -> list[str]:
-    "The warnings of all pairs, each once, and those of pooled texts."
+def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
+    "The warnings of all pairs, each once, and those of pooled texts; `pairs`: their sections."
+    alike = {(pair["candidate"], pair["part"]): pair["units"]["words"].get("alike")
+             for pair in pairs}
     rules, compared = study.rules, [row for row in study.rows if row.role == "lead"
                                     and row.key[:2] in study.measured]
     about = {line: [""] * len(compared) for line in study.notes}
     for row in compared:
         measured, label = study.measured[row.key[:2]], study.label(row.key)
         lines = pair_warnings(measured, row.value, rules.level)
+        if said := alike[row.key[:2]]: lines.append(said)
         if measured.pair.kind == "losses" and not study.looks and not measured.totals:
             lines = check_windows(measured.pair, as_tier(rules.tier), rules.profile,
                                   ": ".join(filter(None, ("report", label)))) + lines
@@ -285,7 +281,7 @@ def ranking_section(study: Study, part: str) -> dict | None:
     leading, alpha = study.leading, round(1 - study.rules.level, 12)
     if {row.key.part for row in leading} != {part}: return section
     fit = [row.key.candidate for row in leading if row.shows("not_worse")
-           and best.get(row.key.candidate, float(bool(study.looks))) > alpha
+           and (study.looks or best.get(row.key.candidate, 0.0) > alpha)
            and section["sizes"].get(row.key.candidate)]
     return section | {"smallest": min(fit, key=section["sizes"].get, default=None)}
 
@@ -302,25 +298,35 @@ def unseen_share(n: int, level: float = 0.95) -> float:
     "The largest share of a kind of which n units may hold none (@eq-build-unseen)."
     return -math.expm1(math.log1p(-level) / n)
 
+# %% ../../nbs/report/04_build.ipynb #us01
+def units_section(study: Study, row: Row) -> dict:
+    "How many units, what they may miss, what one more or one heavy one would change."
+    d, words = row.value, {}
+    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None,
+             "overturned_by": None, "alike": None, "words": words}
+    if d.units in ("documents", "clusters", "items"):
+        units["unseen"] = unseen_share(d.n_units, study.rules.level)
+    if study.looks or row.key[:2] not in study.measured or d.scale != "log": return units
+    units["overturned_by"] = change = \
+        overturning_change(d, row.margin) if row.alone is None else None
+    if change is not None: words["overturned_by"] = change_text(change, d)
+    share, alike = counted_alike(d)
+    if alike is None: return units
+    ends = alike.interval(study.rules.level)
+    units["alike"] = {"heaviest": share, "delta": alike.estimate, "ci": [ends.low, ends.high]}
+    change, low, high = (change_text(x, d) for x in (alike.estimate, ends.low, ends.high))
+    words["alike"] = (
+        f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the tokens. With each "
+        f"counted the same the change is {change} ({low} to {high}).")
+    return units
 
+# %% ../../nbs/report/04_build.ipynb #ps01
 def pair_section(study: Study, row: Row) -> dict:
     "What is known of a candidate and the baseline on one part, beside their rows."
-    rules, looks, d = study.rules, study.looks.get(row.key[:2]), row.value
+    rules, looks = study.rules, study.looks.get(row.key[:2])
     section = {"candidate": row.key.candidate, "part": row.key.part, "missing": {},
                "gate": None, "tail": None, "passages": None}
-    units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None,
-             "overturned_by": None, "alike": None, "words": {}}
-    if d.units in ("documents", "clusters", "items"):
-        units["unseen"] = unseen_share(d.n_units, rules.level)
-    own = looks is None and row.alone is None and row.key[:2] in study.measured
-    if own and d.scale == "log":
-        units["overturned_by"] = change = overturning_change(d, row.margin)
-        if change is not None: units["words"]["overturned_by"] = change_text(change, d)
-        share, alike = counted_alike(d)
-        if alike is not None:
-            ends = alike.interval(rules.level)
-            units["alike"] = {"heaviest": share, "delta": alike.estimate,
-                              "ci": [ends.low, ends.high]}
+    units = units_section(study, row)
     if row.key[:2] not in study.measured:
         nothing = {"weights": "unknown", "identical_items": None, "tensors_changed": None,
                    "tensors": None, "sentence": "", "details": []}
@@ -502,6 +508,6 @@ def document_of(
         "looks": looks_section(study),
         "arms": {stems[key]: arm_section(study, key, files.get(key, (None, None)))
                  for key in study.arms},
-        **source_fields(study), "warnings": find_warnings(study),
+        **source_fields(study), "warnings": find_warnings(study, pairs),
         "conventions": list(dict.fromkeys(lines)), "signature": signature_of(study, version)}
     return json.loads(canonical_json(document))

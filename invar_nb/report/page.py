@@ -58,9 +58,13 @@ def claim_text(row: Mapping) -> str:
     "The claim, and what the interval alone would say where the family forbids that."
     if not row["value"]["judged"]: return "not judged"
     alone = f" (alone: {row['alone']})" if row["alone"] else ""
-    claim = row["claim"] or row["value"]["note"] or "described"
-    if claim == "equivalent" and row["value"]["baseline"] is None: claim = "small enough"
-    return f"{claim}{alone}"
+    return f"{_claimed(row)}{alone}"
+
+
+def _claimed(row):
+    "What is never negative is not equivalent, but small enough."
+    small = row["claim"] == "equivalent" and row["value"]["positive"]
+    return "small enough" if small else row["claim"] or row["value"]["note"] or "described"
 
 
 def p_of_claim(row: Mapping) -> str:
@@ -72,7 +76,7 @@ def p_of_claim(row: Mapping) -> str:
 COLUMNS = {  # head of a column -> its cell in a row
     "": title_of_row, "against": lambda row: row["key"]["against"],
     "claim": claim_text,
-    "claim, marked": lambda row: f"{row['claim'] or 'described'}{'*' if row['alone'] else ''}",
+    "claim, marked": lambda row: f"{_claimed(row)}{'*' if row['alone'] else ''}",
     "change": lambda row: row["words"]["change"],
     "without luck": lambda row: row["words"].get("shrunk"),
     "confidence interval": lambda row: row["words"]["interval"],
@@ -363,7 +367,7 @@ def render_page(layout: str, title: str, *, html: bool, **values) -> str:
 def answer_of(d: Mapping) -> list[str]:
     "What decides the exit code; then the headline, where that says something else."
     if d["exit"]["rule"] not in ("secondary_regressed", "gate_failed"): return [d["headline"]]
-    return [f"Exit {d['exit']['code']}: {d['exit']['because']}", d["headline"]]
+    return [f"Exit code {d['exit']['code']}: {d['exit']['because']}", d["headline"]]
 
 
 def title_of(d: Mapping) -> str:

@@ -338,11 +338,12 @@ def model_card(
     from invar_nb.foundations.refuse import refuse
     try:
         import yaml
-        from huggingface_hub import (EvalResult, EvalResultEntry, ModelCardData,
-                                     eval_result_entries_to_yaml)
+        from huggingface_hub import EvalResult, ModelCardData
+        if results: from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
     except ImportError as error:
-        refuse("card", "a card needs a newer huggingface_hub", f"no {error.name}",
-               "pip install -U huggingface_hub", code="not_installed")
+        refuse("card", f"a card needs {'a newer ' * results}huggingface_hub", str(error),
+               "pip install -U huggingface_hub, in a clone pip install '.[card]'",
+               code="not_installed")
     d = report if isinstance(report, Mapping) else report.document()
     (name, model), parts = _arm_of_card(d, candidate), {p["part"]: p for p in d["parts"]}
     source = {"source_name": f"invar_nb {d['version']}",
@@ -385,7 +386,8 @@ def card(
 # %% ../../nbs/shell/09_cli.ipynb #c026
 _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",
            "cloud": "URLs of shards", "bleu": "translations", "inspect": "logs of inspect",
-           "ray": "--engine ray", "plots": ".plot()"}  # and what each is needed for
+           "ray": "--engine ray", "plots": ".plot()",
+           "card": "model cards"}  # and what each is needed for
 
 
 @command
