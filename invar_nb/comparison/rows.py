@@ -17,8 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .difference import Difference
-from .verdict import (QUESTIONS, claim_alone, claim_within,
+from .verdict import (QUESTIONS, claim_alone, claim_within, claim_word,
                                          is_beyond, questions)
+from .units import FEWEST
 from ..foundations.interval import Interval
 from ..foundations.refuse import PairingError, UsageError, refuse
 from ..metrics.metric import Metric
@@ -79,10 +80,15 @@ class Row:
         "The adjusted p of what its interval suggests."
         return self.adjusted.get("equivalent" if self.alone == "equivalent" else "change")
 
+    @property
+    def word(self) -> str:
+        "The claim as tables and headlines say it."
+        return claim_word(self.value, self.claim, self.shows("not_worse"))
+
     def shows(self, question: str) -> bool:
         "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
         d = self.value
-        if not d.enough: return False
+        if not d.enough or d.units == "seeds" and d.n_units < FEWEST: return False
         if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)
         if question == "beyond": return is_beyond(d, self.margin)
         return d.worse.high < self.margin

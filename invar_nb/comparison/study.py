@@ -262,15 +262,15 @@ _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
 
 def row_headline(row: Row) -> str:
     "One row in one sentence."
-    d, beyond = row.value, row.shows("beyond")
-    said = headline(d, row.claim, row.margin, beyond)
+    d = row.value
+    said = headline(d, row.claim, row.margin, row.shows("beyond"), row.shows("not_worse"))
     if row.role == "pooled":
         texts, rule = len(row.about["weights"]), _POOLED[row.about["rule"]]
         return f"{said.removesuffix('.')}, on {texts} texts {rule}."
     hidden = row.floor is not None and abs(d.delta) <= row.floor
     if not hidden or row.claim != "inconclusive": return said
     change = headline(d, "regressed", 0.0).partition(": ")[2].removesuffix(".")
-    return (f"Inconclusive: {change}, below the numerical noise of "
+    return (f"{row.word.capitalize()}: {change}, below the numerical noise of "
             f"{change_text(row.floor, d, sign=False)}.")
 
 
@@ -281,20 +281,24 @@ def study_headline(study) -> str:
     "The answer in one sentence: the leading row, or how many there are of each claim."
     rows, failed = study.leading, study.failed
     if not rows and not failed: return _level_headline(study)
-    if len(rows) == 1 and not failed: return row_headline(rows[0])
     names, parts = (list(dict.fromkeys(row.key[i] for row in rows)) for i in (0, 1))
     names += failed
     several = len({name for name, _ in study.arms} - {BASELINE, CONTROL}) > 1
-    label = lambda row: " on ".join(
-        [row.key.candidate] * several + [row.key.part] * (len(parts) > 1))
-    counts = [f"{len(failed)} failed ({', '.join(failed)})"] if failed else []
-    for claim in WORST_FIRST:
-        mine = [row for row in rows if row.claim == claim]
-        some = [f"{label(row)} {change_text(row.value.delta, row.value)}" for row in mine[:4]]
+    label = lambda row: " on ".join([row.key.candidate] * several + [row.key.part] * (
+        len({part for _, part in study.arms}) > 1 and row.role != "pooled"))
+    if len(rows) == 1 and not failed:
+        return ": ".join(filter(None, (label(rows[0]), row_headline(rows[0]))))
+    counts, words = [f"{len(failed)} failed ({', '.join(failed)})"] * bool(failed), {}
+    for row in sorted(rows, key=lambda row: WORST_FIRST.index(row.claim)):
+        words.setdefault(row.word, []).append(row)
+    for word, mine in words.items():
+        counts.append(f"{len(mine)} {word}")
         size = {margin_text(row.margin, row.value) for row in mine}
-        within = f" within {size.pop()}" if claim == "equivalent" and len(size) == 1 else ""
-        more = ", ..." if mine[4:] else ""
-        if mine: counts.append(f"{len(mine)} {claim}{within} ({', '.join(some)}{more})")
+        if word == "equivalent" and len(size) == 1: counts[-1] += f" within {size.pop()}"
+        if len(counts) > 1: continue  # the worst are named
+        mine = sorted(mine, key=lambda row: row.value.improvement)
+        some = [f"{label(row)} {change_text(row.value.delta, row.value)}" for row in mine[:3]]
+        counts[-1] += f" ({', '.join(some)}{', ...' * (len(mine) > 3)})"
     titles = {row.value.title for row in rows}
     what = [f"{len(names)} candidates"] * (len(names) > 1) + [f"{len(parts)} parts"] * (
         len(parts) > 1)
@@ -380,7 +384,7 @@ class Study(Table):
     @property
     def headline(self) -> str:
         "The answer in one sentence."
-        if len(self.verdicts) == 1: return next(iter(self.verdicts.values())).rationale
+        if len(self.verdicts) == 1: return next(iter(self.verdicts.values())).headline
         return study_headline(self)
 
     @property

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CLAIMS', 'QUESTIONS', 'HEAVY', 'as_margin', 'claim_of', 'is_identical', 'claim_alone', 'questions', 'claim_within',
-           'items_for_power', 'overturning_change', 'counted_alike', 'change_text', 'margin_text', 'shown_unit',
-           'interval_text', 'is_beyond', 'headline', 'rationale', 'Verdict']
+           'units_for_power', 'overturning_change', 'counted_alike', 'change_text', 'margin_text', 'shown_unit',
+           'span_text', 'interval_text', 'is_beyond', 'claim_word', 'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -98,13 +98,12 @@ def claim_within(
     return "regressed" if d.improvement < 0 else "improved"
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c017
-def items_for_power(d: Difference, margin: float) -> int | None:
-    "Items for 80 % power at this change and spread, where more are needed than there are."
+def units_for_power(d: Difference, margin: float) -> int | None:
+    "Units for 80 % power at this change and spread, where more are needed than there are."
     if not d.standard_error > 0 or d.n_units < 2: return None
     spread = d.standard_error * math.sqrt(d.n_units)
     units = n_for_power(spread, d.delta, margin, level=d.level)
-    items = None if units is None else math.ceil(units * d.n / d.n_units)
-    return items if items and items > d.n else None
+    return units if units and units > d.n_units else None
 
 # %% ../../nbs/comparison/02_verdict.ipynb #fra2
 def overturning_change(d: Difference, margin: float) -> float | None:
@@ -181,11 +180,17 @@ def shown_unit(d) -> tuple[float, str]:
     return (100, " points") if d.unit == "share" else (1, f" {d.unit}".rstrip())
 
 
+def span_text(low: float, high: float, d: Difference) -> str:
+    "`+0.1 % to +0.4 %`, or `-6.4 to -1.1 points`: a longer unit is written once."
+    first, last = change_text(low, d), change_text(high, d)
+    unit = shown_unit(d)[1]
+    return f"{first.removesuffix(unit) if len(unit) > 2 else first} to {last}"
+
+
 def interval_text(d: Difference) -> str:
     "`95 % CI +0.1 % to +0.4 %`."
     if d.n_units == 1: return "no interval from one unit"
-    ends = [change_text(end, d) for end in (d.interval.low, d.interval.high)]
-    return f"{100 * d.level:g} % CI {ends[0]} to {ends[1]}"
+    return f"{100 * d.level:g} % CI {span_text(d.interval.low, d.interval.high, d)}"
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c019
 def is_beyond(d: Difference, margin: float) -> bool:
@@ -203,30 +208,43 @@ def _too_few(d):
     return f"a few {noun} dominate the spread, so nothing is claimed"
 
 
+def claim_word(
+    d: Difference,
+    claim: str | None,
+    not_worse: bool = False,  # a loss of the margin or more is ruled out
+) -> str:
+    "The claim as tables and headlines say it."
+    if not d.judged: return "not judged"
+    if claim == "equivalent" and d.metric.positive: return "small enough"
+    if claim == "inconclusive" and not_worse: return "not worse"
+    return claim or "described"
+
+
 def headline(
     d: Difference,
     claim: str,
     margin: float,
     beyond: bool | None = None,  # in a family; None: by the interval
+    not_worse: bool = False,
 ) -> str:
     "The claim of a difference in one sentence, with its interval."
     beyond = is_beyond(d, margin) if beyond is None else beyond
     change = f"{d.title} {change_text(d.delta, d)} ({interval_text(d)})"
-    size = margin_text(margin, d)
+    size, word = margin_text(margin, d), claim_word(d, claim, not_worse).capitalize()
     if is_identical(d): return f"Identical: {d.title} is the same on every item."
-    if claim == "equivalent" and d.metric.positive:
-        return f"Small enough: {change}, below the margin of {size}."
-    if claim == "equivalent": return f"Equivalent within {size}: {change}."
+    if word == "Small enough": return f"{word}: {change}, below the margin of {size}."
+    if word == "Not worse": return f"{word}: {change}; a loss of {size} or more is ruled out."
+    if claim == "equivalent": return f"{word} within {size}: {change}."
     if claim != "inconclusive":
         far = f", beyond the margin of {size}" if beyond and margin > 0 else ""
         if claim == "regressed" and margin > 0 and not far:
             far = f", perhaps by less than {size}"
-        return f"{claim.capitalize()}: {change}{far}."
+        return f"{word}: {change}{far}."
     if not d.enough: return f"Inconclusive: {change}; {_too_few(d)}."
-    items = items_for_power(d, margin)
-    noun = {"documents": "windows", "serial": "windows", "windows": "windows",
-            "seeds": "seeds"}.get(d.units, "examples")
-    more = f"; about {items} {noun} would give 80 % power at this size" if items else ""
+    units, noun = units_for_power(d, margin), noun_of(d.units).partition(" ")[0]
+    what = f"show that it is within {size}" if abs(d.delta) < margin else \
+        "show a change of this size"
+    more = f"; about {units} {noun} would {what} with 80 % power" if units else ""
     return f"Inconclusive: {change}{more}."
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c035
@@ -247,7 +265,7 @@ def rationale(
     size = margin_text(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
            "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
-           }.get(claim, "the interval excludes 0")
+           if margin > 0 else "the interval holds 0"}.get(claim, "the interval excludes 0")
     if d.metric.positive and claim == "inconclusive":
         why = f"the interval holds the margin of {size}"
     if is_identical(d): why = "it is the same on every item"

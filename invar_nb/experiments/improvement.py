@@ -23,6 +23,7 @@ from ..comparison.difference import Difference
 from ..comparison.rows import Key, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
+from ..comparison.units import FEWEST
 from ..comparison.verdict import Verdict
 from .runs import ExperimentResult, RunPairs, pair_runs
 from ..foundations.interval import Fallback, Interval
@@ -159,7 +160,7 @@ def decide(
     g, m = d.improvement, spec.improvement_threshold
     significant = p_value is not None and p_value <= spec.significance_threshold
     if significant and abs(g) >= m and g != 0: return "improved" if g > 0 else "regressed"
-    bounded = m > 0 and d.fallback is None
+    bounded = m > 0 and d.fallback is None and d.n >= FEWEST
     return "equivalent" if bounded and d.interval.inside(-m, m) else "inconclusive"
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c034
@@ -208,7 +209,12 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if seeds: why += f"; about {seeds} seeds would give 80 % power at this difference"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
-    title = claim.title() + (f" within {margin}" if claim == "equivalent" else "")
+    if d.n < FEWEST: why += f"; the interval of fewer than {FEWEST} seeds claims nothing"
+    title = claim.title()
+    if claim == "equivalent":
+        better = "Better" if d.improvement > 0 else "Worse"
+        shown = p is not None and p <= spec.significance_threshold and d.improvement != 0
+        title = f"{better}, by less than {margin}" if shown else f"{title} within {margin}"
     title += f": {spec.metric} {percent(d.delta)}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")

@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
-           'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'ranking_lines',
-           'fact_lines', 'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts', 'origin_table',
-           'windows_picture', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
-           'render_markdown', 'units_text', 'summary']
+           'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'smallest_text',
+           'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts',
+           'origin_table', 'windows_picture', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
+           'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -56,15 +56,8 @@ def axis_of(value: Mapping) -> tuple[Callable[[float], float], str]:
 # %% ../../nbs/report/02_page.ipynb #c0ffee14
 def claim_text(row: Mapping) -> str:
     "The claim, and what the interval alone would say where the family forbids that."
-    if not row["value"]["judged"]: return "not judged"
     alone = f" (alone: {row['alone']})" if row["alone"] else ""
-    return f"{_claimed(row)}{alone}"
-
-
-def _claimed(row):
-    "What is never negative is not equivalent, but small enough."
-    small = row["claim"] == "equivalent" and row["value"]["positive"]
-    return "small enough" if small else row["claim"] or row["value"]["note"] or "described"
+    return f"{row['words']['claim']}{alone}"
 
 
 def p_of_claim(row: Mapping) -> str:
@@ -76,7 +69,7 @@ def p_of_claim(row: Mapping) -> str:
 COLUMNS = {  # head of a column -> its cell in a row
     "": title_of_row, "against": lambda row: row["key"]["against"],
     "claim": claim_text,
-    "claim, marked": lambda row: f"{_claimed(row)}{'*' if row['alone'] else ''}",
+    "claim, marked": lambda row: f"{row['words']['claim']}{'*' if row['alone'] else ''}",
     "change": lambda row: row["words"]["change"],
     "without luck": lambda row: row["words"].get("shrunk"),
     "confidence interval": lambda row: row["words"]["interval"],
@@ -181,15 +174,19 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
         margin=(shown(-margin), shown(margin)) if margin else None, axis=axis, size=size)
 
 
+def smallest_text(ranking: Mapping) -> str:
+    "The smallest candidate that is good enough, with its size."
+    which, name = "may be the best and is" if ranking["groups"] else "is", ranking["smallest"]
+    size = size_text(ranking["sizes"][name], ranking["size_unit"])
+    return f"Smallest that {which} not worse: {name} ({size})."
+
+
 def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
     "What the mark at a claim means, where one has it; the smallest that is good enough."
     marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
               if row["alone"]]
-    lines = [f"* Alone, its interval would say: {', '.join(marked)}."] if marked else []
-    which = "may be the best and is" if ranking["groups"] else "is"
-    if name := ranking["smallest"]: lines.append(
-        f"Smallest that {which} not worse: {name} "
-        f"({size_text(ranking['sizes'][name], ranking['size_unit'])}).")
+    lines = [smallest_text(ranking)] if ranking["smallest"] else []
+    if marked: lines.append(f"* Alone, its interval would say: {', '.join(marked)}.")
     return lines + [
         "Candidates with a letter in common are not distinguished."] * bool(ranking["groups"])
 
@@ -406,44 +403,3 @@ def units_text(units: Mapping) -> str:
     named, effective = counted(units["n"], noun_of(units["kind"])), round(units["effective"])
     return f"{named} ({effective} effective)." if effective != units["n"] else f"{named}."
 
-
-def summary(document: Mapping) -> str:
-    "What a person reads after a command: the sentence, its basis, the doubts."
-    d, ranked = document, bool(document["rankings"])
-    chosen = {*d["rules"].get("deciding", ())}
-    lines = [*sum(fact_lines(d), []), *noise_lines(d)]
-    over = {f"{units_text(pair['units'])} {pair['units']['because']}" for pair in d["pairs"]
-            if not chosen or chosen & {pair["candidate"], pair["part"]}}
-    if len(over) == 1: lines.append(f"interval over {over.pop()}")
-    fragile = [pair["units"] for pair in d["pairs"] if pair["units"]["overturned_by"]]
-    if len(d["pairs"]) == len(fragile) == 1: lines.append(
-        f"one more {noun_of(fragile[0]['kind']).removesuffix('s')} of usual length at "
-        f"{fragile[0]['words']['overturned_by']} would leave nothing claimed")
-    if d["looks"]: lines += d["looks"]["sentences"]
-    for pair in d["pairs"]:
-        if pair["tail"]: lines.append(f"tail: {pair['tail']['because']}")
-        lines += [passages["sentence"] for passages in (pair["passages"] or {}).values()
-                  if passages and any(p["beyond"] for p in passages["lost"])]
-    lines += [r["because"] for r in d["required"]]
-    for ranking in d["rankings"]:
-        cells = ranking_table(d, ranking)
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        if ranking["part"]: lines.append(ranking["part"])
-        lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in cells]
-        lines += ranking_lines(d, ranking)
-    leads = rows_of(d, "lead", "pooled")
-    for row in leads * (len(leads) > 1 and not ranked) + [
-            row for row in rows_of(d, "rest") if row["claim"] == "regressed"
-            or not row["key"]["slice"] and not ranked]:
-        words, p = row["words"], f", adjusted p {p_of_claim(row)}" if row["adjusted"] else ""
-        lines.append(f"{title_of_row(row)}: {words['change']} ({words['interval']}){p}: "
-                     f"{claim_text(row)}")
-    lines += [f"{row['value']['title']}: {row['value']['value']:.6g}" for row in d["rows"][1:]
-              if not d["pairs"] and row["value"]["value"] is not None
-              and not row["key"]["slice"]]
-    lines += [f"note: {line}" for line in d["warnings"]]
-    first = answer_of(d)
-    if len(first) == 1 and (d["exit"]["code"] or chosen
-                            or d["exit"]["rule"] == "no_regression_shown"):
-        lines.append(f"exit {d['exit']['code']}: {d['exit']['because']}")
-    return "\n  ".join([*first, *lines])

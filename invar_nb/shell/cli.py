@@ -9,6 +9,8 @@ __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'a
 # %% ../../nbs/shell/09_cli.ipynb #c005
 import json
 import re
+import shlex
+import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -72,10 +74,17 @@ def _with_study(study, job, baseline=None, candidates=None):
 
 def _saved(report, out, force, journals=()):
     "A report, saved; its facts are those of report.json."
+    from invar_nb.report.answer import summary
     report.save(out, force=force, journals=journals)
+    d, width = report.document(), 80
+    if sys.stdout.isatty(): width = min(max(shutil.get_terminal_size().columns, 80), 120)
     facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
-    return report.document() | facts, (f"{report}\n  report: {out / 'report.html'}\n"
-                                       f"  check: invar-nb verify {out}")
+    slices = len({row["key"]["slice"] for row in d["rows"]} - {None})
+    more = [f"{n} {what}{'s' * (n > 1)}" for n, what in (
+        (slices, "slice"), (len(d["doubts"] + d["warnings"]), "note")) if n]
+    return d | facts, (f"{summary(d, width)}\nReport: {out / 'report.html'}"
+                       f"{' with ' * bool(more)}{' and '.join(more)}\n"
+                       f"Check:  invar-nb verify {shlex.quote(str(out))}")
 
 # %% ../../nbs/shell/09_cli.ipynb #c002
 _MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL "

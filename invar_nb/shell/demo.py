@@ -26,7 +26,6 @@ from ..models.text import Documents
 from ..models.load import import_torch, load_model
 from ..models.score import score_plan
 from ..models.windows import plan_text
-from ..report.page import ranking_table, units_text
 from ..report.report import Report, report_of
 from ..report.verify import verify
 
@@ -119,14 +118,14 @@ class DemoResult:
     out: Path
 
     def __str__(self) -> str:
-        d = self.report.document()
-        head, *rows = ranking_table(d, d["rankings"][0])
-        table = [[*head, "alone, as windows"],
-                 *([*row, self.windows[row[0]]] for row in rows)]
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in table]
-        units = f"Intervals over {units_text(d['pairs'][0]['units'])}"
-        return "\n".join([*lines, "", units, self.report.headline])
+        d, lines = self.report.document(), [str(self.report)]
+        for name in EDITS:  # where the units decide what an interval shows
+            row = next(r for r in d["rows"] if r["key"]["candidate"] == name)
+            low, high = row["value"]["ci"]
+            if low <= 0 <= high and "," in self.windows[name]:
+                lines.append(f"Were windows independent, {name} would be {self.windows[name]}:"
+                             "\n  documents are counted, since windows of one are alike.")
+        return "\n".join(lines)
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."

@@ -41,9 +41,17 @@ def say(text: str, quiet: bool = False) -> None:
         sys.stderr.flush()
 
 
-def answer(text: str) -> None:
-    "The answer, on stdout; names in it cannot steer the terminal."
-    sys.stdout.write("".join(c if c.isprintable() or c == "\n" else "?" for c in text) + "\n")
+_INK = {"regressed": 31, "inconclusive": 33, "improved": 34, "equivalent": 32,
+        "not worse": 32, "small enough": 32, "identical": 32}  # colours of a terminal
+
+
+def answer(text: str, *, ink: bool = False) -> None:
+    "The answer, on stdout; names in it cannot steer the terminal. `ink` colours claims there."
+    text = "".join(c if c.isprintable() or c == "\n" else "?" for c in text)
+    if ink and sys.stdout.isatty() and not os.environ.get("NO_COLOR"):
+        text = re.sub(rf"(?i)\b({'|'.join(_INK)})\b",
+                      lambda m: f"\x1b[{_INK[m[0].lower()]}m{m[0]}\x1b[0m", text)
+    sys.stdout.write(text + "\n")
 
 # %% ../../nbs/shell/03_terminal.ipynb #c012
 class Progress:
@@ -182,8 +190,8 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
             with command.make_context("invar-nb", words) as context:
                 facts, text = command.invoke(context)
             facts = {"exit_code": OK} | facts
-            answer(json.dumps(facts, sort_keys=True, allow_nan=False) if ending.as_json
-                   else text)
+            if ending.as_json: answer(json.dumps(facts, sort_keys=True, allow_nan=False))
+            else: answer(text, ink=True)
             ending.code = facts["exit_code"]
         except typer.Exit as leaving: ending.code = leaving.exit_code
         sys.stdout.flush()
