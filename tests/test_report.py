@@ -83,8 +83,8 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     first, = report.document()["pairs"]
     assert (report.exit["rule"], report.exit_code) == (rule, code) and [bool(first[name]) for name in ("gate", "tail")] == [name in rules for name in ("gate", "tail")]
     said, page = str(report).splitlines(), html.unescape(html.unescape(report._repr_html_()))
-    decides = rule in ("secondary_regressed", "gate_failed")  # the first line is what decides, the headline the second
-    assert said[0] == (f"Exit code 1: {report.exit['because']}" if decides else report.headline) and (said[1].strip() == report.headline) == decides
+    decides = rule in ("secondary_regressed", "gate_failed")  # the first line is what decides
+    assert said[0] == (f"Exit code 1: {report.exit['because']}" if decides else report.headline) and said[1] == ""
     plain = re.sub(r"\s+", " ", page)  # no-break blanks stand between numbers and units
     assert plain.index(re.sub(r"\s+", " ", said[0])) < plain.index("To check" if "To check" in plain else "The evidence was not saved")
 
@@ -94,7 +94,7 @@ def test_a_pooled_change_is_equivalent_and_a_divergence_small_enough():
     report = study(arms_of({"law": losses(.001, .005, n=80, seed=2), "news": losses(.002, .005, n=80, seed=3)}), Rules(pooling="equal")).report()
     row, = (row for row in report.document()["rows"] if row["role"] == "pooled")
     assert row["claim"] == "equivalent" and claim_text(row) == "equivalent" and "small enough" not in str(report)
-    assert claim_text({**row, "value": {**row["value"], "positive": True}}) == "small enough"
+    assert "not worse" not in str(report)
 
 
 def test_what_is_required_of_parts_and_slices():
@@ -126,7 +126,7 @@ def test_profiles_refuse_and_dev_warns():
 def test_identical_models_are_said_once():
     both = losses()
     text = str(report_of(compare(pair(both.baseline, both.baseline.changed(model="copy")))))
-    assert text.startswith("Identical: perplexity is the same on every item.") and text.count("exactly the same") == 1
+    assert text.startswith("Identical: perplexity is the same on every item.") and "exactly the same" not in text
 
 
 def test_replicates_and_seed_reproduce_the_interval():

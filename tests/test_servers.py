@@ -295,7 +295,7 @@ def test_a_report_warns_of_another_engine_with_the_measured_floor(truths, plan, 
     with Server("vllm", truths["base"], noisy) as server: served = ask(server, plan)
     with Server("vllm", truths["tuned"]) as server: other = ask(server, plan)
     with Server("sglang", truths["base"]) as server: third = ask(server, plan)
-    warnings = lambda a, b: " ".join(line for line in compare(pair(a, b), tier="aggressive").report().document()["warnings"] if "repeated" in line)
+    warnings = lambda a, b: " ".join(line for line in compare(pair(a, b), tier="aggressive").report().document()["doubts"] if "repeated" in line)
     assert served.provenance["noise_floor"] == pytest.approx(0.39 / 38, abs=1e-6)
     mixed = warnings(direct, served)
     assert "(transformers and vllm 0.11.0)" in mixed and "moved by 0.01 nats per token" in mixed and "control" in mixed
@@ -490,7 +490,7 @@ def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp
         assert scored["perplexity"] == pytest.approx(local["perplexity"], rel=CLOSE) and scored["data_id"] == local["data_id"]
         assert SECRET not in (tmp_path / "served.jsonl").read_text() and not list(tmp_path.glob(".*journal*"))
         report, _ = run("compare", address, BASE, "--dtype", "float32", "--out", tmp_path / "report", code=0)  # the checkpoint's tokenizer
-        assert any("different engines (vllm 0.11.0 and transformers)" in line for line in report["warnings"])
+        assert any("different engines (vllm 0.11.0 and transformers)" in line for line in report["doubts"])
         assert main(["verify", str(tmp_path / "report")]) == 0 and SECRET not in "".join(p.read_text() for p in (tmp_path / "report").iterdir() if p.suffix != ".parquet")
         for argument, code, said in ((address, 2, "--tokenizer"), (f"vllm:http://me:{SECRET}@localhost", 2, KEY_VARIABLE), (f"http://me:{SECRET}@localhost", 2, "openai:URL"),
                                      (f"vllm:http://localhost/?key={SECRET}", 2, KEY_VARIABLE), (f"vllm:{SECRET}@localhost", 2, "openai:URL")):

@@ -36,8 +36,8 @@ def files(tmp_path):
 def test_one_report_ranks_verifies_and_exits_by_the_candidates_that_gate(files):
     paths = [files / f"{name}.jsonl" for name in ("q2", "same", "q4", "q8")]
     code, out, _ = shell("compare", files / "base.jsonl", *paths, *(x for n, bits in (("q2", 2.5), ("same", 8.5), ("q4", 4.5), ("q8", 8.5), ("baseline", 16)) for x in ("--size", f"{n}={bits}")), "rules.contrasts=true", "--out", files / "r")
-    assert code == 1 and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out and "bits per weight" in out
-    assert [line.split()[0] for line in out.split("\n")[4:9]] == ["baseline", "same", "q8", "q4", "q2"]
+    assert code == 1 and "2 regressed (q2 +22.3 %, q4 +3.51 %)" in out and "(8.5 bits per weight)" in out and "bits" in out.split("\n")[2]
+    assert [line.split()[0] for line in out.split("\n")[3:8]] == ["baseline", "same", "q8", "q4", "q2"]
     assert shell("verify", files / "r")[0] == 0 and "Candidates against each other" in (files / "r/report.md").read_text()
     code, out, _ = shell("compare", files / "base.jsonl", *paths[::-1], "rules.deciding=q8", "rules.deciding=same", "--out", files / "r2", "--json", "-q")
     d = json.loads(out)

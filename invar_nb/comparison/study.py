@@ -287,7 +287,10 @@ def study_headline(study) -> str:
     label = lambda row: " on ".join([row.key.candidate] * several + [row.key.part] * (
         len({part for _, part in study.arms}) > 1 and row.role != "pooled"))
     if len(rows) == 1 and not failed:
-        return ": ".join(filter(None, (label(rows[0]), row_headline(rows[0]))))
+        word, mark, rest = row_headline(rows[0]).partition(": ")
+        kinds = [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
+        named = label(rows[0]) if several or len({*kinds}) < len(kinds) else ""
+        return f"{word} ({named}){mark}{rest}" if named else f"{word}{mark}{rest}"
     counts, words = [f"{len(failed)} failed ({', '.join(failed)})"] * bool(failed), {}
     for row in sorted(rows, key=lambda row: WORST_FIRST.index(row.claim)):
         words.setdefault(row.word, []).append(row)

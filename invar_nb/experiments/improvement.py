@@ -207,9 +207,9 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
     else: why = f"; significant ({test}), but below the {margin} threshold, maybe by chance"
     if seeds: why += f"; about {seeds} seeds would give 80 % power at this difference"
+    if d.n < FEWEST: why += f"; the interval of fewer than {FEWEST} seeds claims nothing"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
-    if d.n < FEWEST: why += f"; the interval of fewer than {FEWEST} seeds claims nothing"
     title = claim.title()
     if claim == "equivalent":
         better = "Better" if d.improvement > 0 else "Worse"
@@ -258,7 +258,8 @@ class RunsComparison:
         claim, seeds = decide(d, p, spec), None
         if claim == "inconclusive":
             seeds = seeds_for_power(d, threshold=m, level=self.level)
-            seeds = seeds and max(seeds, d.n + 1)
+            few = FEWEST if abs(d.improvement) < m else 0  # equivalence needs ten
+            seeds = seeds and max(seeds, d.n + 1, few)
         for arm in ("candidate", "baseline"):
             fields[f"{arm}_mean"] = float(written_mean(getattr(self.pairs, arm)))
             if spec.scale == LOG: fields[f"{arm}_geometric_mean"] = getattr(d, arm)
@@ -270,7 +271,7 @@ class RunsComparison:
             **fields, improvement=d.improvement, verdict=claim if changed else "noise",
             claim=claim, n_for_power=seeds, headline=headline, rationale=rationale,
             beyond_margin=changed and bounded and (d.worse.low > m or d.worse.high < -m),
-            not_worse=bounded and d.worse.high < m, adjusted_p_value=self.adjusted_p_value,
+            not_worse=bounded and d.n >= FEWEST and d.worse.high < m, adjusted_p_value=self.adjusted_p_value,
             multiplicity=family if self.multiplicity else None)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c047

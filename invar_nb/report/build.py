@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['SAID', 'STATES', 'MATTERS', 'SETTINGS', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS', 'find_facts', 'recorded',
-           'language_table', 'passage_section', 'listed_passages', 'pair_doubts', 'pair_warnings', 'family_notes',
-           'said_of', 'find_doubts', 'find_warnings', 'row_section', 'ranking_section', 'unseen_share', 'units_section',
-           'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
+           'language_table', 'passage_section', 'listed_passages', 'pair_doubts', 'source_of', 'other_scores',
+           'pair_warnings', 'family_notes', 'said_of', 'find_doubts', 'find_warnings', 'row_section', 'ranking_section',
+           'unseen_share', 'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section',
+           'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping
@@ -175,6 +176,21 @@ def pair_doubts(measured, d) -> list[str]:
     return lines
 
 
+def source_of(arm) -> Mapping:
+    "What the files of another tool said of an arm."
+    source = arm.provenance.get("source")
+    return source if isinstance(source, Mapping) else {}
+
+
+def other_scores(arm) -> list[str]:
+    "Which further scores the files of another tool have, where none was asked for."
+    source = source_of(arm)
+    others = source.get("other_metrics")
+    if not others or source.get("metric_asked"): return []
+    return [f"The score is {source.get('metric')}; the files also have "
+            f"{', '.join(map(str, others))} (--score {others[0]})."]
+
+
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
     arms = {"baseline": measured.pair.baseline, "candidate": measured.pair.candidate}
@@ -183,15 +199,10 @@ def pair_warnings(measured, d, level: float) -> list[str]:
         lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
                      f"differences a {100 * level:.4g} % interval of so few may cover less.")
     lines += _settings(measured, SETTINGS)
-    source = {}  # what the files of another tool said; of the candidate in the end
     for name, arm in arms.items():
-        source = arm.provenance.get("source")
-        if not isinstance(source, Mapping): source = {}
-        if older := source.get("older_files"):
+        if older := source_of(arm).get("older_files"):
             lines.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
-    if (others := source.get("other_metrics")) and not source.get("metric_asked"):
-        lines.append(f"The score is {source.get('metric')}; the files also have "
-                     f"{', '.join(map(str, others))} (--score {others[0]}).")
+    lines += other_scores(measured.pair.candidate)
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
     if measured.totals: lines.append(
         f"Files of more than {LARGE:,} windows are read in batches: windows that changed "
@@ -532,6 +543,7 @@ def document_of(
         "looks": looks_section(study),
         "arms": {stems[key]: arm_section(study, key, files.get(key, (None, None)))
                  for key in study.arms},
-        **source_fields(study), "doubts": find_doubts(study), "warnings": find_warnings(study, pairs),
+        **source_fields(study), "doubts": find_doubts(study),
+        "warnings": find_warnings(study, pairs),
         "conventions": list(dict.fromkeys(lines)), "signature": signature_of(study, version)}
     return json.loads(canonical_json(document))

@@ -36,7 +36,7 @@ from ..foundations.refuse import refuse
 from ..foundations.store import (canonical_json, canonical_text, content_digest, digest,
                                         file_digest, strict_json, write_folder)
 from .build import SCHEMA, document_of
-from .answer import summary
+from .answer import badge, result_picture, summary, summary_markdown
 from .page import reliability_pictures, render_html, render_markdown
 
 # %% ../../nbs/report/06_report.ipynb #c005
@@ -282,6 +282,10 @@ class Report:
 
     def __str__(self) -> str: return summary(self.document())
 
+    def to_markdown(self) -> str:
+        "The answer for a comment: that of summary.md."
+        return summary_markdown(self.document())
+
     def __repr__(self) -> str: return f"Report({self.headline!r}, exit {self.exit_code})"
 
     def _repr_html_(self) -> str:
@@ -332,7 +336,8 @@ def report_of(
                 study.arms)
 
 # %% ../../nbs/report/06_report.ipynb #d6a1becb
-PAGES = ("report.json", "report.md", "report.html", "slices.csv")
+PAGES = ("report.json", "report.md", "report.html", "summary.md", "badge.json", "result.svg",
+         "slices.csv")
 
 
 def flat_row(row: Mapping) -> dict:
@@ -347,7 +352,9 @@ def render(report: Report) -> dict[str, str]:
     "The report's files but for the evidence: pages, slices as a table, reliability pictures."
     d = report.document()
     pages = {"report.json": report.text, "report.md": render_markdown(d, report.arms),
-             "report.html": render_html(d, report.arms)}
+             "report.html": render_html(d, report.arms), "summary.md": summary_markdown(d),
+             "badge.json": badge(d)}
+    if picture := result_picture(d): pages["result.svg"] = picture
     stems = {(arm["name"], arm["part"]): stem for stem, arm in d["arms"].items()}
     pages |= {f"{stems[key]}.reliability.svg": str(picture)
               for key, picture in reliability_pictures(d, report.arms).items()}

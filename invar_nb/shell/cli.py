@@ -76,7 +76,7 @@ def _saved(report, out, force, journals=()):
     "A report, saved; its facts are those of report.json."
     from invar_nb.report.answer import summary
     report.save(out, force=force, journals=journals)
-    d, width = report.document(), 80
+    d, width = report.document(), None  # a pipe or a log gets whole sentences
     if sys.stdout.isatty(): width = min(max(shutil.get_terminal_size().columns, 80), 120)
     facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
     slices = len({row["key"]["slice"] for row in d["rows"]} - {None})

@@ -27,7 +27,7 @@ from ..foundations.refuse import of_part
 from ..models.load import find_checkpoint, load_tokenizer
 from ..models.score import control_file, other_batch
 from ..models.text import read_documents
-from ..report.build import arm_files, listed_passages
+from ..report.build import arm_files, listed_passages, other_scores
 from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o
@@ -265,6 +265,8 @@ def arms_of_files(
     if len({Path(argument).resolve() for argument in arguments.values()}) == 1:
         say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
     arms = read_together(arguments, reading)
+    for line in dict.fromkeys(one for arm in arms.values() for one in other_scores(arm)):
+        say(line, job.output.quiet)
     tasks = list(dict.fromkeys(task for _, task in arms))
     if len(tasks) == 1:
         arms = {(name, ""): arm for (name, _), arm in arms.items()}
