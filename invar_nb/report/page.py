@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
-           'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'smallest_text',
-           'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'level_tables', 'rests_table', 'gate_facts',
-           'origin_table', 'windows_picture', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
-           'render_html', 'render_markdown', 'units_text']
+           'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
+           'size_picture', 'smallest_text', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text',
+           'level_tables', 'rests_table', 'gate_facts', 'origin_table', 'windows_picture', 'reliability_pictures',
+           'render_page', 'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -87,14 +87,38 @@ def cells_of(rows: Iterable[Mapping], columns: Iterable[str]) -> list[list]:
     "A row of cells for each row."
     return [[COLUMNS[name](row) for name in columns] for row in rows]
 
+# %% ../../nbs/report/02_page.ipynb #cellc
+def cells_of_row(row: Mapping, name: str) -> dict[str, str]:
+    "Column -> cell of one row that compares; '' where it has none."
+    value, words = row["value"], row["words"]
+    found = re.fullmatch(r"([+-]?[\d.]+) ?(.*)", words["change"])
+    number, unit = found.groups() if found else ("", "")
+    bare = lambda text: text.replace(f" {unit}", "") if unit else text
+    scale, places = 100 if value["unit"] == "share" else 1, len(number.partition(".")[2])
+    digits = ".4g" if value["scale"] == "log" or value["unit"] == "relative" else f".{places}f"
+    shown = lambda x: "" if x is None else f"{scale * x:{digits}}"
+    low, _, high = bare(words["interval"]).replace("+", "").partition(" to ")
+    return {"name": name, "before": shown(value["baseline"]), "after": shown(
+                value["candidate"] if value["baseline"] is not None else None),
+            "change": bare(words["change"]), "low": low if high else "", "high": high,
+            "unit": unit, "claim": words["claim"] + "*" * bool(row["alone"])}
+
+
+def shorten(name: str, most: int) -> str:
+    "A name with its middle left out where it is longer."
+    if len(name) <= most: return name
+    head = (most - 2) * 2 // 3
+    return f"{name[:head]}..{name[len(name) - (most - 2 - head):]}"
+
 # %% ../../nbs/report/02_page.ipynb #c0ffee07
 def draw_rows(value: Mapping, margin: float, bars: list, limit=None) -> Picture:
-    "(label, delta, ends, claim) of each bar, on the axis of the metric of `value`."
+    "(label, delta, ends, claim, words) of each bar, on the axis of the metric of `value`."
     shown, axis = axis_of(value)
     band = (shown(-margin), shown(margin)) if margin else None
-    rows = [(label, shown(delta), *map(shown, ends), claim)
-            for label, delta, ends, claim in bars]
-    return interval_figure(rows, margin=band, limit=limit, axis=axis)
+    rows = [(shorten(label, 26), shown(delta), *map(shown, ends), claim)
+            for label, delta, ends, claim, _ in bars]
+    return interval_figure(rows, margin=band, limit=limit, axis=axis,
+                           words=[bar[-1] for bar in bars])
 
 
 def interval_picture(d: Mapping) -> Picture | None:
@@ -103,9 +127,12 @@ def interval_picture(d: Mapping) -> Picture | None:
              if row["words"]["interval"] != "-"][:20]
     if not leads: return None
     first, margin = leads[0]["value"], leads[0]["margin"]
-    bar = lambda row, label, claim: (label, row["value"]["delta"], row["value"]["ci"], claim)
-    bars = [bar(row, f"{label_of(row['key'])}: {row['words']['change']}".removeprefix(": "),
-                row["claim"]) for row in leads
+
+    def bar(row, label, claim):
+        cells = cells_of_row(row, label)
+        return (label, row["value"]["delta"], row["value"]["ci"], claim,
+                "{change} ({low} to {high})".format(**cells))
+    bars = [bar(row, label_of(row["key"]) or first["title"], row["claim"]) for row in leads
             if (row["value"]["metric"], row["margin"]) == (first["metric"], margin)]
     bars += [bar(row, "baseline scored twice", "noise") for row in rows_of(d, "control")
              if row["value"]["metric"] == first["metric"] and not row["key"]["slice"]]

@@ -17,6 +17,7 @@ import invar_nb
 from ..arms.window_losses import StreamedLosses
 from ..comparison.rules import Rules
 from ..comparison.study import study
+from ..comparison.units import counted
 from ..files.losses import open_losses
 from ..foundations.store import (as_file, content_digest, file_digest,
                                         first_difference, read_canonical)
@@ -156,8 +157,10 @@ class Verification:
     def __str__(self) -> str:
         word = "Verified: every number and word"
         if self.partly: word = f"Partly verified, without {', '.join(self.without)}"
+        first, *others = self.files
+        beside = f" and the {counted(len(others), 'files')} made from it" if others else ""
         return "\n  ".join([
-            f"{word} of {', '.join(self.files)}.", f"says: {self.report.headline}",
+            f"{word} of {first}{beside}.", f"says: {self.report.headline}",
             "numbers agree to 1e-9, of themselves or of their interval's width",
             "not covered:", *(f"- {line}" for line in self.not_covered)])
 
