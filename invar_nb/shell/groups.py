@@ -29,7 +29,7 @@ StudyOption = panel("Options")(
 @dataclass(frozen=True, kw_only=True)
 class Loading:
     "How models are loaded and asked."
-    device: _models(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.") = "auto"
+    device: _models(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.", metavar="DEVICE") = "auto"
     dtype: _models(Literal["auto", "float32", "bfloat16", "float16"],
                    "Precision while scoring. Default: auto.") = "auto"
     batch_tokens: _models(Optional[int], "Tokens of one forward pass. Default: 512 on a CPU, "
