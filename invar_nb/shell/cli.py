@@ -256,7 +256,7 @@ def evaluate(
 @command("diff models/base models/q8", "diff models/base models/copy --fail-different")
 def diff(
     baseline: _argument("BASELINE", "Model folder, GGUF or hub id."),
-    candidate: _argument("CANDIDATE"), output: g.Output,
+    candidate: _argument("CANDIDATE", "The edited model."), output: g.Output,
     fail_different: Annotated[bool, typer.Option(
         "--fail-different", help="Exit 1 where any tensor has other numbers.")] = False,
 ):
