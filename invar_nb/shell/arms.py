@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow', 'check_origin', 'Opened',
            'amount', 'earlier_losses', 'kept', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer',
-           'plan_texts', 'find_weights', 'with_weights', 'score_arms', 'memory_needed', 'check_memory',
+           'check_inputs', 'plan_texts', 'find_weights', 'with_weights', 'score_arms', 'memory_needed', 'check_memory',
            'score_side_by_side', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
@@ -264,12 +264,26 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
     return replace(o, tokenizer=folders[0]) if gguf else o
 
 
-def check_tokenizer(argument: str, words, o: Scoring, name: str = "") -> None:
+def check_tokenizer(argument: str | Path, words, o: Scoring, name: str = "") -> None:
     "The other model's tokenizer, known before the first one is scored."
     folder = Path(argument).expanduser()
     if o.tokenizer or o.per_byte or not folder.is_dir(): return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
     with of_part(name): check_same_tokenizer(words, other)
+
+
+def check_inputs(models: Mapping[str, str], o: Scoring) -> None:
+    "Refuse a package, a text or a tokenizer that will not do, before any weights are read."
+    if not all(map(is_address, models.values())): import_torch("compare")
+    for paths in o.texts.values(): read_documents(paths, pieces=o.documents)
+    if o.tokenizer: load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
+    folders = {} if o.tokenizer else {name: Path(argument).expanduser() for name, argument
+                                      in models.items()}
+    first = None
+    for name, folder in folders.items():
+        if not folder.is_dir(): continue
+        if first is not None: check_tokenizer(folder, first, o, name * (len(models) > 2))
+        else: first = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
 
 
 def plan_texts(
@@ -337,6 +351,7 @@ def score_arms(
             for name, argument in arguments.items() if name not in models for text in o.texts}
     for losses in arms.values() if models else (): o = follow(losses, o)
     o, plans, words = fit_models(o, [arguments[name] for name in models]), {}, None
+    check_inputs({name: arguments[name] for name in models}, o)
     weights = find_weights(arguments, o, quiet)
     for i, name in enumerate(models, 1):
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
@@ -396,8 +411,9 @@ def score_side_by_side(
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "The baseline beside each candidate, on the plan of each text."
     candidates = [name for name in arguments if name != "baseline"]
-    for name in candidates: check_memory([arguments["baseline"], arguments[name]], o)
     o = fit_models(o, [*arguments.values()])
+    check_inputs(arguments, o)
+    for name in candidates: check_memory([arguments["baseline"], arguments[name]], o)
     weights = find_weights(arguments, o, quiet)
     base, arms = open_model(arguments["baseline"], o, "baseline", quiet), {}
     plans = plan_texts(base, prepare=prepare)
@@ -490,6 +506,7 @@ def score_rounds(
         usage("looks at this text take its windows at random already",
               f"--windows {o.windows}", "Leave it out, or write first:N for a shorter text")
     o = fit_models(o, [*arguments.values()])
+    check_inputs(arguments, o)
     weights = find_weights(arguments, o, quiet)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
     words, candidates = model.tokenizer, [name for name in arguments if name != "baseline"]

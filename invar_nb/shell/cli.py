@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'answer_questions', 'evaluate', 'diff',
-           'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'main']
+           'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
+import difflib
 import json
 import re
 import shlex
@@ -14,6 +15,7 @@ import shutil
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib import metadata, resources
 from pathlib import Path
 from typing import Annotated, Literal, Optional
@@ -29,9 +31,9 @@ from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Progress, answer,
 # %% ../../nbs/shell/09_cli.ipynb #c012
 app = typer.Typer(
     name="invar-nb", add_completion=False, pretty_exceptions_enable=False,
-    rich_markup_mode="rich", context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Exit codes: 0 no regression shown (inconclusive too), 1 regressed or gate "
-           "failed, 2 usage, 3 evidence refused, "
+    cls=o.HelpGroup, context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Help of one command: invar-nb help compare. Exit codes: 0 no regression shown "
+           "(inconclusive too), 1 regressed or gate failed, 2 usage, 3 evidence refused, "
            "4 inconclusive (with --fail-inconclusive), 5 the work failed, 130 interrupted.")
 
 
@@ -51,10 +53,18 @@ def _root(output: g.Output, version: Annotated[bool, _VERSION] = False):
     "Did an edit change my language model, by how much, and how sure can we be?"
 
 # %% ../../nbs/shell/09_cli.ipynb #c003
-def command(function):
+def command(
+    *examples: str,   # of its help, without the name of the program
+    usual: str = "",  # its usual options, where the help does not show all
+):
     "A command of the app, from a function that gives (facts for --json, the same in words)."
-    app.command(function.__name__.partition("_")[0])(o.grouped(function))
-    return function
+    lines = tuple(f"invar-nb {example}" for example in examples)
+    shown = partial(o.HelpCommand, examples=lines, usual=usual)
+
+    def register(function):
+        app.command(function.__name__.partition("_")[0], cls=shown)(o.grouped(function))
+        return function
+    return register
 
 
 def _argument(metavar, text="", kind=str):
@@ -98,15 +108,18 @@ _Report = _argument("REPORT", "report.json, or the folder that holds it.", Path)
 _REPORTED = "Folder for report and evidence. Default: "
 
 # %% ../../nbs/shell/09_cli.ipynb #c025
-@command
+@command(
+    "compare models/base models/q8 models/q4 --text text.jsonl",
+    "compare lm_eval_out/base lm_eval_out/tuned",
+    "compare old.csv new.csv --margin 1% --out old-and-new",
+    usual="text questions margin out force until_decided divergence by json profile")
 def compare(
     job: g.Job, baseline: _Baseline = None, candidates: _Candidates = None,
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
 ):
-    """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect and
-    llama.cpp: invar-nb compare lm_eval_out/base lm_eval_out/tuned. Stopped? Run the same
-    command again to go on."""
+    """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
+    llama.cpp and other tools. If interrupted, run the same command again to resume."""
     baseline, candidates, job = _with_study(job.scoring.study, job, baseline, candidates)
     if not baseline or not candidates:
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
@@ -120,7 +133,10 @@ def compare(
     return _saved(report_of(result), out, force, journals)
 
 # %% ../../nbs/shell/09_cli.ipynb #c031
-@command
+@command(
+    "plan --sd 0.02 --margin 1%",
+    "plan models/base models/q8 --text text.jsonl --margin 1%",
+    usual="text margin expect half_width power metric sd price out force")
 def plan(
     planning: g.Planning, scoring: g.Scoring, columns: g.Columns, output: g.Output,
     baseline: _Baseline = None,
@@ -169,7 +185,10 @@ class Sharding:
             o.usage(f"{given} is for --engine ray", "none", "Leave it out")
 
 # %% ../../nbs/shell/09_cli.ipynb #c009
-@command
+@command(
+    "score models/base --text text.jsonl --out base.parquet",
+    "score models/base --text text.jsonl --shard 1/2 --out parts",
+    usual="text out force max_length windows by device dtype batch_tokens shard")
 def score(
     model: _argument("MODEL", f"{_MODEL}."), scoring: g.ScoringBy, sharding: Sharding,
     output: g.Output, force: g.Force = False,
@@ -195,7 +214,7 @@ def score(
     return work.save_scored(model, scoring, Path(out), output.quiet)
 
 # %% ../../nbs/shell/09_cli.ipynb #c018
-@command
+@command("merge parts --out base.parquet")
 def merge(
     folder: _argument("DIR", "Folder or URL that score --shard wrote to."),
     output: g.Output, force: g.Force = False,
@@ -207,7 +226,7 @@ def merge(
     return save_merged(folder, out, force=force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c039
-@command
+@command("answer models/base questions.jsonl --out answers.jsonl")
 def answer_questions(
     model: _argument("MODEL", "Model folder or hub id."),
     examples: _argument("EXAMPLES", "Questions: .jsonl with id, prompt, candidates (a list) "
@@ -226,7 +245,9 @@ def answer_questions(
     return save_answers(model, examples, loading, out, output.quiet)
 
 # %% ../../nbs/shell/09_cli.ipynb #c040
-@command
+@command(
+    "evaluate new.csv", "evaluate new.csv --metric accuracy --by language",
+    usual="metric by level task score column study out force json")
 def evaluate(
     file: _argument("FILE", "Losses, answers, scores or translations, from any tool."),
     asked: g.Measured, columns: g.Columns, output: g.Output, study: g.StudyOption = None,
@@ -241,10 +262,10 @@ def evaluate(
     return _saved(evaluate_file(file, job.asked, job.columns), out, force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c023
-@command
+@command("diff models/base models/q8", "diff models/base models/copy --fail-different")
 def diff(
     baseline: _argument("BASELINE", "Model folder, GGUF or hub id."),
-    candidate: _argument("CANDIDATE"), output: g.Output,
+    candidate: _argument("CANDIDATE", "The edited model."), output: g.Output,
     fail_different: Annotated[bool, typer.Option(
         "--fail-different", help="Exit 1 where any tensor has other numbers.")] = False,
 ):
@@ -279,7 +300,7 @@ def find_report(
     return path
 
 # %% ../../nbs/shell/09_cli.ipynb #c010
-@command
+@command("verify invar-nb-report")
 def verify(
     report: _Report, output: g.Output,
     without: Annotated[list[str], typer.Option(
@@ -376,7 +397,7 @@ def model_card(
     return f"{ModelCardData(model_name=model, eval_results=found).to_yaml()}\n"
 
 # %% ../../nbs/shell/09_cli.ipynb #cardc
-@command
+@command("card invar-nb-report --dataset docs")
 def card(
     report: _Report, output: g.Output,
     candidate: Annotated[str, typer.Option(
@@ -399,7 +420,7 @@ _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on 
            "card": "model cards"}  # and what each is needed for
 
 
-@command
+@command("doctor")
 def doctor(output: g.Output):
     "What is installed, what is missing, and which device scoring would use."
     say("invar-nb doctor: what can be imported here", output.quiet)
@@ -429,7 +450,7 @@ def doctor(output: g.Output):
             "\n".join(f"{state:<5} {what}: {found}" for what, state, found in rows))
 
 # %% ../../nbs/shell/09_cli.ipynb #c043
-@command
+@command("demo")
 def demo(
     output: g.Output, force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-demo.", Path) = Path("invar-demo"),
@@ -441,6 +462,20 @@ def demo(
     result = run_demo(out, force=force, echo=lambda line: say(line, output.quiet),
                       progress=lambda label: Progress(label, quiet=output.quiet))
     return result.to_dict(), str(result)
+
+
+# %% ../../nbs/shell/09_cli.ipynb #helpc
+@command("help compare")
+def help_of(topic: _argument("COMMAND", "Its help; without one: of all commands.",
+                             Optional[str]) = None):
+    "The help of a command."
+    program = typer.main.get_command(app)
+    if topic is not None and topic not in program.commands:
+        near = difflib.get_close_matches(topic, program.commands, n=1)
+        o.usage(f"help is of one of {', '.join(program.commands)}", repr(topic),
+                f"Did you mean {near[0]}?" if near else "Choose one")
+    with program.make_context("invar-nb", [*[topic] * (topic is not None), "--help"]) as one:
+        program.invoke(one)
 
 
 def main(arguments: Optional[list[str]] = None) -> int:

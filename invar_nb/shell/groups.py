@@ -29,7 +29,8 @@ StudyOption = panel("Options")(
 @dataclass(frozen=True, kw_only=True)
 class Loading:
     "How models are loaded and asked."
-    device: _models(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.") = "auto"
+    device: _models(str, "auto, cpu, cuda, cuda:1, mps. Default: auto.",
+                    metavar="DEVICE") = "auto"
     dtype: _models(Literal["auto", "float32", "bfloat16", "float16"],
                    "Precision while scoring. Default: auto.") = "auto"
     batch_tokens: _models(Optional[int], "Tokens of one forward pass. Default: 512 on a CPU, "
@@ -178,8 +179,9 @@ class Columns:
     score: _files(_many, "Score to compare: a column of a table, a metric of lm-eval, a "
                   "scorer of inspect. For one task TASK=NAME, repeatable.",
                   metavar="NAME") = None
-    better: _files(Optional[Literal["higher", "lower"]], "Whether higher or lower scores are "
-                   "better, or metrics of runs.", reads="files runs") = None
+    better: _files(_many, "Whether higher or lower scores are better. Of runs for each "
+                   "metric: loss=lower; repeatable.", metavar="[METRIC=]WORD",
+                   reads="files runs") = None
     column: _files(_many, "Which column of a table is what: id, loss, tokens, bytes, score or "
                    "cluster (what examples have in common). Repeatable.",
                    metavar="ROLE=NAME") = None
@@ -205,7 +207,13 @@ class Columns:
     assume_ok: file_key(bool, "Of runs: rows without a terminal ended well.", "runs") = False
 
     def __post_init__(self):
-        named = {}
+        named, words = {}, [text.rpartition("=")[2] for text in self.better or ()]
+        odd = [word for word in words if word not in ("higher", "lower")]
+        alone = [word for word in self.better or () if word in words]
+        require(("--better must be higher or lower, or METRIC=lower", odd and repr(odd[0]),
+                 "Write --better higher or --better lower"),
+                ("which direction is better must be said once", len(alone) > 1
+                 and " and ".join(alone), "Keep one"))
         for text in self.column or ():
             role, _, name = text.partition("=")
             other = role == "score" and self.score not in (None, [name])
@@ -218,6 +226,11 @@ class Columns:
                  f"{', '.join(self.score)!r}", "Leave one out"))
             named[role] = [name] if role == "score" else name
         for role, name in named.items(): object.__setattr__(self, role, name)
+
+    @property
+    def direction(self) -> str | None:
+        "higher or lower, where it is said without a metric."
+        return next((word for word in self.better or () if "=" not in word), None)
 
 # %% ../../nbs/shell/02_groups.ipynb #measured
 TierName = Literal["conservative", "balanced", "aggressive"]
@@ -433,7 +446,7 @@ def read_study(
             paths = "" if section in SECTIONS else ' and in it NAME = "PATH"'
             usage(f"{path}: {section} must be a table{' of paths' * bool(paths)}",
                   f"{data[section]!r} ({error})", f"Write [{section}]{paths}")
-    direction = job.columns.better  # typed: of all metrics of runs
+    typed = job.columns.better or []  # directions of metrics of runs, which win
     for section, (group, _) in SECTIONS.items():
         holder, keys, values = getattr(job, group), study_keys(section), {}
         own = {f.name: f for f in fields(holder)}
@@ -441,8 +454,11 @@ def read_study(
             _known(key, keys, f"{path}: a key of [{section}]")
             if (f := own.get(keys[key])) is None: continue  # of another command
             if f.name in TYPED.get() or getattr(holder, f.name) != f.default: continue
-            if direction and f.name == "better_by_metric": continue
             values[f.name] = as_option(value, f.type, f"{path}: {key}")
+            if typed and f.name == "better_by_metric":
+                names = [one.rpartition("=")[0] for one in typed]
+                values[f.name] = None if "" in names else [
+                    one for one in values[f.name] if one.rpartition("=")[0] not in names]
         job = replace(job, **{group: replace(holder, **values)})
     arms, questions = dict(read["arms"]), read["questions"]
     texts = [f"{name}={file}" for name, some in read["texts"].items()
