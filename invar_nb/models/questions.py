@@ -212,6 +212,7 @@ def answer_examples(
     separator: str = "",      # between prompt and candidate
     bos: str = "auto",
     known: Iterable[Predictions] = (),  # answered before: taken where all is the same
+    on_known: Callable[[int | None], None] = lambda at: None,  # which of them; None: asks
     batch_tokens: int | None = None,
     journal: str | Path | None = None,  # a file that keeps finished batches
     progress: Callable[[int, int], None] | None = None,
@@ -222,10 +223,12 @@ def answer_examples(
     sizes = [*map(len, examples.candidates)]
     labels = examples.classes or tuple(map(str, range(max(2, *sizes))))
     how, p = {"batch_tokens": batch_tokens}, None
-    for arm in known:
+    for at, arm in enumerate(known):
         facts = scoring_facts(model, plan, **how) | {"normalize": normalize}
-        if (p := known_answers(facts, arm, examples.ids)) is not None: break
-    else:
+        p = known_answers(facts, arm, examples.ids)
+        if p is not None: break
+    on_known(None if p is None else at)
+    if p is None:
         losses = score_plan(model, plan, journal=journal, progress=progress, **how)
         facts = losses.provenance
         p = _shares(losses, examples, normalize, len(labels))

@@ -126,7 +126,8 @@ class TextPlan:
         return dataclasses.replace(
             self, windows=windows, document_ids=tuple(self.document_ids[i] for i in places),
             n_bytes=None if self.n_bytes is None else self.n_bytes[places],
-            whole=self.whole or self.windows, data_id=data_digest(self.token_ids.values(), windows),
+            whole=self.whole or self.windows,
+            data_id=data_digest(self.token_ids.values(), windows),
             provenance={**self.provenance, **facts})
 
     @property
