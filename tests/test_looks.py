@@ -173,7 +173,7 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
             np.testing.assert_allclose(seen, bounds[:len(seen)], rtol=1e-9)
     assert verify(tmp_path / "r") and code == (1 if d["claim"] == "regressed" else 0)
     assert "share the error" in " ".join(d["looks"]["sentences"]) and all(r["groups"] == [] for r in d["rankings"])
-    shell(*asked, "rules.deciding=tuned", "--force")
+    assert shell(*asked, "rules.deciding=tuned", "--force")[0] in (0, 1)
     d = json.loads((tmp_path / "r/report.json").read_text())
     assert {row["claim"] for row in d["rows"] if row["key"]["candidate"] == "q8"} == {None} and "described" in (tmp_path / "r/report.md").read_text()
     assert {p["candidate"]: p["level"] for p in d["looks"]["pairs"]} == {"q8": .95, "tuned": 1 - (1 - .95) / 2} and verify(tmp_path / "r")

@@ -143,11 +143,12 @@ def known_rows(
 def _of_text(plan, known):
     "Whether the token ids and all windows of known losses are those of this text."
     ids, whole = plan.token_ids.values(), plan.whole or plan.windows
-    of, splits = {w.window_id: w for w in whole}, known.split or [None] * len(known)
+    of = {w.window_id: w for w in whole}
     if not {*known.window_ids} <= of.keys(): return False
     if known.data_id == plan.data_id: return True
-    own = [dataclasses.replace(of[name], split=split)
-           for name, split in zip(known.window_ids, splits, strict=True)]
+    own = [of[name] for name in known.window_ids]
+    if known.split is not None: own = [dataclasses.replace(window, split=split)
+                                       for window, split in zip(own, known.split, strict=True)]
     return known.data_id in (data_digest(ids, own), data_digest(ids, whole))
 
 
