@@ -173,7 +173,7 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
             np.testing.assert_allclose(seen, bounds[:len(seen)], rtol=1e-9)
     assert verify(tmp_path / "r") and code == (1 if d["claim"] == "regressed" else 0)
     assert "share the error" in " ".join(d["looks"]["sentences"]) and all(r["groups"] == [] for r in d["rankings"])
-    shell(*asked, "rules.deciding=tuned", "--force")
+    assert shell(*asked, "rules.deciding=tuned", "--force")[0] in (0, 1)
     d = json.loads((tmp_path / "r/report.json").read_text())
     assert {row["claim"] for row in d["rows"] if row["key"]["candidate"] == "q8"} == {None} and "described" in (tmp_path / "r/report.md").read_text()
     assert {p["candidate"]: p["level"] for p in d["looks"]["pairs"]} == {"q8": .95, "tuned": 1 - (1 - .95) / 2} and verify(tmp_path / "r")
@@ -204,12 +204,12 @@ def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
     seen = json.loads((tmp_path / "whole/report.json").read_text())["looks"]["pairs"][0]["rows"]
     assert len(seen) > 1
     for kill in range(1, len(seen)):
-        out = tmp_path / f"r{kill}"
+        out = tmp_path / f"r{kill}" / "r"  # where no report beside it is reused
         p = command(*rounds(text, out, *asked))
         while f"look {kill} of" not in (line := p.stderr.readline()): assert line
         p.send_signal(signal.SIGKILL)
         p.communicate()
-        assert not out.exists() and list(tmp_path.glob(f".r{kill}.*.journal"))
+        assert not out.exists() and list(out.parent.glob(".r.*.journal"))
         assert command(*rounds(text, out, *asked)).wait() in (0, 1)
         for name in ("report.json", "report.html"): assert (out / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

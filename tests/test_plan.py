@@ -114,7 +114,7 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
     assert once_more["needed"]["windows"] == half["needed"]["windows"], "a plan takes the place of an older one"
     assert half["decided"] is None and "A plan claims nothing" in shell("verify", "half")[2]
     assert [plan_comparison(losses(m, n=60)).decided for m in (.1, 0.0, .02)] == ["regressed, beyond the margin of 2 %", "equivalent within 2 %", ""]
-    assert half["enough"] and half["next"] == "invar-nb compare base.jsonl tuned --text one.txt" and half["needed"]["model_tokens"] < d["needed"]["model_tokens"] / 2
+    assert half["enough"] and half["next"] == "invar-nb compare base.jsonl tuned --text one.txt --out half-report" and half["needed"]["model_tokens"] < d["needed"]["model_tokens"] / 2
     assert again["needed"]["units"] == d["needed"]["units"] and again["pilot"]["sd"] == d["pilot"]["sd"] and not list(models.glob(".*journal"))
 
 
@@ -124,7 +124,7 @@ def test_a_plan_offers_looks_and_says_what_skewed_documents_do_to_its_promise(mo
     code, out, err = shell("plan", "base", "tuned", "--text", "docs.jsonl", "--max-length", "64", "--margin", "3%", "--out", "offered", "--json")
     d = json.loads(out)
     assert code == 0 and d["units"] == "documents" and d["next"].startswith("invar-nb compare base tuned --text docs.jsonl --max-length 64"), err
-    assert d["looks"] == "invar-nb compare base tuned --text docs.jsonl --max-length 64 --margin 3% --until-decided"
+    assert d["looks"] == "invar-nb compare base tuned --text docs.jsonl --max-length 64 --margin 3% --until-decided --out offered-looks"
     assert .4 < d["if_skewed"] < .8 and d["pilot"]["tail"] < 1
     code, out, err = shell(*shlex.split(d["looks"])[1:], "--json", "--out", "stopped", "--windows", "200")
     assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["decided"], err

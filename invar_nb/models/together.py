@@ -22,7 +22,8 @@ from .head_tiles import Tiles
 from .chain_rule import (Engine, behind_head, check_finite, evaluating,
                                         head_blocks, logit_rows, pass_layout)
 from .batches import Scorer, as_batches, cut_passes, in_memory, plan_scoring
-from .score import journal_key, keep_batches, model_facts, planned_losses
+from .score import (journal_key, keep_batches, known_facts, known_rows,
+                                   model_facts, planned_losses)
 
 # %% ../../nbs/models/07_together.ipynb #c016
 class _Side(Tiles):
@@ -158,21 +159,8 @@ def plan_together(
                              "together": "tiles" if tiled else "whole logits"})
 
 # %% ../../nbs/models/07_together.ipynb #c028
-def score_together(
-    baseline: object,   # a LoadedModel, or a Hugging Face causal LM
-    candidate: object,
-    plan: TextPlan,
-    *,
-    batch_tokens: int | None = None,    # of a forward pass, padding included
-    journal: str | Path | None = None,  # a file that keeps finished batches
-    progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
-) -> tuple[WindowLosses, WindowLosses]:
-    "Losses of both models; the candidate's columns say what else changed."
-    models = baseline, candidate
-    facts = [model_facts(model, "score_together") for model in models]
-    scorer = plan_together(*models, plan, batch_tokens=batch_tokens)
-    facts = [f | s.facts | scorer.facts for f, s in zip(facts, scorer.scorers, strict=True)]
-
+def _measured(scorer: PairScorer, plan: TextPlan, facts: list, journal, progress):
+    "(losses, further columns) of both models."
     def measure(batch):
         "Of each window: both means; sums of KL, flips and change; the grid; sums of classes."
         rows, records = scorer.score(batch), []
@@ -195,8 +183,70 @@ def score_together(
     *losses, kl, changed, sums = np.array([record[:5] for record in records]).T
     counts = np.zeros((len(records), len(EDGES) - 1))
     for i, record in enumerate(records): counts[i, record[5]] = record[6]
-    facts[0]["digest"] = facts[1]["against"] = digest(losses[0].tobytes())
     columns = {"kl_divergence": kl, "top1_changed": changed, **change_columns(sums, counts)}
     classes = [sum_columns(plan.classes, [r[k] for r in records]) for k in (7, 8)]
-    return (planned_losses(plan, losses[0], facts[0], columns=classes[0]),
-            planned_losses(plan, losses[1], facts[1], columns=columns | classes[1]))
+    return (losses[0], classes[0]), (losses[1], columns | classes[1])
+
+
+def _known_pair(plan, known, facts):
+    "Rows of both arms that need not be scored; only of one scoring, side by side."
+    rows = [known_rows(plan, arm, f) for arm, f in zip(known, facts, strict=True)]
+    first, second = (arm.provenance for arm in known)
+    if first.get("digest") is None or first["digest"] != second.get("against") or (
+            known[0].window_ids != known[1].window_ids):
+        refuse("score_together", "known losses must be of one scoring, side by side",
+               f"{str(second.get('against'))[:19]} against {str(first.get('digest'))[:19]}",
+               "Score all windows: leave known out", code="known")
+    return rows[0]
+
+
+def _kept_columns(plan, columns, places):
+    "Of known windows: what was added up for the divergence, and the classes of this plan."
+    own = {"kl_divergence", "top1_changed", "probability_change",
+           *(name for one in plan.classes for name in one.columns)}
+    return {name: x[places] for name, x in columns.items()
+            if name in own or name.startswith("dp<") and x[places].any()}
+
+
+def _put(losses, columns, rows, some, more):
+    "Losses and columns of some windows, in place; a column that they lack is 0 there."
+    losses[rows] = some
+    for name, values in more.items():
+        columns.setdefault(name, np.zeros(len(losses)))[rows] = values
+
+
+# %% ../../nbs/models/07_together.ipynb #c028b
+def score_together(
+    baseline: object,   # a LoadedModel, or a Hugging Face causal LM
+    candidate: object,
+    plan: TextPlan,
+    *,
+    batch_tokens: int | None = None,    # of a forward pass, padding included
+    known: tuple[WindowLosses, WindowLosses] | None = None,  # of this pair, scored before
+    on_known: Callable[[int], None] | None = None,  # called with their number, where they fit
+    journal: str | Path | None = None,  # a file that keeps finished batches
+    progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
+) -> tuple[WindowLosses, WindowLosses]:
+    "Losses of both models; the candidate's columns say what else changed."
+    models = baseline, candidate
+    facts = [model_facts(model, "score_together") for model in models]
+    scorer, n = plan_together(*models, plan, batch_tokens=batch_tokens), len(plan.windows)
+    facts = [f | s.facts | scorer.facts for f, s in zip(facts, scorer.scorers, strict=True)]
+    losses, columns, rest = np.empty((2, n)), [{}, {}], np.arange(n)
+    if known is not None:
+        rows, places = _known_pair(plan, known, facts)
+        rest = np.setdiff1d(rest, rows)
+        for side, arm in enumerate(known):
+            facts[side] |= known_facts(plan, arm, len(rows))
+            _put(losses[side], columns[side], rows, arm.log_loss[places],
+                 _kept_columns(plan, arm.columns, places))
+        if on_known is not None: on_known(len(rows))
+    if rest.size:
+        part = plan if known is None else plan.take(rest)
+        if known is not None: scorer = plan_together(*models, part, batch_tokens=batch_tokens)
+        for side, one in enumerate(_measured(scorer, part, facts, journal, progress)):
+            _put(losses[side], columns[side], rest, *one)
+    facts[0]["digest"] = facts[1]["against"] = digest(losses[0].tobytes())
+    return tuple(planned_losses(plan, *one[:2], columns=one[2])
+                 for one in zip(losses, facts, columns, strict=True))
+

@@ -107,6 +107,7 @@ class TextPlan:
     max_length: int                      # L
     provenance: Mapping                  # plain JSON: how to make this plan again
     classes: tuple = ()                  # TokenClasses of which scoring keeps sums
+    whole: tuple[Window, ...] = ()       # of which these were taken; none: all are here
 
     @property
     def window_ids(self) -> tuple[str, ...]:
@@ -125,6 +126,7 @@ class TextPlan:
         return dataclasses.replace(
             self, windows=windows, document_ids=tuple(self.document_ids[i] for i in places),
             n_bytes=None if self.n_bytes is None else self.n_bytes[places],
+            whole=self.whole or self.windows,
             data_id=data_digest(self.token_ids.values(), windows),
             provenance={**self.provenance, **facts})
 
@@ -272,6 +274,7 @@ def plan_text(
              "windows_scored": len(kept), **chosen, **_text_facts(texts, owners, kept, scored)}
     return TextPlan(
         token_ids=token_ids, windows=kept, document_ids=scored, max_length=cut.max_length,
+        whole=() if budget is None else tuple(planned),
         n_bytes=n_bytes, data_id=data_digest(token_ids.values(), kept), provenance=facts)
 
 # %% ../../nbs/models/01_windows.ipynb #c024

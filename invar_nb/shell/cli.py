@@ -26,7 +26,7 @@ import invar_nb
 from . import groups as g
 from . import options as o
 from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Progress, answer,
-                                     check_out, run_app, say)
+                                     check_out, free_out, run_app, say)
 
 # %% ../../nbs/shell/09_cli.ipynb #c012
 app = typer.Typer(
@@ -105,7 +105,7 @@ _Baseline = _argument("BASELINE", _ARM, Optional[str])
 _Candidates = _argument("CANDIDATE...", "The edited model; several are ranked in one table.",
                         Optional[list[str]])
 _Report = _argument("REPORT", "report.json, or the folder that holds it.", Path)
-_REPORTED = "Folder for report and evidence. Default: "
+_REPORTED = "Folder for report and evidence. Default, with -2, -3, ... if it is taken: "
 
 # %% ../../nbs/shell/09_cli.ipynb #c025
 @command(
@@ -126,7 +126,7 @@ def compare(
         o.usage("compare needs BASELINE and CANDIDATE", got,
                 "Name both, or give --study FILE with baseline and others under [arms]")
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
-    check_out(out, force)
+    out = free_out(out, force, job.output.quiet)
     from invar_nb.report.report import report_of
     from invar_nb.shell.compare import compare_all
     result, journals = compare_all(baseline, candidates, job, out)
@@ -156,7 +156,8 @@ def plan(
     given = [name for name in (baseline, *named) if name is not None]
     say(f"invar-nb plan: {' and '.join(given) or 'no models'}", output.quiet)
     place = out or Path("invar-nb-plan")
-    if out or scoring.text: check_out(place, force, replaces=PLAN_FILES)
+    if out or scoring.text:
+        place = free_out(place, force, output.quiet, replaces=PLAN_FILES)
     from invar_nb.shell.plan import save_plan
     return save_plan(given, planning, job, place, force=force, save=out is not None)
 
@@ -256,7 +257,7 @@ def evaluate(
 ):
     "The metrics of one model, from a file."
     say(f"invar-nb evaluate: {file}", output.quiet)
-    check_out(out, force)
+    out = free_out(out, force, output.quiet)
     from invar_nb.shell.compare import evaluate_file
     job = _with_study(study, g.Job(asked=asked, columns=columns))[2]
     return _saved(evaluate_file(file, job.asked, job.columns), out, force)
@@ -457,7 +458,7 @@ def demo(
 ):
     "Four edits of a small shipped model, ranked on real English; offline; needs torch."
     say("invar-nb demo: two shipped models, four edits", output.quiet)
-    check_out(out, force)
+    out = free_out(out, force, output.quiet)
     from invar_nb.shell.demo import run_demo
     result = run_demo(out, force=force, echo=lambda line: say(line, output.quiet),
                       progress=lambda label: Progress(label, quiet=output.quiet))

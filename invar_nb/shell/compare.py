@@ -33,7 +33,7 @@ from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
-                                 earlier_losses, fit_models, follow, open_model, planned,
+                                 earlier_arms, fit_models, follow, open_model, planned,
                                  score_arms, score_rounds, score_side_by_side)
 from .rules import QUESTIONS, check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
@@ -194,9 +194,10 @@ def arms_of_models(
     stems = arm_files([(name, part) for name in (*arguments, CONTROL, *both)
                        for part in (*files, *[QUESTIONS] * asks, *rounds)])
     places = {key: out.parent / f".{out.name}.{stem}.journal" for key, stem in stems.items()}
-    journal = lambda name, part: places[name, part]
+    journal, earlier = lambda name, part: places[name, part], earlier_arms(out)
     also = lambda name, model: {} if questions is None else {(name, quiz): ask_with(
-        model.loaded, questions, s, label=name, journal=journal(name, QUESTIONS), quiet=quiet)}
+        model.loaded, questions, s, label=name, journal=journal(name, QUESTIONS), quiet=quiet,
+        earlier=earlier)}
     def prepare(plan):
         counts = plan.counts
         whole, unit = counts["documents"], "documents" if s.per_byte else "windows"
@@ -205,7 +206,6 @@ def arms_of_models(
         return plan
     score, more = score_arms, {"prepare": prepare, "also": also}
     if s.divergence: score = score_side_by_side
-    else: more["earlier"] = earlier_losses(out)
     if asked.until_decided:
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,
@@ -213,7 +213,7 @@ def arms_of_models(
     out.parent.mkdir(parents=True, exist_ok=True)
     done = False
     try:
-        arms = score(arguments, s, journal=journal, quiet=quiet, **more)
+        arms = score(arguments, s, journal=journal, quiet=quiet, earlier=earlier, **more)
         for text in files if s.twice else ():
             arms[CONTROL, text] = find_control(arguments, arms[BASELINE, text], job,
                                                files[text], out, journal(CONTROL, text))

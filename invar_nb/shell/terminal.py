@@ -4,10 +4,11 @@
 
 # %% auto #0
 __all__ = ['OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE', 'FAILED', 'INTERRUPTED', 'PLAN_FILES', 'one_line', 'say',
-           'answer', 'Progress', 'describe_error', 'run_app', 'check_out']
+           'answer', 'Progress', 'describe_error', 'run_app', 'check_out', 'free_out']
 
 # %% ../../nbs/shell/03_terminal.ipynb #c000
 import contextlib
+import itertools
 import json
 import os
 import re
@@ -20,7 +21,7 @@ from pathlib import Path
 import typer
 
 # %% ../../nbs/shell/03_terminal.ipynb #c019
-from .options import UsageProblem, usage
+from .options import TYPED, UsageProblem, usage
 
 # %% ../../nbs/shell/03_terminal.ipynb #c011
 _SECRETS = (r"(://|\b(?:openai|vllm|sglang):)[^\s/@]*@",  # user and password of an address
@@ -244,9 +245,27 @@ def check_out(
     if not force:
         new = "a new file" if names is None else "a new or an empty folder"
         usage(f"--out must be {new}", repr(str(out)),
-              "Choose another one, or give --force to replace an older one")
+              f"Choose another one{', or none: it is numbered' * (kind == 'folder')}, "
+              "or give --force to replace an older one")
     from invar_nb.report.report import files_of_older
     if others := {*(names or ())} - {*(replaces or files_of_older(out))}:
         older = "plan" if replaces else "report"
         usage(f"--force replaces files of an older {older} only", repr(str(out / min(others))),
               "Move it away, or name another folder")
+
+# %% ../../nbs/shell/03_terminal.ipynb #free
+def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
+    "Where a folder goes: as typed; the usual one with a number, where that is not empty."
+    if "out" not in TYPED.get() and not force:
+        from invar_nb.foundations.journal import clear_finished
+        free = lambda place: not os.path.lexists(place) or (
+            place.is_dir() and not os.listdir(place))
+        numbered = (out.with_name(f"{out.name}-{k}") for k in itertools.count(2))
+        usual, place = out, next(p for p in itertools.chain([out], numbered) if free(p))
+        if place != usual:
+            clear_finished(usual)
+            say(f"{usual} is there already; this one goes to {place}", quiet)
+        out = place
+    check_out(out, force, **kinds)
+    return out
+

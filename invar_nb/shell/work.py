@@ -8,7 +8,7 @@ __all__ = ['losses_facts', 'save_scored', 'find_questions', 'read_info', 'inform
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os, shlex, shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,8 @@ from ..models.shards import place_journal, plan_shards, score_on_ray, score_shar
 from ..models.text import read_documents
 from . import groups as g
 from . import options as o
-from .arms import (SCORED, amount, arm_kind, earlier_losses, kept, load,
-                                 one_text, open_model, planned)
+from .arms import (SCORED, Earlier, amount, arm_kind, earlier_arms, fitting,
+                                 kept, load, one_text, open_model, planned)
 from .terminal import Progress, check_out, say
 
 # %% ../../nbs/shell/06_work.ipynb #c005
@@ -54,7 +54,7 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
     journal = out.with_name(f".{out.name}.journal")
     opened = open_model(model, scoring, "score", quiet)
     losses = opened.score(opened.plan(documents), "score", journal, quiet,
-                          earlier_losses(out))
+                          earlier_arms(out))
     data = losses_bytes(losses, out.suffix)
     finish([journal], digest(data), lambda: write_bytes(out, data))
     return losses_facts(losses, out)
@@ -93,12 +93,17 @@ def informed(arm, info: dict):
 
 # %% ../../nbs/shell/06_work.ipynb #c010
 def ask_with(model, examples: Examples, loading: g.Loading, *,
-             label: str, journal: Path, quiet: bool = False):
-    "The answers of a model that is loaded."
-    say(f"{label}: answering {counted(len(examples), 'examples')}{kept(journal)}", quiet)
+             label: str, journal: Path, quiet: bool = False, earlier: Iterable[Earlier] = ()):
+    "The answers of a model that is loaded; what an earlier run asked is not asked again."
+    some = counted(len(examples), "examples")
+    known = [(arm, each.place) for each in fitting(earlier, model)
+             if (arm := each.read()) is not None]
+    told = lambda at: say(f"{label}: answering {some}{kept(journal)}" if at is None else
+                          f"{label}: {some} reused from {known[at][1]}", quiet)
     answers = answer_examples(
         model, examples, normalize=loading.normalize, separator=loading.separator,
         bos=loading.bos, batch_tokens=loading.batch_tokens, journal=journal,
+        known=[arm for arm, _ in known], on_known=told,
         progress=Progress(f"{label}, answers", quiet=quiet))
     say(f"{label}: {int(answers.correct.sum())} of {len(answers)} right", quiet)
     for name, missing in list(answers.provenance["model_oov"].items())[:3]:
@@ -118,7 +123,8 @@ def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
     journal = out.with_name(f".{out.name}.journal")
     say(f"answer: loading {model}", quiet)
     answers = informed(ask_with(load(model, loading), examples, loading,
-                                label="answer", journal=journal, quiet=quiet), info)
+                                label="answer", journal=journal, quiet=quiet,
+                                earlier=earlier_arms(out)), info)
     data = predictions_bytes(answers)
     finish([journal], digest(data), lambda: write_bytes(out, data))
     right = int(answers.correct.sum())

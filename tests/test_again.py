@@ -1,0 +1,224 @@
+"The second run: where it writes, and that it scores nothing which a run before it scored."
+import json
+import os
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("torch")
+
+from invar_nb.files.losses import read_losses
+from invar_nb.models.batches import Scorer
+from invar_nb.models.together import PairScorer
+from invar_nb.shell.arms import earlier_arms
+from invar_nb.shell.demo import demo_model, quantised_copy
+from test_shell import shell
+
+HOW = ("--text", "t.jsonl", "--max-length", 64, "--device", "cpu")
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory):
+    "Two shipped models, two copies, a text of 24 documents and questions."
+    here = tmp_path_factory.mktemp("models")
+    for name in ("base", "tuned"): (here / name).symlink_to(demo_model(name))
+    quantised_copy(demo_model("base"), here / "int8", bits=8)
+    words = ("first", "second", "third", "last")
+    lines = [f"Document {i}. " + " ".join(f"The {w} number {i * k} is read by line." for k, w in enumerate(words)) for i in range(24)]
+    (here / "t.jsonl").write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    rows = [{"id": f"q{i}", "prompt": f"The file number {i} is ", "candidates": ["read.", "not there."], "label": i % 2} for i in range(20)]
+    (here / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return here
+
+
+@pytest.fixture
+def scored(models, tmp_path, monkeypatch):
+    "A folder with the models; the windows that a forward pass was run for since the last look."
+    for path in models.iterdir(): (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    seen = []
+    for kind in (Scorer, PairScorer):
+        def score(self, batch, usual=kind.score):
+            seen.extend(self.windows[i].window_id for i in batch)
+            return usual(self, batch)
+        monkeypatch.setattr(kind, "score", score)
+    def look():
+        some = [*seen]
+        seen.clear()
+        return some
+    return look
+
+
+def compare(*arguments, code=(0, 1), how=HOW):
+    got, out, err = shell("compare", *arguments, *how)
+    assert got in code, err
+    return err
+
+
+def arms(folder): return {p.stem: read_losses(p) for p in Path(folder).glob("*.parquet")}
+
+
+def test_the_second_run_goes_to_a_numbered_folder_and_an_explicit_one_is_refused(scored):
+    for i, name in enumerate(("invar-nb-report", "invar-nb-report-2", "invar-nb-report-3")):
+        code, out, err = shell("compare", "base", "tuned", *HOW)
+        assert code in (0, 1) and f"report: {name}/report.html" in out and (f"goes to {name}" in err) == (i > 0), err
+        assert bool(scored()) == (i == 0)
+    for name in ("invar-nb-report", "invar-nb-report-2"):
+        code, _, err = shell("compare", "base", "tuned", *HOW, "--out", name)
+        assert code == 2 and "--out must be a new or an empty folder" in err and "numbered" in err
+    Path("invar-nb-report-4").mkdir()
+    compare("base", "tuned", "--force")
+    assert not os.listdir("invar-nb-report-4") and not scored() and not Path("invar-nb-report-5").exists()
+    assert "invar-nb-report-4" in shell("compare", "base", "tuned", *HOW)[1] and shell("verify", "invar-nb-report-4")[0] == 0
+    for kind in ("answers", "plan"):
+        given = ("evaluate", "invar-nb-report/baseline.parquet") if kind == "answers" else ("plan", "base", "tuned", *HOW)
+        names = [re.search(r"[\w-]+(?=/(report|plan)\.html)", shell(*given)[1])[0] for _ in range(2)]
+        assert names[1] == f"{names[0]}-2"
+
+
+@pytest.mark.parametrize("more", [("--margin", "1%"), ("--level", "0.9"), ("--metric", "perplexity"), ("--size", "candidate=8"), ("--units", "windows"), ("--by", "position")])
+def test_what_moves_no_loss_scores_nothing_again_and_the_report_is_that_of_a_fresh_run(scored, monkeypatch, more):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    more = tuple(word.replace("candidate=8", "int8=8") for word in more)
+    other = ("int8",) if "--size" not in more else ("int8", "tuned", "--size", "tuned=16")
+    compare("base", "int8", "--out", "one")
+    n = len(arms("one")["baseline"])
+    if len(other) > 1: compare("base", "tuned", "--out", "two")
+    assert scored()
+    err = compare("base", *other, *more, "--out", "again")
+    assert not scored() and f"baseline: {n} windows reused from one/" in err.replace(" (1 of 3)", ""), err
+    Path("alone").mkdir()
+    compare("base", *other, *more, "--out", "alone/fresh")
+    assert scored() and Path("alone/fresh/report.json").read_bytes() == Path("again/report.json").read_bytes()
+    assert shell("verify", "again")[0] == 0
+
+
+def test_a_further_candidate_is_the_only_one_that_is_scored(scored):
+    compare("base", "tuned")
+    n, err = len({*scored()}), compare("base", "tuned", "int8", "--force")
+    assert len(scored()) == n and f"baseline (1 of 3): {n} windows reused from invar-nb-report/" in err and "int8 (3 of 3): scoring" in err
+    err = compare("base", "int8", "tuned")
+    assert not scored() and err.count("reused from invar-nb-report/") == 3
+    shell("score", "int8", *HOW, "--out", "int8.parquet")
+    assert not scored()
+
+
+@pytest.mark.parametrize("more", [("--batch-tokens", 128), ("--stride", 16), ("--max-length", 48), ("--dtype", "bfloat16")])
+def test_another_setting_is_scored(scored, more):
+    compare("base", "tuned")
+    n = len({*scored()})
+    err = shell("compare", "base", "tuned", *HOW, *more)[2]
+    assert len({*scored()}) >= min(n, 24) and "reused" not in err, err
+
+
+def test_a_changed_byte_of_weights_text_or_evidence_is_scored(scored):
+    compare("base", "tuned")
+    n = len(scored()) // 2
+    weights = Path("edited")
+    shutil.copytree(os.path.realpath("tuned"), weights)
+    file = weights / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-2] ^= 1
+    file.write_bytes(data)
+    err = compare("base", "edited")
+    assert len(scored()) == n and err.count("reused") == 1
+    shutil.copy("t.jsonl", "u.jsonl")
+    text = Path("u.jsonl").read_text()
+    Path("u.jsonl").write_text(text[:-5] + "!" + text[-4:])
+    err = compare("base", "tuned", how=("--text", "u.jsonl", *HOW[2:]))
+    assert len(scored()) >= 2 * n and "reused" not in err
+    for folder in Path().glob("invar-nb-report*"):
+        for path in folder.glob("*.parquet"): path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
+    err = compare("base", "tuned")
+    assert len(scored()) == 2 * n and "reused" not in err
+
+
+@pytest.mark.processor
+def test_windows_nest_and_only_the_others_are_scored(scored):
+    "A pass of one window has one shape, so the losses are those of a fresh run, bit for bit; in larger passes up to rounding."
+    for size, exact in ((64, True), (512, False)):
+        at = lambda name, size=size: ("--batch-tokens", size, "--out", f"{name}{size}")
+        compare("base", "tuned", "--windows", 20, *at("few"))
+        few = {*scored()}
+        err = compare("base", "tuned", "--windows", 40, *at("more"))
+        assert len(few) == 20 and len(now := scored()) == 40 and not few & {*now} and err.count(f"20 of 40 windows reused from few{size}/") == 2
+        compare("base", "tuned", "--windows", 20, *at("less"))
+        assert not scored()
+        Path(f"alone{size}").mkdir()
+        compare("base", "tuned", "--windows", 40, *at(f"alone{size}/fresh"))
+        scored()
+        for stem, fresh in arms(f"alone{size}/fresh{size}").items():
+            merged = arms(f"more{size}")[stem]
+            assert merged.provenance["windows_known"] == 20 and merged.data_id == fresh.data_id and merged.window_ids == fresh.window_ids
+            np.testing.assert_allclose(merged.log_loss, fresh.log_loss, rtol=0 if exact else 1e-5)
+        assert shell("verify", f"more{size}")[0] == 0
+
+
+def test_both_models_side_by_side_are_scored_again_only_where_the_columns_are_missing(scored, monkeypatch):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    compare("base", "tuned", "--out", "alone")
+    n = len(scored()) // 2
+    err = compare("base", "tuned", "--divergence", "--out", "both")
+    assert len(scored()) == n and "reused" not in err
+    err = compare("base", "tuned", "--divergence", "--margin", "1%", "--out", "again")
+    assert not scored() and f"both: {n} windows reused from both/" in err
+    compare("base", "tuned", "int8", "--divergence", "--out", "three")
+    assert len(scored()) == n
+    Path("new").mkdir()
+    compare("base", "tuned", "--divergence", "--margin", "1%", "--out", "new/fresh")
+    assert scored() and Path("new/fresh/report.json").read_bytes() == Path("again/report.json").read_bytes()
+    shutil.rmtree("alone")
+    err = compare("base", "tuned", "--out", "single")  # of tiles for two models the last digits are others
+    assert len(scored()) == 2 * n
+
+
+def test_answers_slices_whole_documents_and_looks_are_taken_again(scored):
+    for more in (("--questions", "q.jsonl"), ("--by", "frequency"), ("--per-byte",), ("--until-decided",), ("--control",)):
+        compare("base", "tuned", *more, "--out", f"one{more[0]}")
+        scored()
+        err = compare("base", "tuned", *more, "--level", "0.9", "--out", f"two{more[0]}")
+        assert not scored() and "reused from one" in err, (more, err)
+        assert shell("verify", f"two{more[0]}")[0] == 0
+    got = compare("base", "tuned", "--questions", "q.jsonl", "--until-decided", code=(2,))
+    assert "cannot" in got
+
+
+def test_offered_commands_have_folders_of_their_own_and_take_the_pilot(scored):
+    code, out, err = shell("plan", "base", "tuned", *HOW, "--pilot", 40, "--json", "--margin", "3%")
+    d, _ = json.loads(out), scored()
+    offered = [shlex.split(d[name]) for name in ("next", "looks") if d.get(name)]
+    outs = [words[words.index("--out") + 1] for words in offered]
+    assert outs and len({*outs}) == len(outs) and "invar-nb-plan" not in outs
+    for words in offered:
+        code, _, err = shell(*words[1:])
+        assert code in (0, 1) and "reused from invar-nb-plan/" in err, err
+
+
+def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanwhile(scored, monkeypatch):
+    "The journal is of all windows, and the other report knows some of them."
+    usual, passes = Scorer.score, []
+    def stop(self, batch):
+        if len(passes) == 1: raise KeyboardInterrupt
+        passes.append(batch)
+        return usual(self, batch)
+    at = ("--windows", 40, "--batch-tokens", 64, "--out", "r")
+    with monkeypatch.context() as m:
+        m.setattr(Scorer, "score", stop)
+        compare("base", "tuned", *at, code=(130,))
+    scored()
+    compare("base", "tuned", "--windows", 10, "--batch-tokens", 64, "--out", "small")
+    first = scored()
+    err = compare("base", "tuned", *at)
+    assert "what the last run scored is kept" in err and len(scored()) < 80 and len(first) == 20 and not [*Path().glob(".*.journal")]
+
+
+def test_only_sound_reports_of_ours_are_looked_at(scored):
+    for name, text in (("a", "{"), ("b", "[]"), ("c", '{"schema": 1}'), ("d", '{"schema": "invar_nb/report/2", "arms": {"x": {"file": "../x", "sha256": "0"}}}'), ("e", "\xff")):
+        Path(name).mkdir()
+        Path(name, "report.json").write_text(text, encoding="latin-1")
+        Path(name, "plan.json").write_text("{}")
+    assert earlier_arms(Path("new")) == [] == earlier_arms(Path("nowhere/new"))
