@@ -88,7 +88,7 @@ def test_the_command_of_a_row_answers(command, evidence, capsys):
     assert code in (0, 1), said.err
     if "--out" in command: return
     assert re.match(r"\d parts: |Improved|Regressed|Worse|Equivalent|Inconclusive|Identical|Undecided|No regression", said.out), said.out
-    assert re.search(rf"interval over \d+ {units(command)}", said.out) or " parts: " in said.out, said.out
+    assert re.search(rf"Intervals over \d+ {units(command)}", said.out) or " parts: " in said.out, said.out
     report = next(evidence.glob("invar-nb-*"))
     assert CHECK in LISTED and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]]) == 0
 

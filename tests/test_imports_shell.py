@@ -222,7 +222,8 @@ def test_an_older_run_in_the_folder_is_said(shell, tmp_path):
     shutil.copytree(LM[1], folder)
     for file in list(folder.glob("*invar_rolling*")) + list(folder.glob("results*")): shutil.copy(file, folder / file.name.replace("2026-11-22", "2026-11-21"))
     code, out, _ = shell("compare", LM[0], folder, "--task", "invar_rolling")
-    assert "The candidate's folder holds 2 runs; the newest is used." in out and "baseline's folder" not in out
+    said = (tmp_path / "r" / "report.md").read_text()
+    assert "The candidate's folder holds 2 runs; the newest is used." in said and "baseline's folder" not in said
 
 
 def test_several_candidates_on_several_tasks_of_another_tool(shell, tmp_path):

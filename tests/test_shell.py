@@ -104,7 +104,7 @@ def test_the_summary_says_what_was_independent(files, monkeypatch, words, said):
     (files / "labels.toml").write_text('[columns]\nlabels = ["y", "n"]\n')
     code, out, err = shell(*words.split(), "--out", "r")
     assert said in out and " serial" not in out and not re.search(r"\b1 (effective )?(windows|documents|examples|items)\b", out), out + err
-    assert ("bca" not in words or "Chosen by the caller" not in out) and ("oom" not in words or code == 5 and "interval over" not in out)
+    assert ("bca" not in words or "Chosen by the caller" not in out) and ("oom" not in words or code == 5 and "Intervals over" not in out)
 
 
 def test_no_device_is_a_note(monkeypatch):

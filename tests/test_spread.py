@@ -120,10 +120,10 @@ def test_a_larger_budget_scores_only_what_it_adds(texts, tmp_path, monkeypatch):
         done = shell("compare", BASE, candidate, "--text", texts / text, "--max-length", 64, "--windows", n, "--out", out, "--force", *more)
         assert done[0] in (0, 1), done
         return len(scored), done[2], read_losses(out / "baseline.parquet")
-    at_once, _, whole = command(tmp_path / "once", 80)
+    at_once, _, whole = command(tmp_path / "elsewhere" / "once", 80)
     assert at_once == 160 and command(tmp_path / "r", 40)[0] == 80
     n, said, grown = command(tmp_path / "r", 80)
-    assert n == 80 and said.count("40 of 80 windows had been scored before") == 2 and grown.data_id == whole.data_id
+    assert n == 80 and said.count("40 of 80 windows reused from r/") == 2 and grown.data_id == whole.data_id
     np.testing.assert_allclose(grown.log_loss, whole.log_loss, rtol=1e-5)
     assert shell("verify", tmp_path / "r")[0] == 0
     assert command(tmp_path / "r", 80, "--margin", "5%")[0] == 0                                  # another question of the same losses

@@ -203,7 +203,7 @@ def test_structures_that_nobody_writes_are_refused_and_never_a_crash(saved, refu
 def test_another_version_and_another_environment(tmp_path):
     "The environment is free; a report of another version is compared, and a difference is put down to the version."
     folder = STUDIES["losses"]().report().save(tmp_path / "r")
-    for name in ("report.md", "report.html"): (folder / name).unlink()      # they name the version
+    for name in ("report.md", "report.html", "summary.md"): (folder / name).unlink()  # they name the version
     document = json.loads((folder / "report.json").read_text())
 
     def written(**more):

@@ -271,7 +271,8 @@ class RunsComparison:
             **fields, improvement=d.improvement, verdict=claim if changed else "noise",
             claim=claim, n_for_power=seeds, headline=headline, rationale=rationale,
             beyond_margin=changed and bounded and (d.worse.low > m or d.worse.high < -m),
-            not_worse=bounded and d.n >= FEWEST and d.worse.high < m, adjusted_p_value=self.adjusted_p_value,
+            not_worse=bounded and d.n >= FEWEST and d.worse.high < m,
+            adjusted_p_value=self.adjusted_p_value,
             multiplicity=family if self.multiplicity else None)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c047
