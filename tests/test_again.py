@@ -183,8 +183,9 @@ def test_answers_slices_whole_documents_and_looks_are_taken_again(scored):
         err = compare("base", "tuned", *more, "--level", "0.9", "--out", f"two{more[0]}")
         assert not scored() and "reused from one" in err, (more, err)
         assert shell("verify", f"two{more[0]}")[0] == 0
-    got = compare("base", "tuned", "--questions", "q.jsonl", "--until-decided", code=(2,))
-    assert "cannot" in got
+    for path in (path for path in Path().glob("*--questions/*.jsonl")): path.write_bytes(path.read_bytes() + b"\n")
+    err = compare("base", "tuned", "--questions", "q.jsonl", "--out", "edited")
+    assert len(scored()) == 80 and "baseline: answering" in err and "examples reused" not in err
 
 
 def test_offered_commands_have_folders_of_their_own_and_take_the_pilot(scored):
@@ -213,7 +214,7 @@ def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanw
     compare("base", "tuned", "--windows", 10, "--batch-tokens", 64, "--out", "small")
     first = scored()
     err = compare("base", "tuned", *at)
-    assert "what the last run scored is kept" in err and len(scored()) < 80 and len(first) == 20 and not [*Path().glob(".*.journal")]
+    assert "what the last run scored is kept" in err and err.count("reused from small/") == 1 and len(scored()) < 80 and len(first) == 20 and not [*Path().glob(".*.journal")]
 
 
 def test_only_sound_reports_of_ours_are_looked_at(scored):

@@ -196,8 +196,8 @@ def test_keys_of_looks_need_looks(text, tmp_path, more):
 def test_killed_between_looks_it_resumes_to_the_same_bytes(text, tmp_path):
     "The margin lies at the change, so that no early look decides; one is killed after each of the first looks."
     pytest.importorskip("torch")
-    assert shell(*rounds(text, tmp_path / "first", "rules.target=text"))[0] in (0, 1)
-    whole = json.loads((tmp_path / "first/report.json").read_text())["looks"]["pairs"][0]["rows"][-1]["delta"]
+    assert shell(*rounds(text, tmp_path / "alone/first", "rules.target=text"))[0] in (0, 1)
+    whole = json.loads((tmp_path / "alone/first/report.json").read_text())["looks"]["pairs"][0]["rows"][-1]["delta"]
     asked = ("rules.target=text", "rules.looks=4", "--margin", f"{abs(whole):.4f}")
     first = command(*rounds(text, tmp_path / "whole", *asked))
     assert first.wait() in (0, 1)
