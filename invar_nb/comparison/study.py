@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'WORST_FIRST', 'ITEMS', 'LEADING', 'OF_LOOKS', 'check_names',
            'pair_all', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups',
-           'judged_against', 'pool_contrasts', 'judge_study', 'row_headline', 'study_headline', 'Table', 'Study',
-           'read_where_needed', 'measure_looks', 'study', 'compare', 'evaluate']
+           'judged_against', 'pool_contrasts', 'judge_study', 'row_headline', 'study_headline', 'short_name', 'Table',
+           'Study', 'read_where_needed', 'measure_looks', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -309,10 +309,16 @@ def study_headline(study) -> str:
     return f"{' on '.join(what)}{of}: {', '.join(counts)}."
 
 
+def short_name(model: str) -> str:
+    "A model without the folders of this machine; a name of the Hub as it is."
+    path = model.count("/") > 1 or model.startswith(("/", ".", "~"))
+    return model.rstrip("/").rpartition("/")[2] if path else model
+
+
 def _level_headline(study):
     row = next(row for row in study.rows if row.value.estimate is not None)
     arm, value = study.arms[BASELINE, row.key.part], row.value
-    said = f"{arm.model or 'The model'}: {value.metric.title or value.metric.name} "
+    said = f"{short_name(arm.model) or 'The model'}: {value.metric.title or value.metric.name} "
     said += f"{value.estimate:.6g}"
     if value.interval:
         ends = value.interval.low, value.interval.high

@@ -6,8 +6,8 @@
 __all__ = ['SAID', 'STATES', 'MATTERS', 'SETTINGS', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS', 'find_facts', 'recorded',
            'language_table', 'passage_section', 'listed_passages', 'pair_doubts', 'source_of', 'other_scores',
            'pair_warnings', 'family_notes', 'said_of', 'find_doubts', 'find_warnings', 'row_section', 'ranking_section',
-           'unseen_share', 'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section',
-           'signature_of', 'document_of']
+           'unseen_share', 'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files',
+           'arm_section', 'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping
@@ -22,6 +22,7 @@ import numpy as np
 import invar_nb
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
+from ..comparison.difference import by_unit, pair_totals
 from ..comparison.looks import stop_sentences
 from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
@@ -31,7 +32,7 @@ from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
 from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import (change_text, counted_alike, margin_text,
-                                         overturning_change, span_text)
+                                         overturning_change, shown_unit, span_text)
 from ..files.losses import LARGE
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
@@ -39,6 +40,8 @@ from ..metrics.confusion import confusion_matrix
 from .figures import percent
 from .policy import (check_windows, exit_of, gate_of, required_gate,
                                     source_fields)
+from ..statistics.jackknife import jackknife_ratio
+from ..statistics.serial import serial_ratio
 from ..statistics.totals import unit_codes
 
 # %% ../../nbs/report/05_build.ipynb #6fd7f270
@@ -333,15 +336,34 @@ def unseen_share(n: int, level: float = 0.95) -> float:
     "The largest share of a kind of which n units may hold none (@eq-build-unseen)."
     return -math.expm1(math.log1p(-level) / n)
 
+# %% ../../nbs/report/05_build.ipynb #prg2
+def unpaired_error(measured, d) -> float | None:
+    "Standard error of the difference of two arms that are not paired, of a metric of sums."
+    metric = d.metric
+    if metric.totals is None or metric.of_pair or measured.totals or d.units == "seeds":
+        return None
+    fit = serial_ratio if d.units == "serial" else lambda *totals: jackknife_ratio(
+        *by_unit(totals, measured.units))
+    errors = [fit(*totals).standard_error for totals in pair_totals(metric, measured.pair)]
+    return math.hypot(*errors) or None
+
 # %% ../../nbs/report/05_build.ipynb #us01
 def units_section(study: Study, row: Row) -> dict:
     "How many units, what they may miss, what one more or one heavy one would change."
     d, words = row.value, {}
     units = {"kind": d.units, "n": d.n_units, "effective": float(d.units_eff), "unseen": None,
-             "overturned_by": None, "alike": None, "words": words}
+             "overturned_by": None, "alike": None, "pairing": None, "words": words}
     if d.units in ("documents", "clusters", "items"):
         units["unseen"] = unseen_share(d.n_units, study.rules.level)
-    if study.looks or row.key[:2] not in study.measured or d.scale != "log": return units
+    if study.looks or row.key[:2] not in study.measured: return units
+    if d.standard_error > 0 and (error := unpaired_error(study.measured[row.key[:2]], d)):
+        units["pairing"] = times = (error / d.standard_error) ** 2
+        half = d.interval.width / 2 * error / d.standard_error
+        scale, unit = shown_unit(d)
+        side = f"{scale * (math.expm1(half) if d.scale == 'log' else half):.2g}{unit}"
+        if half < 5: words["pairing"] = (
+            f"Unpaired, the change would be known to {side} on either side: pairing is like {float(f'{times:.2g}'):,.0f} times the evidence.")
+    if d.scale != "log": return units
     units["overturned_by"] = change = \
         overturning_change(d, row.margin) if row.alone is None else None
     if change is not None: words["overturned_by"] = change_text(change, d)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'visible', 'markdown', 'show', 'percent', 'environment', 'Picture', 'draw', 'ticks', 'interval_figure',
-           'windows_figure', 'reliability_figure', 'plan_figure', 'size_figure']
+           'windows_figure', 'documents_figure', 'reliability_figure', 'plan_figure', 'size_figure']
 
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
 from collections.abc import Mapping, Sequence
@@ -30,10 +30,11 @@ def markdown(text: object) -> str:
 
 
 def show(value: object) -> str:
-    "One value for a table cell: None as a dash, integers grouped, floats to six digits."
+    "One value for a table cell: None as a dash, integers grouped, floats to four digits."
     if value is None or isinstance(value, bool):
         return {None: "-", True: "yes", False: "no"}[value]
-    if isinstance(value, float): return f"{value:.6g}"
+    if isinstance(value, float):
+        return f"{value:,.0f}" if 1e4 <= abs(value) < 1e15 else f"{value:.4g}"
     if isinstance(value, dict):
         return "; ".join(f"{name}: {show(part)}" for name, part in sorted(value.items()))
     if isinstance(value, (list, tuple)): return ", ".join(map(show, value)) or "none"
@@ -176,7 +177,7 @@ def windows_figure(
     unit: str = "nats per token",
 ) -> Picture:
     "Difference of every window in the order of the text; up is worse."
-    n, groups = len(delta), min(len(delta), 200)
+    n, groups = len(delta), min(len(delta), 120)
     ends = [round(i * n / groups) for i in range(groups + 1)]
     low, high, y = _axis([0.0, float(delta.max()), float(delta.min())], 160, 10)
     marks = _grid(ticks(low, high, 4), 46, 410, y)
@@ -194,6 +195,29 @@ def windows_figure(
         marks.append(_line(x, 10, x, 160, "soft", 1, "2 3"))
     title = f"Differences of {n} windows, mean {mean:+.4g} {unit}"
     return draw(marks, height=190, title=title)
+
+# %% ../../nbs/report/00_figures.ipynb #docff
+def documents_figure(
+    delta,                       # change of each document, shape (n,), in the unit of the axis
+    mean: float,
+    ends: tuple[float, float],   # of its interval
+    *,
+    axis: str = "",
+    noun: str = "documents",
+) -> Picture:
+    "Changes of documents in rising order, their mean and its interval; up is worse."
+    values = sorted(float(x) for x in delta)
+    n, groups = len(values), min(len(values), 150)
+    cut = [round(i * n / groups) for i in range(groups + 1)]
+    shown = [math.fsum(values[a:b]) / (b - a) for a, b in zip(cut[:-1], cut[1:], strict=True)]
+    low, high, y = _axis([0.0, *shown, *ends], 160, 10)
+    marks = [_box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)),
+             *_grid(ticks(low, high, 4), 46, 410, y), _line(46, y(0), 410, y(0)),
+             _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4")]
+    marks += [_dot(46 + (i + 0.5) * 364 / groups, y(value), 2, "worse" if value > 0 else
+                   "better") for i, value in enumerate(shown)]
+    marks.append(_text(228, 180, f"{noun}, smallest change first; {axis}"))
+    return draw(marks, height=190, title=f"Changes of {n} {noun}, mean {mean:+.3g}; {axis}")
 
 # %% ../../nbs/report/00_figures.ipynb #f0c7a8fe
 def reliability_figure(

@@ -5,21 +5,25 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
-           'size_picture', 'smallest_text', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text',
-           'level_tables', 'rests_table', 'gate_facts', 'origin_table', 'windows_picture', 'reliability_pictures',
-           'render_page', 'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
+           'size_picture', 'smallest_text', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
+           'norm_power', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
+           'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
+           'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
 import math
 import re
+from statistics import NormalDist
 
 import numpy as np
 
 from ..arms.window_losses import StreamedLosses
+from ..comparison.study import short_name
 from ..comparison.units import counted, noun_of
-from .figures import (Picture, environment, interval_figure, percent,
-                                     reliability_figure, show, size_figure, windows_figure)
+from .figures import (Picture, documents_figure, environment,
+                                     interval_figure, percent, reliability_figure, show,
+                                     size_figure, windows_figure)
 from .policy import find_splits
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
@@ -123,8 +127,10 @@ def draw_rows(value: Mapping, margin: float, bars: list, limit=None) -> Picture:
 
 def interval_picture(d: Mapping) -> Picture | None:
     "The leading rows of the first metric against its margin and, where asked for, the gate."
-    leads = [row for row in rows_of(d, "pooled") + rows_of(d, "lead")
-             if row["words"]["interval"] != "-"][:20]
+    order = {(r["part"], name): i for r in d["rankings"] for i, name in enumerate(r["order"])}
+    leads = [row for row in rows_of(d, "pooled") + sorted(rows_of(d, "lead"), key=lambda row: (
+        row["key"]["part"], order.get((row["key"]["part"], row["key"]["candidate"]), 0)))
+        if row["words"]["interval"] != "-"][:20]
     if not leads: return None
     first, margin = leads[0]["value"], leads[0]["margin"]
 
@@ -134,7 +140,7 @@ def interval_picture(d: Mapping) -> Picture | None:
                 "{change} ({low} to {high})".format(**cells))
     bars = [bar(row, label_of(row["key"]) or first["title"], row["claim"]) for row in leads
             if (row["value"]["metric"], row["margin"]) == (first["metric"], margin)]
-    bars += [bar(row, "baseline scored twice", "noise") for row in rows_of(d, "control")
+    bars += [bar(row, "scored twice", "noise") for row in rows_of(d, "control")
              if row["value"]["metric"] == first["metric"] and not row["key"]["slice"]]
     gate = next((pair["gate"] for pair in d["pairs"] if pair["gate"]), None)
     return draw_rows(first, margin, bars, gate and 100 * (gate["limit"] - 1))
@@ -254,7 +260,7 @@ def noise_lines(d: Mapping) -> list[str]:
             f"{'below' if below else 'larger than'} this numerical noise.")
     return lines
 
-
+# %% ../../nbs/report/02_page.ipynb #rulec
 def families_text(d: Mapping) -> str:
     "Which numbers form a family."
     if {part["kind"] for part in d["parts"]} == {"runs"}: return (
@@ -278,6 +284,45 @@ def families_text(d: Mapping) -> str:
     return (f"{first} {rest} one family, adjusted by Holm. Each interval is a single one; a "
             "claim in a family rests on adjusted p-values, and where it differs from what the "
             "interval alone would say, that stands beside it.")
+
+
+def rule_line(d: Mapping) -> str:
+    "The rule, and its rates with these standard errors; '' where nothing is judged by one."
+    leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
+             if row["value"]["units"] != "seeds" and not row["value"]["positive"]]
+    if not leads or d["looks"]: return ""
+    levels = {f"{100 * row['value']['level']:.4g}" for row in leads}
+    margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
+    line = f"{' or '.join(sorted(levels))} % intervals"
+    if margins: line += f" against a margin of {' or '.join(sorted(margins))}"
+    alpha = 1 - leads[0]["value"]["level"]
+    line += f": an edit without effect is called regressed in {50 * alpha:.2g} of 100 " \
+        "comparisons" if len(leads) == 1 else f": were no edit of any effect, some would be " \
+        f"called changed in {100 * alpha:.2g} of 100 reports"
+    powers = [norm_power(row["margin"], row["value"]) for row in leads
+              if row["margin"] > 0 and row["value"]["standard_error"] > 0]
+    if not powers: return f"{line}."
+    low, high = (round(100 * x) for x in (min(powers), max(powers)))
+    often = f"{low}" if low == high else f"{low} to {high}"
+    return f"{line}, one that is worse by the margin in {often} of 100."
+
+
+def norm_power(change: float, value: Mapping) -> float:
+    "Chance that the interval of so large a change excludes 0, by the normal approximation."
+    z = NormalDist()
+    return z.cdf(change / value["standard_error"] - z.inv_cdf((1 + value["level"]) / 2))
+
+
+def unmeasured_line(d: Mapping) -> str:
+    "What a report of scored models does not know, and the option that asks for it."
+    scored = [arm for arm in d["arms"].values() if arm["kind"] == "losses"
+              and "weights_digest" in arm["provenance"]]
+    have = {row["value"]["metric"] for row in d["rows"]}
+    missing = ["KL divergence and changed first choices (--divergence)"] * (
+        not have & {"kl_divergence", "top1_changed"})
+    missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
+    return f"Not measured: {', '.join(missing)}." if scored and missing else ""
+
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee10
 def level_tables(d: Mapping) -> list[list[list]]:
@@ -316,6 +361,7 @@ def rests_table(d: Mapping) -> list[list]:
              "may be missing": lambda u, v: u["unseen"] and (
                  f"kinds rarer than {100 * u['unseen']:.2g} % of all "
                  f"{noun_of(u['kind'])}"),
+             "pairing": lambda u, v: u["words"].get("pairing"),
              "nothing would be claimed with": lambda u, v: u["overturned_by"] and (
                  f"one more of usual length at {u['words']['overturned_by']}"),
              "method": lambda u, v: v["method"],
@@ -347,22 +393,51 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
                     for r in d["required"]]
 
 
-def origin_table(d: Mapping) -> list[list]:
-    "What each arm says of itself, a row a field."
+def brief(value: object) -> object:
+    "A field of a table: digests by their beginning, long lists by their number."
+    if isinstance(value, str): return re.sub(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}", r"\1", value)
+    if isinstance(value, (list, tuple, dict)) and len(value) > 6: return f"{len(value)} values"
+    return value
+
+
+def origin_tables(d: Mapping) -> tuple[list[list], list[list]]:
+    "What the arms say of themselves: fields that differ, a column an arm; fields that agree."
     arms = [{**arm, **arm["provenance"]} for arm in d["arms"].values()]
     skip = {"provenance", "levels", "confusion", "name"}
     if not any(arm["streamed"] for arm in arms): skip.add("streamed")
     names = dict.fromkeys(name for arm in arms for name in arm if name not in skip)
-    return [["", *d["arms"]], *([name, *(arm.get(name) for arm in arms)] for name in names)]
+    values = {name: [arm.get(name) for arm in arms] for name in names}
+    alike = {name for name, row in values.items() if all(x == row[0] for x in row)}
+    if len(arms) == 1: alike = set()
+    return [["", *d["arms"]], *([name, *map(brief, row)] for name, row in values.items()
+                                if name not in alike)], [
+        [name, brief(values[name][0])] for name in names if name in alike]
+
 
 # %% ../../nbs/report/02_page.ipynb #6a0bf68f
-def windows_picture(a, b) -> Picture | None:  # two arms
-    "The windows' differences in the order of the text."
+def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their leading row
+    "The changes of documents, where these are the units; else of windows in text order."
     if a.kind != "losses" or isinstance(a, StreamedLosses): return None
+    value, (shown, axis) = row["value"], axis_of(row["value"])
+    if value["units"] == "documents" and value["scale"] == "log" and value["ci"]:
+        codes, n = a.document_ids.codes()
+        sums = np.bincount(codes, a.tokens * (b.log_loss - a.log_loss), n)
+        means = sums / np.bincount(codes, a.tokens, n)
+        return documents_figure([*map(shown, means)], shown(value["delta"]),
+                                tuple(map(shown, value["ci"])), axis=axis)
     preview, delta = find_splits(a)[0]["preview"], b.log_loss - a.log_loss
     cut = int(np.argmin(preview)) if preview[0] and not preview.all() else None
     return windows_figure(delta, float(a.tokens @ delta / a.tokens.sum()), cut=cut,
                           unit=f"nats per {a.weight_unit.removesuffix('s')}")
+
+
+def changed_answers(a, b, most: int = 15) -> list[list]:
+    "Examples of which the answer became wrong or right: id, label, before, after."
+    if a.kind != "answers" or a.choices: return []
+    was, now = (np.asarray(arm.correct, dtype=bool) for arm in (a, b))
+    return [[kind, a.ids[i], a.label[i], a.prediction[i], b.prediction[i]]
+            for kind, some in (("became wrong", was & ~now), ("became right", ~was & now))
+            for i in np.flatnonzero(some)[:most]]
 
 
 def reliability_pictures(d: Mapping, arms: Mapping) -> dict:  # (name, part) -> picture
@@ -396,7 +471,8 @@ def answer_of(d: Mapping) -> list[str]:
 
 def title_of(d: Mapping) -> str:
     "Which models a report is about."
-    models = {arm["name"]: arm["model"] or arm["name"] for arm in d["arms"].values()}
+    models = {arm["name"]: short_name(arm["model"]) or arm["name"]
+              for arm in d["arms"].values()}
     base, names = models.pop("baseline"), [n for n in models if n != "control"]
     if not names: return base
     if len(names) > 1: return f"{len(names)} candidates against {base}"
@@ -407,17 +483,23 @@ def title_of(d: Mapping) -> str:
 def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
     "report.html from the document and its arms: (name, part) -> arm."
     d = document
+    order = {(ranking["part"], name): i for ranking in d["rankings"]
+             for i, name in enumerate(ranking["order"])}
+    place = lambda pair: (pair["part"], order.get((pair["part"], pair["candidate"]), 0))
     return render_page(
         "page", title_of(d), html=html, d=d, arms=arms, noise=noise_lines(d),
         rows={role: rows_of(d, role) for role in (
             "lead", "pooled", "rest", "contrast", "control")},
         facts=fact_lines(d), families=families_text(d), levels=level_tables(d),
-        rests=rests_table(d), gates=gate_facts(d), origins=origin_table(d),
+        rests=rests_table(d), gates=gate_facts(d), origins=origin_tables(d),
+        in_order=sorted(d["pairs"], key=place), smallest_text=smallest_text,
+        anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
+            part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
+        rule=rule_line(d), unmeasured=unmeasured_line(d), changed_answers=changed_answers,
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
         ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
-        draw_rows=draw_rows,
-        windows_picture=windows_picture, percent=percent, show_p=show_p, answer=answer_of(d))
+        draw_rows=draw_rows, changes_picture=changes_picture, percent=percent, show_p=show_p, answer=answer_of(d))
 
 
 def render_markdown(document: Mapping, arms: Mapping) -> str:

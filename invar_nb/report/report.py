@@ -84,6 +84,7 @@ class Units(Section):
     speaks_of: str
     overturned_by: float | None   # change of one more unit that would overturn the claim
     alike: dict[str, Any] | None  # where one weighs much: with every unit counted the same
+    pairing: float | None   # how much more evidence unpaired arms would need
     words: dict[str, str]
 
 

@@ -286,6 +286,8 @@ def arms_of_files(
     if len({Path(argument).resolve() for argument in arguments.values()}) == 1:
         say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
     arms = read_together(arguments, reading)
+    arms = {(name, task): arm if arm.model else arm.changed(model=Path(arguments[name]).name)
+            for (name, task), arm in arms.items()}
     for line in dict.fromkeys(one for arm in arms.values() for one in other_scores(arm)):
         say(line, job.output.quiet)
     tasks = list(dict.fromkeys(task for _, task in arms))

@@ -1,0 +1,61 @@
+"The README: short, its commands run as they stand, its picture that of the demo's evidence."
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+
+import invar_nb
+from commands import main
+
+ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
+README = (ROOT / "README.md").read_text()
+MODELS = Path(invar_nb.__file__).parent / "demo_models"
+COMMANDS = [line.partition("#")[0].strip() for line in re.findall(r"^invar-nb .*$", README, re.M)]
+
+
+def test_it_is_short_and_comes_to_a_command_soon():
+    text = re.sub(r"\]\([^)]*\)|<!--.*?-->|```\w*", " ", README)
+    words = lambda part: len(re.findall(r"\w[\w.'-]*", part))
+    assert words(text) <= 350 and words(text.partition("git clone")[0]) <= 60
+    assert len(COMMANDS) == 5 and all("#" in line for line in re.findall(r"^invar-nb .*$", README, re.M)), COMMANDS
+    made = [line.split("#")[0].strip() for line in re.findall(r"^make .*$", README, re.M)]
+    targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
+    assert made == ["make demo", "make test"] and {"demo", "test"} <= {*targets}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    if "lm_eval" in command:
+        for name, there in (("base", "base"), ("tuned", "int4")):
+            for file in (DATA / "lm_eval" / name).iterdir():
+                if file.name.startswith("results") or "choices" in file.name:
+                    Path("lm_eval", there).mkdir(parents=True, exist_ok=True)
+                    shutil.copy(file, Path("lm_eval", there))
+    else:
+        pytest.importorskip("torch")
+        Path("wiki.jsonl").write_text("".join(json.dumps({"text": f"Sentence {i} of the text is read, and then number {i * i}."}) + "\n" for i in range(380)))
+        for there in ("base", "int4"): shutil.copytree(MODELS / ("base" if there == "base" else "tuned"), there)
+    if ".gguf" in command:
+        pytest.importorskip("gguf")
+        from small_models import llama, merged_tokenizer, save, write_gguf
+        words = merged_tokenizer()
+        save(llama(len(words), tied=True), Path("m"), words)
+        merges = [" ".join(m) for m in json.loads(Path("m", "tokenizer.json").read_text())["model"]["merges"]]
+        for name, kind in (("base", "F16"), ("q8", "Q8_0"), ("q4", "Q4_0")): write_gguf(Path("m"), Path(f"{name}.gguf"), kind, merges)
+    if "base.parquet" in command:
+        assert main(["score", "base/", "--text", "wiki.jsonl", "--out", "base.parquet"]) == 0
+    capsys.readouterr()
+    code = main(shlex.split(command)[1:])
+    said = capsys.readouterr()
+    assert code in (0, 1), said.err
+    assert said.out.strip() and "defect" not in said.err
+
+
+def test_the_picture_shows_what_the_evidence_says():
+    picture = (ROOT / "nbs" / "images" / "verdicts.svg").read_text()
+    for change in ("-39.7 (-42.5 to -36.9)", "-0.02 (-0.13 to 0.09)", "+0.022 (-0.009 to 0.050)", "+2.77 (2.29 to 3.25)"): assert change in picture, change
+    assert "prefers-color-scheme:dark" in picture
