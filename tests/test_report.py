@@ -156,7 +156,7 @@ def test_html_is_well_formed_and_needs_nothing_but_itself(report):
     assert not tags.open and not tags.wrong
     names = {name for name, _ in tags.seen}
     assert not names & {"script", "link", "img", "iframe", "object"} and "default-src 'none'" in page
-    assert not [v for _, attrs in tags.seen for k, v in attrs.items() if k.startswith("on") or k in ("src", "href")]
+    assert not [v for _, attrs in tags.seen for k, v in attrs.items() if k.startswith("on") or k in ("src", "href") and not v.startswith("#")]
     assert "prefers-color-scheme:dark" in page and 'name="viewport"' in page
 
 
@@ -201,3 +201,16 @@ def test_figures_know_every_case():
     assert "<svg" in interval_figure([("a", 0.0, 0.0, 0.0, "equivalent")])
     assert "<svg" in interval_figure([("a", 1e-9, -1e-9, 2e-9, "x"), ("b", 1e9, 1e8, 2e9, "regressed")], margin=(-1, 1), limit=5)
     assert ticks(0, 1) == [0, .2, .4, .6, .8, 1.0] and visible("a\x00b") == "a\\x00b" and markdown("a\nb") == "a b"
+
+
+@pytest.mark.parametrize("shift, noise, required, code, rule", [
+    (.0, .02, "equivalent", 0, "not_worse"), (.0, .02, "not-worse", 0, "not_worse"), (-.05, .02, "equivalent", 1, "requirement_missed"),
+    (-.05, .02, "not-worse", 0, "not_worse"), (.04, .2, "not-worse", 1, "requirement_missed"), (.04, .2, None, 0, "no_regression_shown"),
+    (.03, .03, None, 1, "primary_regressed"), (.03, .03, "not-beyond", 0, "no_loss_beyond_shown"), (.06, .03, "not-beyond", 1, "primary_regressed")])
+def test_what_exit_0_takes(shift, noise, required, code, rule):
+    "A requirement is stricter or milder than the usual rule, and the first line says which one failed."
+    report = report_of(compare(losses(shift, noise), required=required))
+    assert (report.exit_code, report.exit["rule"]) == (code, rule), report.exit
+    first = str(report).splitlines()[0]
+    assert first == (f"Exit code 1: {report.exit['because']}" if rule == "requirement_missed" else report.headline)
+    assert rule != "requirement_missed" or report.exit["because"] == f"{required.replace('-', ' ')} is required, and was not shown."

@@ -58,7 +58,8 @@ def as_tier(
     return made
 
 # %% ../../nbs/comparison/06_rules.ipynb #950dae46
-REQUIRED = ("parts", "slices", "all")
+REQUIRED = ("equivalent", "not-worse", "not-beyond",  # of every row that decides
+            "parts", "slices", "all")                 # each of these not worse
 _WORDS = {"better": ("lower", "higher"), "scale": ("linear", "log")}  # of runs, by metric
 
 
@@ -70,7 +71,7 @@ class Rules(Settings):
     margin: Mapping[str, float] | float | None = None  # by metric, or of those that lead
     by: tuple[str, ...] | None = None       # columns to slice by; None: the usual ones
     deciding: tuple[str, ...] = ()          # parts or candidates; (): all
-    required: str | None = None             # each of these not worse: parts, slices, all
+    required: str | None = None             # what exit 0 takes, one of REQUIRED
     pooling: str | Mapping[str, float] | None = None   # equal, tokens, random, part -> weight
     contrasts: bool = False                 # show the candidates against each other
     better: Mapping[str, str] = field(default_factory=dict)  # of runs: metric -> lower

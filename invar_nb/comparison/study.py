@@ -454,14 +454,14 @@ OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "profi
 def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
     "(candidate, part) -> measured and looks, of models that were scored until decided."
     check_read(rules, OF_LOOKS, "looks")
-    if {*rules.metrics} - {"perplexity"} or rules.required not in (None, "parts"):
+    if {*rules.metrics} - {"perplexity"} or rules.required in ("slices", "all"):
         refuse("study", "looks are at perplexity on whole texts", ", ".join(
             [*rules.metrics, *filter(None, [rules.required])]), "Leave it out",
             error=UsageError)
     if any(name == CONTROL for name, _ in pairs):
         refuse("study", "looks cannot have a control", CONTROL, "Leave it out",
                error=UsageError)
-    if rules.required and rules.deciding:
+    if rules.required == "parts" and rules.deciding:
         refuse("study", "what is required of every part must decide", "deciding beside it",
                "Leave one of them out", error=UsageError)
     margin, found = rules.margin, {}

@@ -172,7 +172,8 @@ def next_line(d: Mapping) -> str:
     worst = [passages["sentence"] for pair in d["pairs"] for passages in (
         pair["passages"] or {}).values() if passages and passages["lost"]
         and passages["lost"][0]["beyond"]]
-    open_ = d["exit"]["rule"] in ("inconclusive", "no_regression_shown")
+    open_ = d["exit"]["rule"] in (
+        "inconclusive", "no_regression_shown", "no_loss_beyond_shown")
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
     code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}"] * open_

@@ -362,7 +362,8 @@ def units_section(study: Study, row: Row) -> dict:
         scale, unit = shown_unit(d)
         side = f"{scale * (math.expm1(half) if d.scale == 'log' else half):.2g}{unit}"
         if half < 5: words["pairing"] = (
-            f"Unpaired, the change would be known to {side} on either side: pairing is like {float(f'{times:.2g}'):,.0f} times the evidence.")
+            f"Unpaired, the change would be known to {side} on either side: pairing is like "
+            f"{float(f'{times:.2g}'):,.0f} times the evidence.")
     if d.scale != "log": return units
     units["overturned_by"] = change = \
         overturning_change(d, row.margin) if row.alone is None else None
@@ -545,7 +546,7 @@ def document_of(
     gates = [gate for pair in pairs if pair["candidate"] in deciding
              for gate in (pair["gate"], pair["tail"]) if gate]
     required = [required_gate(study, name) for name in sorted(deciding)
-                if rules.required is not None]
+                if rules.required in ("parts", "slices", "all")]
     parts, stems = list(dict.fromkeys(part for _, part in study.arms)), arm_files(study.arms)
     shown = [row for row in study.rows if row.role != "contrast" or rules.contrasts]
     family = CONVENTIONS["family of runs" if study.verdicts else "family"]

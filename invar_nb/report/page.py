@@ -465,7 +465,8 @@ def render_page(layout: str, title: str, *, html: bool, **values) -> str:
 # %% ../../nbs/report/02_page.ipynb #c0ffee20
 def answer_of(d: Mapping) -> list[str]:
     "What decides the exit code; then the headline, where that says something else."
-    if d["exit"]["rule"] not in ("secondary_regressed", "gate_failed"): return [d["headline"]]
+    if d["exit"]["rule"] not in ("secondary_regressed", "gate_failed", "requirement_missed"):
+        return [d["headline"]]
     return [f"Exit code {d['exit']['code']}: {d['exit']['because']}", d["headline"]]
 
 

@@ -203,7 +203,9 @@ def exit_of(
 ) -> dict:
     "Exit code, rule and reason: the one place where this is decided."
     made = lambda code, rule, because: {"code": code, "rule": rule, "because": because}
-    leading, worse = study.leading, [row for row in study.rows if row.claim == "regressed"]
+    leading, asked = study.leading, study.rules.required
+    worse = [row for row in study.rows if row.claim == "regressed"
+             and (asked != "not-beyond" or row.shows("beyond"))]
     if failed := study.failed:
         what = f"{', '.join(failed)} was not" if study.rows else "nothing was"
         return made(5, "failed_runs", f"a run failed, so {what} compared.")
@@ -223,6 +225,15 @@ def exit_of(
                     f"{where and f' on {where}'}: {change}{p}.")
     if failed := next((gate for gate in gates if not gate["passed"]), None):
         return made(1, "gate_failed", failed["because"])
+    good = {"equivalent": lambda row: row.claim == "equivalent",
+            "not-worse": lambda row: row.claim == "equivalent" or row.shows("not_worse")}
+    if missed := [row for row in leading if asked in good and not good[asked](row)]:
+        labels = "; ".join(filter(None, (study.label(row.key) for row in missed)))
+        return made(1, "requirement_missed", f"{asked.replace('-', ' ')} is required, and was "
+                    f"not shown{labels and f' of {labels}'}.")
+    if any(row.claim == "regressed" for row in leading):
+        return made(0, "no_loss_beyond_shown", "what is worse was not shown to be worse by "
+                    "more than the margin.")
     undecided = [row for row in leading if row.claim == "inconclusive"]
     if undecided and study.rules.fail_inconclusive:
         return made(4, "inconclusive", "the evidence does not decide.")
