@@ -214,3 +214,13 @@ def test_what_exit_0_takes(shift, noise, required, code, rule):
     first = str(report).splitlines()[0]
     assert first == (f"Exit code 1: {report.exit['because']}" if rule == "requirement_missed" else report.headline)
     assert rule != "requirement_missed" or report.exit["because"] == f"{required.replace('-', ' ')} is required, and was not shown."
+
+
+def test_a_copy_that_was_only_rounded_and_improved_is_doubted():
+    "Two claims of one kind of edit; the sentence is the doubt that the terminal shows, and nothing is said where nothing improved or the edit is another."
+    said = lambda shift, **more: report_of(compare(losses(shift, .02), **more)).document()["doubts"]
+    doubt, = said(-.05, edit="quantised")
+    assert doubt.startswith("Weights were only rounded, which adds nothing to a model: a gain on this text is a warning")
+    assert doubt in str(report_of(compare(losses(-.05, .02), edit="quantised"))) and "set to zero" in said(-.05, edit="pruned")[0]
+    assert said(-.05) == said(.0, edit="quantised") == said(.05, edit="quantised") == []
+    with pytest.raises(UsageError, match="edit"): compare(losses(), edit="rounded")

@@ -216,3 +216,20 @@ def test_a_file_is_hashed_once_as_long_as_it_stays(copied, tmp_path, monkeypatch
     files[0].write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
     os.utime(files[0], ns=(10**18, 10**18))
     assert find_checkpoint(folders[0]).weights_digest != before
+
+
+def test_an_edit_that_can_only_lose_is_recognised(copied):
+    "Rounded rows, rounded groups, zeroed elements; not a training step, not one tensor among them that was trained."
+    rng = np.random.default_rng(3)
+    def rounded(x, bits, size=None):
+        rows = x.astype("f4").reshape(-1, size or x.shape[-1])
+        step = np.abs(rows).max(1, keepdims=True) / (2 ** (bits - 1) - 1)
+        return (np.round(rows / step) * step).reshape(x.shape).astype(x.dtype)
+    import torch
+    matrices = [name for name, x in copied.tensors.items() if x.ndim == 2 and "proj" in name and x.shape[1] % 32 == 0]
+    def edit_of(change, names=matrices): return compare_weights(BASE, copied(f"m{rng.integers(1 << 40)}", copied.tensors | {
+        name: torch.from_numpy(change(copied.tensors[name].numpy())) for name in names})).edit
+    assert edit_of(lambda x: rounded(x, 8)) == edit_of(lambda x: rounded(x, 4, 32)) == "quantised"
+    assert edit_of(lambda x: np.where(np.abs(x) < .02, 0, x).astype(x.dtype)) == "pruned"
+    trained = lambda x: (x + rng.normal(0, 1e-3, x.shape)).astype(x.dtype)
+    assert edit_of(trained) == "" and edit_of(lambda x: rounded(x, 8) if x.shape[0] < 65 else trained(x)) == ""

@@ -448,7 +448,7 @@ def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
 
 
 OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "profile", "gate",
-            "fail_inconclusive")
+            "fail_inconclusive", "edit")
 
 
 def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:

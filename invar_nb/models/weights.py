@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['PIECE', 'decode', 'is_packed', 'cast', 'pieces', 'raw', 'numbers', 'not_comparable', 'unpermute', 'as_in_folder',
-           'TensorChange', 'compare_tensors', 'compare_settings', 'WeightsDifference', 'compare_weights']
+           'TensorChange', 'is_rounded', 'on_grid', 'compare_tensors', 'compare_settings', 'WeightsDifference',
+           'compare_weights']
 
 # %% ../../nbs/models/08_weights.ipynb #c002
 import dataclasses, functools, json, math
@@ -139,6 +140,7 @@ class TensorChange:
     index: tuple[int, ...] | None = None           # of the largest change
     values: tuple[float | str, float | str] | None = None  # there; text where not finite
     shapes: tuple | None = None                    # where they differ
+    edit: str = ""              # pruned or quantised, where that is all that was done
 
     @property
     def recast(self) -> bool:
@@ -158,6 +160,28 @@ class TensorChange:
 
 def _by(shape): return " x ".join(map(str, shape)) or "1"
 
+# %% ../../nbs/models/08_weights.ipynb #gridc
+def is_rounded(x: np.ndarray, y: np.ndarray) -> bool:
+    "Whether y is x rounded to an evenly spaced grid of at most 256 values."
+    levels = np.unique(y.astype("f8"))
+    if levels.size < 2: return True
+    gaps = np.diff(levels)
+    step = np.median(gaps[gaps <= 1.5 * gaps.min()])  # half precision blurs single ones
+    step = gaps.sum() / np.round(gaps / step).sum()
+    places = (levels - levels[0]) / step
+    even = places[-1] < 255.5 and np.abs(places - np.round(places)).max() < 0.2
+    return bool(even and np.abs(y - x).max() <= 0.6 * step)
+
+
+def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
+    "Whether nine in ten of the rows of y, or of their groups, are rounded ones of x."
+    for size in (columns, 128, 64, 32):
+        if columns % size or size < 16 or y.size < size: continue
+        groups = [v[:v.size // size * size].reshape(-1, size)[:200] for v in (x, y)]
+        good = [is_rounded(*pair) for pair in zip(*groups, strict=True)]
+        if sum(good) >= 0.9 * len(good): return True
+    return False
+
 # %% ../../nbs/models/08_weights.ipynb #c023
 def _unlike(a, b): return (a != b) & ~((a != a) & (b != b))  # two NaNs are equal
 
@@ -173,7 +197,7 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         return TensorChange(**facts, changed=max(a.n, b.n), relative=None,
                             shapes=(a.shape, b.shape))
     turned, same_kind = not (a.turn is b.turn is None), a.kind == b.kind
-    equal, norm, moved, changed, back = [], 0.0, 0.0, 0, 0
+    equal, norm, moved, changed, back, zeros, grid = [], 0.0, 0.0, 0, 0, 0, None
     largest = -1.0, 0, 0.0, 0.0  # size, place, from, to
     for piece in [(0, a.n)] if turned else pieces(a):
         if same_kind and not turned and raw(a, *piece) == raw(b, *piece):
@@ -186,6 +210,8 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         at = np.flatnonzero(_unlike(a_as_b, y))
         if not at.size: continue
         changed += at.size
+        zeros += int((y[at] == 0).sum())
+        if grid is None: grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
         x, y = a_as_b[at].astype("f8"), y[at].astype("f8")
         with np.errstate(invalid="ignore"): size = np.nan_to_num(np.abs(y - x), nan=np.inf)
         moved += float(size @ size)
@@ -194,7 +220,9 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
     if not changed or not back: return TensorChange(**facts, changed=0, relative=0.0)
     norm += sum(_norm(numbers(a, *piece)) for piece in equal)
     known = norm > 0 and math.isfinite(norm + moved)
-    return TensorChange(**facts, changed=changed,
+    packed = is_packed(b.kind)
+    edit = "pruned" if zeros == changed else "quantised" if grid or packed else ""
+    return TensorChange(**facts, changed=changed, edit=edit,
                         relative=math.sqrt(moved / norm) if known else None,
                         index=tuple(map(int, np.unravel_index(largest[1], a.shape))),
                         values=tuple(x if math.isfinite(x) else str(x)
@@ -282,6 +310,13 @@ class WeightsDifference:
         "Tensors that differ, those of one model only included."
         return sum(map(len, (self.changed, self.only_baseline, self.only_candidate)))
 
+    @property
+    def edit(self) -> str:
+        "pruned or quantised, where that is all that was done to any tensor; else empty."
+        edits = {t.edit for t in self.changed}
+        alone = self.only_baseline or self.only_candidate or "" in edits
+        return "" if alone or not edits else "pruned" if edits == {"pruned"} else "quantised"
+
     sentence = property(lambda self: _sentence(self), doc="What differs, in words.")
 
     def __str__(self) -> str:
@@ -291,7 +326,8 @@ class WeightsDifference:
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."
-        return {"state": self.state, "sentence": self.sentence, "tensors": self.tensors,
+        return {"state": self.state, "sentence": self.sentence, "edit": self.edit,
+                "tensors": self.tensors,
                 "tensors_changed": None if self.reason else self.tensors_changed,
                 "elements_changed": sum(t.changed for t in self.changed),
                 "largest": [dataclasses.asdict(t) for t in self.changed[:5]],

@@ -94,6 +94,7 @@ class Facts(Section):
     identical_items: int | None  # items on which both arms say exactly the same
     tensors_changed: int | None
     tensors: int | None
+    edit: str | None             # pruned or quantised, where that is all that was done
     sentence: str
     details: list[str] = []      # config and tokenizer, field by field
 

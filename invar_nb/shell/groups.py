@@ -279,6 +279,9 @@ class Agreed(Measured):
                       "not-beyond: no loss beyond the margin shown; parts, slices, all: each "
                       "of these shown not to be worse. Default: no regression shown.",
                       "--require", metavar="CLAIM") = None
+    edit: file_key(Optional[Literal["quantised", "pruned"]], "What was done, where the weights "
+                   "are not at hand: an edit that can only lose and improved is doubtful.",
+                   "data looks") = None
     contrasts: file_key(bool, "Also show the candidates against each other.", "several"
                         ) = False
     looks: file_key(int, "Looks at most, of --until-decided. Default: 5.", "looks", min=2,

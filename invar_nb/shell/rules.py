@@ -138,7 +138,7 @@ def find_rules(
                           "Write each name once")
     same = {name: getattr(asked, name) for name in (
         "level", "method", "units", "replicates", "seed", "resample", "gate", "profile",
-        "fail_inconclusive", "contrasts", "required")}
+        "fail_inconclusive", "contrasts", "required", "edit")}
     try:
         tiers = {name: as_tier({"name": name, **numbers})
                  for name, numbers in (asked.tiers or {}).items()}
