@@ -71,6 +71,7 @@ def test_every_row_is_that_of_the_windows_in_memory(tmp_path, documents, units, 
     a, b = (one.report().document() for one in (ours, theirs))
     for part in ("facts", "missing"): assert a["pairs"][0][part] == b["pairs"][0][part]
     one, two = a["pairs"][0]["units"], b["pairs"][0]["units"]
+    for units_of in (one, two): units_of["words"].pop("pairing", None), units_of.pop("pairing")  # batches keep no sums of an arm alone
     assert one.pop("words") == two.pop("words") and (one.pop("alike") is None) == (two.pop("alike") is None) and one == pytest.approx(two)
     assert a["parts"] == b["parts"] and a["headline"] == b["headline"] and any("read in batches" in line for line in a["warnings"])
 

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'WORST_FIRST', 'ITEMS', 'LEADING', 'OF_LOOKS', 'check_names',
            'pair_all', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups',
-           'judged_against', 'pool_contrasts', 'judge_study', 'row_headline', 'study_headline', 'short_name', 'Table',
+           'judged_against', 'pool_contrasts', 'judge_study', 'short_name', 'row_headline', 'study_headline', 'Table',
            'Study', 'read_where_needed', 'measure_looks', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
@@ -255,6 +255,12 @@ def judge_study(
                  for row in contrast_rows(measured, part, rules, order)]
     return rows + contrasts + (pool_contrasts(contrasts, rules, tokens) if pooled else [])
 
+# %% ../../nbs/comparison/08_study.ipynb #shortn
+def short_name(model: str) -> str:
+    "A model without the folders of this machine; a name of the Hub as it is."
+    path = model.count("/") > 1 or model.startswith(("/", ".", "~"))
+    return model.rstrip("/").rpartition("/")[2] if path else model
+
 # %% ../../nbs/comparison/08_study.ipynb #c031
 _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
            "random": "taken as a sample of such texts", "given": "with the weights given"}
@@ -309,16 +315,11 @@ def study_headline(study) -> str:
     return f"{' on '.join(what)}{of}: {', '.join(counts)}."
 
 
-def short_name(model: str) -> str:
-    "A model without the folders of this machine; a name of the Hub as it is."
-    path = model.count("/") > 1 or model.startswith(("/", ".", "~"))
-    return model.rstrip("/").rpartition("/")[2] if path else model
-
-
 def _level_headline(study):
     row = next(row for row in study.rows if row.value.estimate is not None)
     arm, value = study.arms[BASELINE, row.key.part], row.value
-    said = f"{short_name(arm.model) or 'The model'}: {value.metric.title or value.metric.name} "
+    name = short_name(arm.model) or "The model"
+    said = f"{name}: {value.metric.title or value.metric.name} "
     said += f"{value.estimate:.6g}"
     if value.interval:
         ends = value.interval.low, value.interval.high
@@ -448,7 +449,7 @@ def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
 
 
 OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "profile", "gate",
-            "fail_inconclusive", "edit")
+            "fail_inconclusive", "edit", "budget")
 
 
 def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:

@@ -165,6 +165,7 @@ def is_rounded(x: np.ndarray, y: np.ndarray) -> bool:
     "Whether y is x rounded to an evenly spaced grid of at most 256 values."
     levels = np.unique(y.astype("f8"))
     if levels.size < 2: return True
+    if not np.isfinite(levels).all(): return False
     gaps = np.diff(levels)
     step = np.median(gaps[gaps <= 1.5 * gaps.min()])  # half precision blurs single ones
     step = gaps.sum() / np.round(gaps / step).sum()

@@ -18,7 +18,7 @@ from ..foundations.store import canonical_text
 from .figures import environment
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
                                   leads_of, noise_lines, rows_of, shorten, size_text,
-                                  smallest_text, title_of_row, units_text)
+                                  choice_lines, title_of_row, units_text)
 
 # %% ../../nbs/report/03_answer.ipynb #ans07
 def align(cells: Sequence[str]) -> list[str]:
@@ -184,9 +184,9 @@ def next_line(d: Mapping) -> str:
 
 # %% ../../nbs/report/03_answer.ipynb #ans19b
 def first_line(d: Mapping) -> str:
-    "What decides the exit code, and the smallest candidate that is good enough."
-    return " ".join([answer_of(d)[0], *(smallest_text(ranking) for ranking in d["rankings"]
-                                        if ranking["smallest"])])
+    "What decides the exit code, and which candidate to choose by its size."
+    return " ".join([answer_of(d)[0], *(line for ranking in d["rankings"]
+                                        for line in choice_lines(d, ranking))])
 
 
 def change_head(d: Mapping) -> str:

@@ -324,13 +324,17 @@ def ranking_section(study: Study, part: str) -> dict | None:
     groups, best = find_groups(order, contrasts, study.rules.level), may_be_best(contrasts)
     if study.looks: groups = ()  # candidates are not tested against each other
     section = {"part": part, "order": order, "groups": [list(g) for g in groups],
-               "may_be_best": best, "smallest": None, "size_unit": None, "sizes": {}}
+               "may_be_best": best, "smallest": None, "fits": None, "size_unit": None,
+               "sizes": {}}
     some = {who: arm.provenance for (who, _), arm in study.arms.items()}  # one of each model
     for name, unit in (("weight_bytes", "bytes"), ("bits_per_weight", "bits per weight")):
         sizes = {who: some[who].get(name) for who in (BASELINE, *order)}
         if any(sizes.values()):
             section |= {"size_unit": unit,
                         "sizes": {who: size and float(size) for who, size in sizes.items()}}
+    within = [name for name in order if study.rules.budget is not None and (
+        section["sizes"].get(name) or math.inf) <= study.rules.budget]
+    if within: section["fits"] = within[0]
     leading, alpha = study.leading, round(1 - study.rules.level, 12)
     if {row.key.part for row in leading} != {part}: return section
     fit = [row.key.candidate for row in leading if row.shows("not_worse")

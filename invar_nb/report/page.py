@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
-           'size_picture', 'smallest_text', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
+           'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
            'norm_power', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
            'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
            'render_html', 'render_markdown', 'units_text']
@@ -207,18 +207,28 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
         margin=(shown(-margin), shown(margin)) if margin else None, axis=axis, size=size)
 
 
-def smallest_text(ranking: Mapping) -> str:
-    "The smallest candidate that is good enough, with its size."
-    which, name = "may be the best and is" if ranking["groups"] else "is", ranking["smallest"]
-    size = size_text(ranking["sizes"][name], ranking["size_unit"])
-    return f"Smallest that {which} not worse: {name} ({size})."
+def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
+    "The smallest candidate that is good enough, and the best within the budget."
+    which, unit, lines = "may be the best and is" if ranking["groups"] else "is", \
+        ranking["size_unit"], []
+    size = lambda name: size_text(ranking["sizes"][name], unit)
+    if name := ranking["smallest"]:
+        lines.append(f"Smallest that {which} not worse: {name} ({size(name)}).")
+    budget = d["rules"].get("budget")
+    if name := ranking["fits"]:
+        words = leads_of(d, ranking)[name]["words"]
+        lines.append(f"Best within {size_text(budget, unit)}: {name} ({size(name)}), "
+                     f"{words['claim']}, {words['change']}.")
+    elif budget is not None and unit:
+        lines.append(f"None fits in {size_text(budget, unit)}.")
+    return lines
 
 
 def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
     "What the mark at a claim means, where one has it; the smallest that is good enough."
     marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
               if row["alone"]]
-    lines = [smallest_text(ranking)] if ranking["smallest"] else []
+    lines = choice_lines(d, ranking)
     if marked: lines.append(f"* Alone, its interval would say: {', '.join(marked)}.")
     return lines + [
         "Candidates with a letter in common are not distinguished."] * bool(ranking["groups"])
@@ -395,7 +405,8 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
 
 def brief(value: object) -> object:
     "A field of a table: digests by their beginning, long lists by their number."
-    if isinstance(value, str): return re.sub(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}", r"\1", value)
+    if isinstance(value, str):
+        return re.sub(r"\b(sha256:[0-9a-f]{12})[0-9a-f]{52}", r"\1", value)
     if isinstance(value, (list, tuple, dict)) and len(value) > 6: return f"{len(value)} values"
     return value
 
@@ -493,14 +504,15 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
             "lead", "pooled", "rest", "contrast", "control")},
         facts=fact_lines(d), families=families_text(d), levels=level_tables(d),
         rests=rests_table(d), gates=gate_facts(d), origins=origin_tables(d),
-        in_order=sorted(d["pairs"], key=place), smallest_text=smallest_text,
+        in_order=sorted(d["pairs"], key=place), choice_lines=choice_lines,
         anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
         rule=rule_line(d), unmeasured=unmeasured_line(d), changed_answers=changed_answers,
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
         ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
-        draw_rows=draw_rows, changes_picture=changes_picture, percent=percent, show_p=show_p, answer=answer_of(d))
+        draw_rows=draw_rows, changes_picture=changes_picture,
+        percent=percent, show_p=show_p, answer=answer_of(d))
 
 
 def render_markdown(document: Mapping, arms: Mapping) -> str:

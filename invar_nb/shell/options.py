@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['UsageProblem', 'TYPED', 'NAMES_WIDTH', 'LINE_WIDTH', 'SPELLED', 'UNREAD', 'usage', 'require', 'MarginText',
-           'parse_margin', 'split_margins', 'resolve_margin', 'as_numbers', 'panel', 'Key', 'file_key', 'is_key',
-           'grouped', 'as_option', 'WithHelp', 'HelpCommand', 'HelpGroup', 'given_options', 'as_typed', 'refuse_unread']
+           'parse_margin', 'split_margins', 'resolve_margin', 'as_numbers', 'as_size', 'panel', 'Key', 'file_key',
+           'is_key', 'grouped', 'as_option', 'WithHelp', 'HelpCommand', 'HelpGroup', 'given_options', 'as_typed',
+           'refuse_unread']
 
 # %% ../../nbs/shell/01_options.ipynb #c002
 import contextvars
@@ -104,6 +105,21 @@ def as_numbers(
         if not name or name in numbers or not value >= 0: usage(must, repr(text), cure)
         numbers[name] = value
     return numbers
+
+# %% ../../nbs/shell/01_options.ipynb #bdgc
+def as_size(
+    text: str,
+    bits: bool,  # whether sizes are bits for each weight
+) -> float:
+    "A size of models: `4GB` and `800MiB` in bytes, or `4.5` in bits; raises UsageError."
+    units = {"": 1, "B": 1} | {f"{k}{mid}B": base ** (i + 1) for mid, base in (
+        ("", 1000), ("i", 1024)) for i, k in enumerate("KMGT")}
+    match = re.fullmatch(r"(\d*\.?\d+)\s*([kKMGT]?i?B?)", text.strip(), re.A)
+    unit = match and match[2].replace("k", "K")
+    if not match or unit not in units or not float(match[1]) > 0 or bits is (unit != ""):
+        usage("--budget must be a size such as 4GB, or with --size the bits for each weight",
+              repr(text), "Write --budget 4.5" if bits else "Write --budget 4GB")
+    return float(match[1]) * units[unit]
 
 # %% ../../nbs/shell/01_options.ipynb #c006
 def _metavar(kind, text):

@@ -146,6 +146,7 @@ def find_rules(
         rules = Rules(
             **same, metrics=tuple(named), margin=margin, by=asked.by or None,
             tier=tier.name if tier == as_tier(tier.name) else asdict(tier),
+            budget=o.as_size(asked.budget, bool(asked.size)) if asked.budget else None,
             tail=as_tail_rule(limits) if limits else None, deciding=deciding,
             pooling=find_pooling(asked.pooling, [*kinds]))
         check_kinds(rules, each)
