@@ -238,9 +238,9 @@ TierName = Literal["conservative", "balanced", "aggressive"]
 _Numbers = dict[Literal["preview", "final", "replicates", "limit", "note"], int | float | str]
 _statistics, _policy = panel("Statistics", "data"), panel("Policy", "data looks")
 RequireOption = _policy(
-    Optional[Required], "What exit 0 takes: equivalent or not-worse, shown; not-beyond: no loss "
-    "beyond the margin shown; parts, slices, all: each of these shown not to be worse. Default: "
-    "no regression shown.", "--require", metavar="CLAIM")
+    Optional[Required], "What exit 0 takes: equivalent or not-worse, shown; not-beyond: no "
+    "loss beyond the margin shown; parts, slices, all: each of these shown not to be worse. "
+    "Default: no regression shown.", "--require", metavar="CLAIM")
 LevelOption = panel("Statistics", "data looks runs")(
     float, "Confidence of the intervals. Default: 0.95.", "--level", min=1e-6, max=1 - 1e-6)
 
@@ -262,7 +262,7 @@ class Measured:
     mistakes: file_key(_many, "Critical mistakes, TRUE:SAID: examples with label TRUE that "
                        "are called SAID.", "data") = None
 
-
+# %% ../../nbs/shell/02_groups.ipynb #agreedc
 @dataclass(frozen=True, kw_only=True)
 class Agreed(Measured):
     "What a team agrees on once: keys of a study file."
