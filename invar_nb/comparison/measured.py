@@ -193,7 +193,8 @@ def sum_files(
     weighed = "tokens" if "tokens" in sums else ("perplexity", "documents")
     tokens = sums[weighed].total().columns["weight"]
     effective = units_eff(tokens)
-    name, because = units_rule(units, start, documents, effective)
+    name, because = units_rule(units, start, documents, effective,
+                               float(tokens.max() / tokens.sum()))
     if name != "documents": effective = float(start)
     arms = [replace(arm, weight=float(tokens.sum()), documents=documents)
             for arm in (base, both.candidate)]

@@ -54,6 +54,7 @@ def units_rule(
     windows: int,
     documents: int | None = None,  # None: windows have no ids
     effective: float = 0.0,        # documents; @eq-units-effective
+    largest: float = 0.0,          # share of the tokens that the longest document has
 ) -> tuple[str, str]:
     "documents, serial or windows, and why: the rule for losses, from counts alone."
     size = block_size(windows)
@@ -68,8 +69,9 @@ def units_rule(
     if documents is None: return "serial", f"No documents are given, so {order}; {speaks}"
     if asked == "documents": return asked, "Chosen by the caller."
     if effective >= FEWEST: return "documents", "Every window has a document."
-    return "serial", (f"Too few documents to speak about other documents ({effective:.3g} "
-                      f"effective), so {order}; {speaks}")
+    heavy = f"; one has {largest:.0%} of the tokens".replace("%", " %") * (largest > 0.1)
+    return "serial", (f"Too few documents to speak about other documents ({documents}, "
+                      f"{effective:.3g} effective{heavy}), so {order}; {speaks}")
 
 # %% ../../nbs/comparison/00_units.ipynb #c009
 _ASKED = {"losses": ("auto", "documents", "serial", "windows"), "runs": ("auto", "seeds")}
@@ -112,7 +114,8 @@ def choose_units(
         name, why = units_rule(asked, pair.n)
         return _made(name, tokens, why)
     documents = _made("documents", tokens, "", names)
-    name, why = units_rule(asked, pair.n, documents.n_units, documents.effective)
+    largest = float(np.bincount(documents.codes, tokens).max() / tokens.sum())
+    name, why = units_rule(asked, pair.n, documents.n_units, documents.effective, largest)
     return replace(documents, because=why) if name == "documents" else _made(name, tokens, why)
 
 # %% ../../nbs/comparison/00_units.ipynb #s002
