@@ -217,4 +217,4 @@ def test_text_tokenizer_folder_and_torch_are_checked_before_any_weights(how, fol
         assert code == 3 and "the same tokens" in err, err
     for name in ("torch", "transformers"): monkeypatch.setitem(sys.modules, name, None)
     code, _, err = run("good.txt")
-    assert code == 2 and "pip install 'invar_nb[hf]'" in err, err
+    assert code == 2 and "In the clone: pip install '.[hf]'" in err, err

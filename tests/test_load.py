@@ -252,4 +252,4 @@ def test_the_pages_load_without_torch():
     code = ("import sys; sys.modules['torch'] = None; import invar_nb.models.score; from invar_nb.models.load import load_model; assert 'transformers' not in sys.modules\n"
             "try: load_model('x')\nexcept ValueError as e: print(e.code, e)")
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "not_installed load_model: models need torch and transformers; got no torch. pip install 'invar_nb[hf]'.\n"
+    assert said == "not_installed load_model: models need torch and transformers; got no torch. In the clone: pip install '.[hf]'.\n"

@@ -261,7 +261,7 @@ def test_messages_speak_of_options_and_come_before_scoring(files, monkeypatch, a
 def test_a_missing_package_is_usage_with_its_cure(monkeypatch, tmp_path):
     for name in ("torch", "transformers"): monkeypatch.setitem(sys.modules, name, None)
     code, _, err = shell("demo", "--out", tmp_path / "d", "-q")
-    assert code == 2 and err.startswith("invar-nb: models need torch and transformers; got no torch. pip install 'invar_nb[hf]'") and err.count("\n") == 1
+    assert code == 2 and err.startswith("invar-nb: models need torch and transformers; got no torch. In the clone: pip install '.[hf]'") and err.count("\n") == 1
     assert describe_error(ModuleNotFoundError("No module named 'pyarrow'"))[0] == 2
 
 

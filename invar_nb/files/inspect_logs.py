@@ -83,7 +83,7 @@ def _unpacked(log: zipfile.ZipFile, name: str, where: str) -> bytes:
     try: import zstandard
     except ImportError:
         refuse(where, "an .eval file needs Python 3.14 or the package zstandard", "neither",
-               "pip install 'invar_nb[inspect]', or inspect log dump FILE > FILE.json",
+               "In the clone: pip install '.[inspect]', or inspect log dump FILE > FILE.json",
                code="not_installed")
     info = log.getinfo(name)
     log.fp.seek(info.header_offset + 26)

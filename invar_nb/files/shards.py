@@ -70,7 +70,7 @@ class Target:
             self.files, self.root = url_to_fs(place)
         except (ImportError, ValueError) as error:  # s3fs, gcsfs; a protocol that there is not
             refuse("open_target", "a URL must be of a kind that fsspec can open here",
-                   f"{place.partition('://')[0]}:// ({error})", "pip install "
+                   f"{place.partition('://')[0]}:// ({error})", "In the clone: pip install "
                    "'invar_nb[cloud]' and what it names, or use another place",
                    code="not_installed", error=UsageError)
 

@@ -93,7 +93,7 @@ def read_gguf(path: str | Path) -> Checkpoint:
     for name in ("gguf", "accelerate"):
         if find_spec(name) is None:
             refuse("read_gguf", "a GGUF needs the packages gguf and accelerate", f"no {name}",
-                   "pip install 'invar_nb[gguf]'", code="not_installed")
+                   "In the clone: pip install '.[gguf]'", code="not_installed")
     import gguf
 
     class Reader(gguf.GGUFReader):
@@ -311,7 +311,7 @@ def import_torch(where: str):
     try: import torch, transformers
     except ImportError as error:
         refuse(where, "models need torch and transformers", f"no {error.name}",
-               "pip install 'invar_nb[hf]'", code="not_installed")
+               "In the clone: pip install '.[hf]'", code="not_installed")
     return torch, transformers
 
 

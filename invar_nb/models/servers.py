@@ -143,7 +143,7 @@ class Connection:
         try: import httpx
         except ImportError:
             refuse(_WHERE, "httpx must be installed to ask a server", "no httpx",
-                   "pip install 'invar_nb[servers]', in a clone pip install '.[servers]'",
+                   "In the clone: pip install '.[servers]'",
                    code="not_installed")
         self.key = os.environ.get(KEY_VARIABLE, "").strip()
         if not (self.key.isascii() and self.key.isprintable()):

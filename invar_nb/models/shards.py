@@ -164,7 +164,7 @@ def _cluster(address: str | None, workers: int | None):
     try: import ray
     except ImportError:
         refuse("score_on_ray", "the engine needs Ray", "no ray",
-               "pip install 'invar_nb[ray]'", code="not_installed", error=UsageError)
+               "In the clone: pip install '.[ray]'", code="not_installed", error=UsageError)
     if ray.is_initialized(): return (yield ray)
     address, options = address or os.environ.get("RAY_ADDRESS") or "local", {}
     if address == "local":

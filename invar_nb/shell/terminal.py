@@ -135,7 +135,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
         usage = isinstance(error, numbers.UsageError) or error.code == "not_installed"
         return USAGE if usage else REFUSED, _in_options(str(error))
     if isinstance(error, ModuleNotFoundError):
-        return USAGE, f"{error}. Install what is missing: pip install 'invar_nb[hf]'."
+        return USAGE, f"{error}. In the clone: pip install '.[hf]'."
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED, "interrupted; run again to resume."
     if isinstance(error, (BrokenPipeError, SystemExit)):  # help leaves a closed pipe so
