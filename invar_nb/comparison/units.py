@@ -68,7 +68,7 @@ def units_rule(
                              f"; their documents ({documents}) are not used.")
     if documents is None: return "serial", f"No documents are given, so {order}; {speaks}"
     if asked == "documents": return asked, "Chosen by the caller."
-    if effective >= FEWEST: return "documents", "Every window has a document."
+    if effective >= FEWEST: return "documents", "Windows of one document are not independent."
     heavy = f"; one has {largest:.0%} of the tokens".replace("%", " %") * (largest > 0.1)
     return "serial", (f"Too few documents to speak about other documents ({documents}, "
                       f"{effective:.3g} effective{heavy}), so {order}; {speaks}")

@@ -207,7 +207,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
     else: why = f"; significant ({test}), but below the {margin} threshold, maybe by chance"
     if seeds: why += f"; about {seeds} seeds would give 80 % power at this difference"
-    if d.n < FEWEST: why += f"; the interval of fewer than {FEWEST} seeds claims nothing"
+    if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds the interval claims nothing"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
     title = claim.title()

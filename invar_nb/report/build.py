@@ -232,12 +232,11 @@ def family_notes(study: Study) -> list[str]:
         m = min((count for count in counts if count >= len(asked)), default=counts[-1])
         rates = RATES[n, m]
         if max(rates) > 1.5 * alpha: lines.append(
-            f"{len(asked)} rows are judged together, the smallest of {units}. Were all "
-            "exactly at the margin, some would be called equivalent in {:.0f} of 100 such "
-            "reports if changes are symmetric, in {:.0f} if one unit in ten carries them; "
-            "were none changed, some would be called changed in {:.0f} and {:.0f} (simulated: "
-            "{} rows of {} units; 5 are promised).".format(
-                *(100 * rate for rate in rates), m, n))
+            f"{len(asked)} rows are judged together over as few as {units}. Where a few units "
+            "carry a change (one in ten), such reports call some row equivalent that is at "
+            "the margin in {:.0f} of 100 cases and some unchanged row changed in {:.0f}; "
+            "where changes are symmetric, {:.0f} and {:.0f} (simulated: {} rows of {} units; "
+            "5 are promised).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #91adae15
@@ -335,12 +334,12 @@ def ranking_section(study: Study, part: str) -> dict | None:
     within = [name for name in order if study.rules.budget is not None and (
         section["sizes"].get(name) or math.inf) <= study.rules.budget]
     if within: section["fits"] = within[0]
-    leading, alpha = study.leading, round(1 - study.rules.level, 12)
+    leading = study.leading
     if {row.key.part for row in leading} != {part}: return section
-    fit = [row.key.candidate for row in leading if row.shows("not_worse")
-           and (study.looks or best.get(row.key.candidate, 0.0) > alpha)
-           and section["sizes"].get(row.key.candidate)]
-    return section | {"smallest": min(fit, key=section["sizes"].get, default=None)}
+    size, whole = section["sizes"].get, section["sizes"].get(BASELINE) or math.inf
+    fit = [name for name in order if (size(name) or math.inf) < whole and any(
+        row.key.candidate == name and row.shows("not_worse") for row in leading)]
+    return section | {"smallest": min(fit, key=size, default=None)}  # of equals the best
 
 # %% ../../nbs/report/05_build.ipynb #eb8ec262
 SPEAKS_OF = {"documents": "other documents like these",
@@ -380,9 +379,9 @@ def units_section(study: Study, row: Row) -> dict:
         half = d.interval.width / 2 * error / d.standard_error
         scale, unit = shown_unit(d)
         side = f"{scale * (math.expm1(half) if d.scale == 'log' else half):.2g}{unit}"
-        if half < 5: words["pairing"] = (
-            f"Unpaired, the change would be known to {side} on either side: pairing is like "
-            f"{float(f'{times:.2g}'):,.0f} times the evidence.")
+        if half < 5 and times >= 2: words["pairing"] = (
+            f"Without pairing the change would be known to within {side} only: pairing is "
+            f"like {float(f'{times:.2g}'):,.0f} times the evidence.")
     if d.scale != "log": return units
     units["overturned_by"] = change = \
         overturning_change(d, row.margin) if row.alone is None else None

@@ -6,7 +6,7 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
            'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
-           'norm_power', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
+           'chance_found', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
            'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
            'render_html', 'render_markdown', 'units_text']
 
@@ -20,11 +20,12 @@ import numpy as np
 
 from ..arms.window_losses import StreamedLosses
 from ..comparison.study import short_name
-from ..comparison.units import counted, noun_of
+from ..comparison.units import FEWEST, counted, noun_of
 from .figures import (Picture, documents_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
                                      size_figure, windows_figure)
 from .policy import find_splits
+from ..statistics.paired_test import t_quantile
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
@@ -75,7 +76,7 @@ COLUMNS = {  # head of a column -> its cell in a row
     "claim": claim_text,
     "claim, marked": lambda row: f"{row['words']['claim']}{'*' if row['alone'] else ''}",
     "change": lambda row: row["words"]["change"],
-    "without luck": lambda row: row["words"].get("shrunk"),
+    "corrected for selection": lambda row: row["words"].get("shrunk"),
     "confidence interval": lambda row: row["words"]["interval"],
     "p": lambda row: show_p(row["value"]["p_value"]),
     "adjusted p": p_of_claim,
@@ -209,11 +210,14 @@ def size_picture(d: Mapping, ranking: Mapping) -> Picture | None:
 
 def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
     "The smallest candidate that is good enough, and the best within the budget."
-    which, unit, lines = "may be the best and is" if ranking["groups"] else "is", \
-        ranking["size_unit"], []
+    unit, lines, flips = ranking["size_unit"], [], {row["key"]["candidate"]: row["words"][
+        "change"] for row in rows_of(d, "rest") if row["value"]["metric"] == "top1_changed"
+        and row["key"]["part"] == ranking["part"] and not row["key"]["slice"]}
     size = lambda name: size_text(ranking["sizes"][name], unit)
     if name := ranking["smallest"]:
-        lines.append(f"Smallest that {which} not worse: {name} ({size(name)}).")
+        more = f"; {flips[name].lstrip('+').replace('points', '%')} of first choices changed" \
+            if name in flips else ""
+        lines.append(f"Smallest that is not worse: {name} ({size(name)}{more}).")
     budget = d["rules"].get("budget")
     if name := ranking["fits"]:
         words = leads_of(d, ranking)[name]["words"]
@@ -297,30 +301,32 @@ def families_text(d: Mapping) -> str:
 
 
 def rule_line(d: Mapping) -> str:
-    "The rule, and its rates with these standard errors; '' where nothing is judged by one."
+    "The rule and how often it errs; '' where nothing can be claimed, or its rates are notes."
     leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
-             if row["value"]["units"] != "seeds" and not row["value"]["positive"]]
+             if row["value"]["units"] != "seeds" and not row["value"]["positive"]
+             and row["value"]["units_eff"] >= FEWEST and (row["value"]["nu"] or 4) >= 4]
     if not leads or d["looks"]: return ""
     levels = {f"{100 * row['value']['level']:.4g}" for row in leads}
     margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
-    line = f"{' or '.join(sorted(levels))} % intervals"
-    if margins: line += f" against a margin of {' or '.join(sorted(margins))}"
-    alpha = 1 - leads[0]["value"]["level"]
-    line += f": an edit without effect is called regressed in {50 * alpha:.2g} of 100 " \
-        "comparisons" if len(leads) == 1 else f": were no edit of any effect, some would be " \
-        f"called changed in {100 * alpha:.2g} of 100 reports"
-    powers = [norm_power(row["margin"], row["value"]) for row in leads
-              if row["margin"] > 0 and row["value"]["standard_error"] > 0]
-    if not powers: return f"{line}."
-    low, high = (round(100 * x) for x in (min(powers), max(powers)))
-    often = f"{low}" if low == high else f"{low} to {high}"
-    return f"{line}, one that is worse by the margin in {often} of 100."
+    line, value = f"Rule: {' or '.join(sorted(levels))} % intervals", leads[0]["value"]
+    if margins: line += f", margin {' or '.join(sorted(margins))}"
+    alpha = 1 - value["level"]
+    if len(leads) > 1:
+        return f"{line}. In at most {100 * alpha:.2g} of 100 reports some edit without effect " \
+            "is called changed, or one as large as the margin equivalent; with few or skewed " \
+            "units more, which a note then says."
+    line += f". An edit without effect is called regressed in at most {50 * alpha:.2g} of 100 " \
+        "comparisons"
+    if not leads[0]["margin"] > 0 or not value["standard_error"] > 0: return f"{line}."
+    found = 100 * chance_found(leads[0]["margin"], value)
+    return f"{line}; one that is worse by the margin is found in about {found:.0f}."
 
 
-def norm_power(change: float, value: Mapping) -> float:
-    "Chance that the interval of so large a change excludes 0, by the normal approximation."
-    z = NormalDist()
-    return z.cdf(change / value["standard_error"] - z.inv_cdf((1 + value["level"]) / 2))
+def chance_found(change: float, value: Mapping) -> float:
+    "Chance that the interval of so large a change excludes 0 and is not inside the margin."
+    tail, law = (1 - value["level"]) / 2, NormalDist()
+    reach = t_quantile(1 - tail, value["dof"]) if value["dof"] < 1e6 else law.inv_cdf(1 - tail)
+    return min(law.cdf(change / value["standard_error"] - reach), 1 - tail)
 
 
 def unmeasured_line(d: Mapping) -> str:
@@ -372,7 +378,7 @@ def rests_table(d: Mapping) -> list[list]:
                  f"kinds rarer than {100 * u['unseen']:.2g} % of all "
                  f"{noun_of(u['kind'])}"),
              "pairing": lambda u, v: u["words"].get("pairing"),
-             "nothing would be claimed with": lambda u, v: u["overturned_by"] and (
+             "overturned by": lambda u, v: u["overturned_by"] and (
                  f"one more of usual length at {u['words']['overturned_by']}"),
              "method": lambda u, v: v["method"],
              "degrees of freedom": lambda u, v: show(v["dof"]),
@@ -498,13 +504,15 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
     order = {(ranking["part"], name): i for ranking in d["rankings"]
              for i, name in enumerate(ranking["order"])}
     place = lambda pair: (pair["part"], order.get((pair["part"], pair["candidate"]), 0))
+    several = len(d["pairs"]) > 12 and not html  # a comment has no place for all
     return render_page(
         "page", title_of(d), html=html, d=d, arms=arms, noise=noise_lines(d),
         rows={role: rows_of(d, role) for role in (
             "lead", "pooled", "rest", "contrast", "control")},
         facts=fact_lines(d), families=families_text(d), levels=level_tables(d),
         rests=rests_table(d), gates=gate_facts(d), origins=origin_tables(d),
-        in_order=sorted(d["pairs"], key=place), choice_lines=choice_lines,
+        several=several,
+        in_order=sorted(d["pairs"], key=place)[:12 if several else None], choice_lines=choice_lines,
         anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
         rule=rule_line(d), unmeasured=unmeasured_line(d), changed_answers=changed_answers,

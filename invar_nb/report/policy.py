@@ -175,25 +175,28 @@ def required_gate(study: Study, candidate: str) -> dict:
         refuse("report", f"required={asked!r} needs slices of the first metric", "none",
                "Slice by a column, or require parts", error=UsageError)
     absent = [part for name, part in study.arms if name == BASELINE and part not in names]
+    sliced = {row.key.part for row in slices}
+    bare = [part for part in names if part not in sliced] if asked == "slices" else []
     rows = leads * (asked != "slices") + slices * (asked != "parts")
     label = lambda row: ", ".join(filter(None, row.key[1:4:2])) or candidate
     missed = [row for row in rows if not (
         row.value.enough and row.value.worse.high < row.margin)]
     size = lambda row: change_text(row.value.worse.high, row.value, sign=False)
     noun = {"parts": "parts", "slices": "slices", "all": "parts and slices"}[asked]
-    shown, total = len(rows) - len(missed), len(rows) + len(absent)
+    shown, total = len(rows) - len(missed), len(rows) + len(absent) + len(bare)
     said = f"required of {candidate}: {shown} of {total} {noun} are " \
            "shown not to be worse than the margin"
     some = "; ".join([f"{part} was not measured" for part in absent] + [
+        f"{part} has no slices" for part in bare] + [
         f"{label(row)} may be worse by {size(row)}" if row.value.enough
         else f"{label(row)} has too few units" for row in missed[:3]])
-    if missed or absent: said += f" ({some}{'; ...' * (len(missed) > 3)})"
+    if missed or absent or bare: said += f" ({some}{'; ...' * (len(missed) > 3)})"
     elif len({row.key.metric for row in rows}) == 1:
         worst = max(rows, key=lambda row: row.value.worse.high)
         said += "; none is worse"
         if worst.value.worse.high > 0: said += f" by more than {size(worst)}"
         said += f" ({100 * (1 + study.rules.level) / 2:g} %)"
-    return {"candidate": candidate, "passed": not missed + absent, "because": f"{said}.",
+    return {"candidate": candidate, "passed": not missed + absent + bare, "because": f"{said}.",
             "missed": [row.key._asdict() for row in missed]}
 
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
@@ -213,7 +216,8 @@ def exit_of(
     keys = {row.key for row in leading}
     if first := [row for row in worse if row.key in keys]:
         names = ", ".join(dict.fromkeys(row.value.title for row in first))
-        labels = "; ".join(study.label(row.key) for row in first)
+        labels = "; ".join(study.label(row.key) for row in first[:12])
+        labels += f" and {len(first) - 12} more" * (len(first) > 12)
         where = f" on {labels}" if len(leading) > 1 else ""
         return made(1, "primary_regressed", f"{names} regressed{where}.")
     candidates = {row.key.candidate for row in leading}
@@ -228,7 +232,8 @@ def exit_of(
     good = {"equivalent": lambda row: row.claim == "equivalent",
             "not-worse": lambda row: row.claim == "equivalent" or row.shows("not_worse")}
     if missed := [row for row in leading if asked in good and not good[asked](row)]:
-        labels = "; ".join(filter(None, (study.label(row.key) for row in missed)))
+        labels = "; ".join(filter(None, (study.label(row.key) for row in missed[:3])))
+        labels += f" and {len(missed) - 3} more" * (len(missed) > 3)
         return made(1, "requirement_missed", f"{asked.replace('-', ' ')} is required, and was "
                     f"not shown{labels and f' of {labels}'}.")
     if any(row.claim == "regressed" for row in leading):
@@ -240,4 +245,5 @@ def exit_of(
     if not all(row.shows("not_worse") for row in undecided):
         return made(0, "no_regression_shown", "nothing was shown to be worse, and nothing "
                     "was ruled out; --fail-inconclusive makes it exit 4.")
-    return made(0, "not_worse", "nothing was shown to be worse.")
+    return made(0, "not_worse", f"{asked.replace('-', ' ')} was required and shown."
+                if asked in good else "nothing was shown to be worse.")

@@ -146,7 +146,7 @@ class Ranking(Section):
     order: list[str]
     groups: list[list[str]]
     may_be_best: dict[str, float]  # p that no other candidate of the part is better
-    smallest: str | None       # of those that may be the best and are not worse
+    smallest: str | None       # of those that are smaller than the baseline and not worse
     fits: str | None           # the best estimate within the budget, where there is one
     size_unit: Literal["bits per weight", "bytes"] | None
     sizes: dict[str, float | None]

@@ -24,6 +24,7 @@ from ..foundations.store import (as_file, content_digest, file_digest,
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
 from .build import document_of
+from .figures import visible
 from .report import FORMS, Report, render
 
 # %% ../../nbs/report/07_verify.ipynb #c007
@@ -135,11 +136,11 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
             continue
         files.append(name)
         lines = as_file(path.parent / name, "verify").read_bytes().split(b"\n")
-        pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=b"")
+        pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
             if got != right: refuse(
                 "verify", f"{name} must be what report.json renders to",
-                f"line {line}: {got.decode('utf-8', 'replace')[:100]!r}",
+                f"line {line}: {(got or b'').decode('utf-8', 'replace')[:100]!r}",
                 "It was edited, or another version wrote it", code="page_differs")
     return files, missing
 
@@ -160,7 +161,7 @@ class Verification:
         first, *others = self.files
         beside = f" and the {counted(len(others), 'files')} made from it" if others else ""
         return "\n  ".join([
-            f"{word} of {first}{beside}.", f"says: {self.report.headline}",
+            f"{word} of {first}{beside}.", f"says: {visible(self.report.headline)}",
             "numbers agree to 1e-9, of themselves or of their interval's width",
             "not covered:", *(f"- {line}" for line in self.not_covered)])
 

@@ -37,7 +37,7 @@ from ..files.predictions import read_predictions
 from ..files.sources import find_source
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
-from ..foundations.store import as_file, file_digest
+from ..foundations.store import as_file, content_digest, file_digest
 from ..models.text import check_same_tokenizer, read_documents
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
@@ -47,6 +47,7 @@ from ..models.servers import Requests, ask_server, is_address, score_served
 from ..models.together import score_together
 from ..models.windows import DEFAULT_LENGTH, TextPlan, find_classes, plan_text
 from ..models.weights import compare_weights
+from ..report.report import Report
 from .groups import Loading, Scoring
 from .options import usage
 from .terminal import Progress, say
@@ -181,15 +182,16 @@ def earlier_arms(out: Path) -> list[Earlier]:
 
 
 def _of_report(folder):
-    "Arms of a report that are saved beside it; none where it is not a report of ours."
+    "Arms of a report that are saved beside it; none where it is not one of ours, as written."
     try:
-        d = json.loads((folder / "report.json").read_bytes())
-        if not d["schema"].startswith("invar_nb/report/"): return []
+        if not (folder / "report.json").is_file(): return []  # a pipe would wait for ever
+        d = Report(text=(folder / "report.json").read_text("utf-8"), arms={}).document()
+        if content_digest(d) != d["digest"]: return []  # edited
         names = ("kind", "provenance", "data_id", "n", "sha256")
         return [Earlier(path=folder / Path(arm["file"]).name, place=f"{folder}/",
                         **{name: arm[name] for name in names})
                 for arm in d["arms"].values() if arm["file"] and arm["sha256"]]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError): return []
+    except (OSError, ValueError, LookupError, RecursionError): return []
 
 
 # %% ../../nbs/shell/04_arms.ipynb #c009
@@ -401,7 +403,8 @@ def find_weights(
         with of_part(name if label else ""):
             differs = compare_weights(arguments["baseline"], argument, revision=o.revision,
                                       progress=Progress("weights", quiet=quiet))
-        say(f"{label}{differs.sentence}", quiet)
+        first, more, _ = differs.sentence.partition("; the largest change")
+        say(f"{label}{first}{'.' * bool(more)}", quiet)
         weights[name] = differs.to_dict()
     return weights
 

@@ -351,7 +351,8 @@ def _values_of_card(d, name):
         if not level:
             ends = {"baseline": digits(value["baseline"]), "change": row["words"]["change"],
                     "interval": row["words"]["interval"], "level": value["level"],
-                    "claim": claim_text(row)}
+                    "claim": claim_text(row) + (f" within {row['words']['margin']}" if row[
+                        "words"]["claim"] == "equivalent" else "")}
         metric = value["metric"]  # perplexity per word and per byte: a type of its own
         kind = value["title"].replace(" ", "_") if metric == "perplexity" else metric
         yield key["part"], (kind, value["title"]), digits(

@@ -173,7 +173,11 @@ def share_of_mean(spec: MetricSpec, margin: o.MarginText, arms: Mapping,
     values = {seed: x for p in done for seed, x in zip(p.seeds, p.baseline, strict=True)}
     if not values: return spec.improvement_threshold  # nothing is compared
     mean = written_mean([values[seed] for seed in sorted(values)])
-    return float(written_mean((margin.value,)) / abs(mean))
+    share = float(written_mean((margin.value,)) / abs(mean))
+    o.require((f"--margin of {spec.metric} must be below its mean, which is {float(mean):.4g}",
+               share >= 1 and f"{margin.value:g}", f"Write a smaller one, or per cent of the "
+               f"mean: --margin {spec.metric}=2%"))
+    return share
 
 # %% ../../nbs/shell/05_rules.ipynb #runsc
 HIGHER = "acc|auc|bleu|exact|f1|match|pass|precision|recall|reward|rouge|score|win"

@@ -1,0 +1,114 @@
+"The answer on a terminal, in a comment and as a badge: widths, sizes and words, whatever was compared."
+import json
+import re
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+from studies import answers, arms_of, losses, looked, marks, recipes, with_divergence
+
+from invar_nb import Rules, Scores, WindowLosses, compare, evaluate, study
+from invar_nb.report.answer import WIDTH, summary, summary_markdown
+from invar_nb.report.report import render, report_of
+
+
+def grid(names, parts, n=24):
+    "Losses of candidates on parts."
+    rng = np.random.default_rng(len(names))
+    base = {part: losses(n=n, seed=k).baseline for k, part in enumerate(parts)}
+    arms = {("baseline", part): arm for part, arm in base.items()}
+    return arms | {(name, part): base[part].changed(model=name, log_loss=base[part].log_loss + k / 50 + rng.normal(0, .02, n))
+                   for k, name in enumerate(names) for part in parts}
+
+
+def tasks(count, names=("q8", "q4"), n=20):
+    "Scores of tasks with names that begin alike."
+    rng = np.random.default_rng(2)
+    arms = {}
+    for k in range(count):
+        base = Scores(ids=[f"e{i}" for i in range(n)], values=rng.random(n), score="acc")
+        part = f"hendrycks_high_school_subject_number_{k:02d}"
+        arms |= {("baseline", part): base} | {(name, part): base.changed(model=name, values=base.values + rng.normal(0, .1, n)) for name in names}
+    return arms
+
+
+SHAPES = {
+    "pair": lambda: compare(losses(.01)), "answers": lambda: compare(answers()), "scores": lambda: compare(marks()), "kl": lambda: compare(with_divergence()),
+    "looks": lambda: compare(looked()), "runs": lambda: study(recipes(), Rules(metrics=["loss"], better={"loss": "lower"})), "levels": lambda: evaluate(losses().baseline),
+    "40 candidates": lambda: study(grid([f"llama-3.1-8b-instruct-q{k}-group128-actorder" for k in range(40)], [""])),
+    "20 x 3": lambda: study(grid([f"copy-{k}" for k in range(20)], ["news", "law", "docs"])), "2 x 57": lambda: study(tasks(57), Rules(margin={"score": .02}, required="equivalent")),
+    "1 x 57": lambda: study(tasks(57, ["tuned"])), "wide": lambda: study(grid(["模型" * 6, "e\u0301" * 20, "<b>|`*`"], ["文", "law"])),
+    "pooled": lambda: study(arms_of({"law": losses(.01, seed=2), "news": losses(.02, seed=3)}), Rules(pooling="equal"))}
+
+
+@pytest.fixture(scope="module")
+def documents(): return {name: report_of(make()) for name, make in SHAPES.items()}
+
+
+def rows_of_table(text):
+    "The lines of the table of an answer."
+    parts = text.split("\n\n")
+    return parts[1].split("\n") if len(parts) > 1 else []
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_table_is_80_columns_wide_and_its_names_differ(documents, name):
+    d = documents[name].document()
+    lines = summary(d, width=WIDTH).splitlines()
+    assert all(cell_len(line) <= WIDTH for line in lines), [line for line in lines if cell_len(line) > WIDTH]
+    table = rows_of_table(summary(d))
+    firsts = [re.split(r"\s{2,}", line.strip())[0] for line in table[1:]]
+    several = [r["part"] for r in d["rankings"]]
+    if len(several) < 2: assert len({*firsts}) == len(firsts), firsts
+    assert summary(d).splitlines()[0].startswith(d["headline"] if d["exit"]["rule"] not in ("requirement_missed", "secondary_regressed") else "Exit code 1: ")
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_what_is_posted_is_small_and_sound(documents, name):
+    report = documents[name]
+    files = render(report)
+    assert len(files["summary.md"].encode()) < 4096 and len(files["report.md"].encode()) < 60_000, {k: len(v) for k, v in files.items()}
+    table = [line for line in files["summary.md"].splitlines() if line.startswith("|")]
+    assert len(table) > 2 or not report.document()["rows"]
+    assert len({len(re.findall(r"(?<!\\)\|", line)) for line in table}) <= 1
+    made = json.loads(files["badge.json"])
+    assert made["schemaVersion"] == 1 and made["message"] and {*made} == {"schemaVersion", "label", "message", "color"}
+    assert (made["color"] == "red") == (report.exit_code in (1, 5))
+    if "result.svg" in files: ElementTree.fromstring(files["result.svg"])
+
+
+def test_numbers_of_a_table_are_those_of_the_report(documents):
+    "Each change of a ranked table, back from the text."
+    d = documents["20 x 3"].document()
+    shown = re.findall(r"copy-\d+ +[\d.]+ +([+-]?[\d.]+) +\(([-\d.]+) to +([-\d.]+)\) +(.+)", summary(d))
+    leads = [row for r in d["rankings"] for name in r["order"] for row in d["rows"]
+             if row["role"] == "lead" and (row["key"]["candidate"], row["key"]["part"]) == (name, r["part"])]
+    assert len(shown) == len(leads) == 60
+    for (change, low, high, claim), row in zip(shown, leads, strict=True):
+        assert f"{change} %" == row["words"]["change"] and claim == row["words"]["claim"] + "*" * bool(row["alone"])
+        assert [float(low), float(high)] == [float(x) for x in re.findall(r"[+-]?[\d.]+", row["words"]["interval"])]
+
+
+def test_ten_thousand_documents_and_names_that_would_steer_a_terminal():
+    n, rng = 10_000, np.random.default_rng(0)
+    base = rng.gamma(9, .3, n)
+    arm = lambda values, name: WindowLosses.from_arrays(range(n), [64] * n, values, model=name, document_ids=range(n), provenance={
+        "text_digests": [f"sha256:{i:064x}" for i in range(n)], "text_bytes": [1] * n})
+    arms = {("baseline", ""): arm(base, "base"), ("a\nEquivalent within 2 %: all", ""): arm(base + .01, "a"), ("\x1b[31mred", ""): arm(base + rng.normal(0, .1, n), "b")}
+    report = report_of(study(arms))
+    files, text = render(report), str(report)
+    assert len(files["report.md"].encode()) < 60_000 and len(files["summary.md"].encode()) < 4096
+    assert "\x1b" not in text and not any(line.startswith("Equivalent within") for line in text.splitlines()[1:])
+    assert "\x1b" not in summary_markdown(report.document())
+
+
+@pytest.mark.parametrize("claim, words", [("equivalent", "equivalent"), ("improved", "improved"), ("regressed", "regressed"), ("inconclusive", "inconclusive"), ("not worse", "not worse")])
+def test_the_words_of_the_grammar(claim, words):
+    "Each claim by a pair that has it: in the first line, in the table and in the document."
+    shift, noise = {"equivalent": (.0, .02), "improved": (-.05, .02), "regressed": (.05, .02), "inconclusive": (.04, .2), "not worse": (.0, .2)}[claim]
+    d = report_of(compare(losses(shift, noise))).document()
+    first, row = summary(d).splitlines()[0], d["rows"][0]
+    assert first.lower().startswith(claim) and row["words"]["claim"] == words and summary(d).split("\n\n")[1].endswith(words)
+    if claim == "not worse": assert first.endswith("; a loss of 2 % or more is ruled out.") and d["exit"]["rule"] == "not_worse"
+    if claim == "inconclusive": assert re.search(r"about \d+ documents would show", first)
