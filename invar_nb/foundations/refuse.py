@@ -264,7 +264,7 @@ def as_count(value: object, *, where: str, name: str, minimum: int = 1,
         isinstance(value, numbers.Integral) and not _is_bool(value)
     if not whole or value < minimum:
         refuse(where, f"{name} must be a whole number of at least {minimum}", repr(value),
-               "Use one", error=error)
+               "Use a whole number", error=error)
     if value > maximum:
         refuse(where, f"{name} must be at most {maximum}", value, "Check what was counted",
                error=error, code=code)

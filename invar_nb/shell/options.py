@@ -352,4 +352,5 @@ def refuse_unread(
         if getattr(group, f.name) == f.default: continue
         key = SPELLED.get(f.name, f.name)
         name = f"{key} of the study file" if is_key(f) else f"--{key.replace('_', '-')}"
-        usage(f"{name} {usual[reads[0]][0]}", usual[reads[0]][1], "Leave it out")
+        got = "tables of runs" if there == {"runs"} else usual[reads[0]][1]
+        usage(f"{name} {usual[reads[0]][0]}", got, "Leave it out")
