@@ -223,3 +223,23 @@ def test_only_sound_reports_of_ours_are_looked_at(scored):
         Path(name, "report.json").write_text(text, encoding="latin-1")
         Path(name, "plan.json").write_text("{}")
     assert earlier_arms(Path("new")) == [] == earlier_arms(Path("nowhere/new"))
+
+
+def test_an_edited_report_is_no_source_of_losses_and_an_odd_one_stops_nothing(scored):
+    "Evidence of somebody else with a sha256 that fits it, in a report whose digest does not; a pipe, deep JSON, fields of other types."
+    from invar_nb import write_losses
+    from invar_nb.foundations.store import file_digest
+    compare("base", "tuned", "--out", "theirs")
+    n = len(scored())
+    sound = read_losses("theirs/candidate.parquet")
+    write_losses(sound.changed(log_loss=sound.log_loss / 2), "theirs/candidate.parquet")
+    d = json.loads(Path("theirs/report.json").read_text())
+    d["arms"]["candidate"]["sha256"] = file_digest(Path("theirs/candidate.parquet"))
+    Path("theirs/report.json").write_text(json.dumps(d))
+    for name, text in (("deep", "[" * 100_000), ("null", json.dumps(d | {"arms": {"x": d["arms"]["candidate"] | {"provenance": None}}})), ("number", json.dumps(d | {"arms": {"x": d["arms"]["candidate"] | {"n": "x"}}}))):
+        Path(name).mkdir()
+        (Path(name) / "report.json").write_text(text)
+    Path("pipe").mkdir()
+    os.mkfifo("pipe/report.json")
+    err = compare("base", "tuned", "--out", "mine")
+    assert len(scored()) == n and "reused" not in err and "defect" not in err, err
