@@ -164,3 +164,15 @@ def test_rows_of_one_document_are_its_windows(tmp_path):
     one = tmp_path / "one.csv"
     one.write_text("doc_id,nll,n_tokens\n" + "".join(f"d{i},3,100\n" for i in range(20)))
     assert read_plain(one).documents == 20
+
+
+@pytest.mark.parametrize("margin", ["5%", "0.05", "correct=0.05", "correct=5%"])
+def test_the_margin_of_scores_that_are_shares_is_typed_as_that_of_any_share(tmp_path, margin):
+    "In per cent too, and under the name of its own column; beyond 1 only where scores are."
+    from test_shell import shell
+    for k, name in enumerate(("old", "new")):
+        (tmp_path / f"{name}.csv").write_text("id,correct\n" + "".join(f"q{i},{int((i * 7 + k * (i % 9 == 0)) % 3 > 0)}\n" for i in range(200)))
+    code, out, err = shell("compare", tmp_path / "old.csv", tmp_path / "new.csv", "--margin", margin, "--out", tmp_path / "r")
+    assert code in (0, 1) and "5 points" in out, (out, err)
+    code, _, err = shell("compare", tmp_path / "old.csv", tmp_path / "new.csv", "--margin", "5", "--out", tmp_path / "s")
+    assert code == 2 and "For 5 % write 5%" in err, err

@@ -34,11 +34,14 @@ def find_margins(
     metrics: list[str] | None,
     *,
     bare: bool = True,        # whether one without a metric has an owner
+    scores: Sequence = (),    # arms of scores, when they are there
 ) -> dict[str, float] | None:
     "Metric -> margin in its unit, before anything is scored; UsageError."
     known = metrics or [metric.name for kind in kinds for metric in METRICS.of_kind(kind)]
     first, margins = (metrics or [PRIMARY.get(kinds[0], known[0])])[0], {}
+    shares = all(((0 <= arm.values) & (arm.values <= 1)).all() for arm in scores)
     for name, text in o.split_margins(texts, primary=first if bare else "").items():
+        if name in {arm.score for arm in scores} - {*METRICS}: name = "score"
         foreign = name not in known and (name not in METRICS
                                          or METRICS[name].kind not in kinds)
         o.require(("--margin must name its metric where tasks differ in kind",
@@ -46,7 +49,8 @@ def find_margins(
                   ("--margin must be of a metric that is compared", foreign and repr(name),
                    f"Choose from {', '.join(known)}"))
         metric = as_metric(name, "compare")
-        margins[name] = o.resolve_margin(text, scale=metric.scale, unit=metric.unit, name=name)
+        unit = "share" if name == "score" and scores and shares else metric.unit
+        margins[name] = o.resolve_margin(text, scale=metric.scale, unit=unit, name=name)
     return margins or None
 
 # %% ../../nbs/shell/05_rules.ipynb #c008
@@ -131,7 +135,8 @@ def find_rules(
         usual = ["bits_per_byte"] * (job.scoring.per_byte and kinds[part] == "losses")
         named |= dict.fromkeys(find_metrics(asked, kinds[part], each, mine) or usual)
     if asked.until_decided: named = {}  # perplexity it is
-    margin = find_margins(asked.margin, each, [*named], bare=bool(deciding) or len(each) == 1)
+    margin = find_margins(asked.margin, each, [*named], bare=bool(deciding) or len(each) == 1,
+                          scores=[arm for arm in arms.values() if arm.kind == "scores"])
     if named and job.scoring.divergence: named |= dict.fromkeys(DIVERGENCE)
     limits = o.as_numbers((one for text in asked.tail or () for one in text.split(",")),
                           "tail must be a quantile and its limit, such as {q95 = 0.1}",
