@@ -279,7 +279,8 @@ def summary_markdown(document: Mapping) -> str:
     lines = [line(table[0]), "|" + " --- |" * len(table[0]), *map(line, table[1:])]
     first = f"**{escape(first_line(d)[:1000])}**"
     last = [escape(text) for text in (rests_line(d), next_line(d)) if text] + [
-        f"`{d['signature'][:300].replace('`', '_')}` · check: `invar-nb verify` on this report"]
+        f"`{d['signature'][:300].replace('`', '_')}`",
+        "Check: `invar-nb verify` on this report."]
     size = lambda: sum(len(text.encode()) + 1 for text in [first, *lines, *last])
     kept = len(lines)
     while size() > MOST_BYTES - 80 and len(lines) > 2: lines.pop()

@@ -312,11 +312,11 @@ def rule_line(d: Mapping) -> str:
     if margins: line += f", margin {' or '.join(sorted(margins))}"
     alpha = 1 - value["level"]
     if len(leads) > 1:
-        return f"{line}. In at most {100 * alpha:.2g} of 100 reports some edit without effect " \
-            "is called changed, or one as large as the margin equivalent; with few or skewed " \
-            "units more, which a note then says."
-    line += f". An edit without effect is called regressed in at most {50 * alpha:.2g} of 100 " \
-        "comparisons"
+        return (f"{line}. In at most {100 * alpha:.2g} of 100 reports some edit without effect "
+                "is called changed, or one as large as the margin equivalent; with few or "
+                "skewed units more, which a note then says.")
+    line += (". An edit without effect is called regressed in at most "
+             f"{50 * alpha:.2g} of 100 comparisons")
     if not leads[0]["margin"] > 0 or not value["standard_error"] > 0: return f"{line}."
     found = 100 * chance_found(leads[0]["margin"], value)
     return f"{line}; one that is worse by the margin is found in about {found:.0f}."
@@ -512,7 +512,8 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         facts=fact_lines(d), families=families_text(d), levels=level_tables(d),
         rests=rests_table(d), gates=gate_facts(d), origins=origin_tables(d),
         several=several,
-        in_order=sorted(d["pairs"], key=place)[:12 if several else None], choice_lines=choice_lines,
+        in_order=sorted(d["pairs"], key=place)[:12 if several else None],
+        choice_lines=choice_lines,
         anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
         rule=rule_line(d), unmeasured=unmeasured_line(d), changed_answers=changed_answers,

@@ -240,7 +240,8 @@ def plan_sentences(plan) -> list[str]:
     if "tokens" in r: parts.append(f"{r['tokens']:,} tokens")
     if "seconds" in r: parts.append(f"{_number(r['seconds'])} s of scoring")
     if "cost" in r: parts.append(f"cost {_number(r['cost'])}")
-    lines = [f"The pilot already decides: {plan.decided}. For the goal asked:"] if plan.decided else []
+    already = f"The pilot already decides: {plan.decided}. For the goal asked:"
+    lines = [already] if plan.decided else []
     lines, wishes = [*lines, f"Planned: {', '.join(parts)}."], []
     if first := plan.in_order:
         more = first["tokens"] / r["tokens"]
