@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BROKEN', 'find_splits', 'overlap_fraction', 'check_enough', 'check_windows', 'window_stats', 'source_fields',
-           'gate_of', 'exit_of']
+           'gate_of', 'required_gate', 'exit_of']
 
 # %% ../../nbs/report/01_policy.ipynb #e0b13224
 from collections.abc import Iterable, Mapping
@@ -197,8 +197,7 @@ def required_gate(study: Study, candidate: str) -> dict:
         if worst.value.worse.high > 0: said += f" by more than {size(worst)}"
         said += f" ({100 * (1 + study.rules.level) / 2:g} %)"
     return {"candidate": candidate, "passed": not missed + absent + bare,
-            "because": f"{said}.", "missed": [row.key._asdict() for row in missed]}.",
-            "missed": [row.key._asdict() for row in missed]}
+            "because": f"{said}.", "missed": [row.key._asdict() for row in missed]}
 
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
