@@ -84,9 +84,9 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     assert (report.exit["rule"], report.exit_code) == (rule, code) and [bool(first[name]) for name in ("gate", "tail")] == [name in rules for name in ("gate", "tail")]
     said, page = str(report).splitlines(), html.unescape(html.unescape(report._repr_html_()))
     decides = rule in ("secondary_regressed", "gate_failed")  # the first line is what decides
-    assert said[0] == (f"Exit code 1: {report.exit['because']}" if decides else report.headline) and said[1] == ""
+    assert said[0] == (f"Exit code 1: {report.exit['because']} {report.headline}" if decides else report.headline) and said[1] == ""
     plain = re.sub(r"\s+", " ", page)  # no-break blanks stand between numbers and units
-    assert plain.index(re.sub(r"\s+", " ", said[0])) < plain.index("To check" if "To check" in plain else "The evidence was not saved")
+    assert plain.index(re.sub(r"\s+", " ", said[0].removesuffix(f" {report.headline}"))) < plain.index("To check" if "To check" in plain else "The evidence was not saved")
 
 
 def test_a_pooled_change_is_equivalent_and_a_divergence_small_enough():
@@ -212,7 +212,7 @@ def test_what_exit_0_takes(shift, noise, required, code, rule):
     report = report_of(compare(losses(shift, noise), required=required))
     assert (report.exit_code, report.exit["rule"]) == (code, rule), report.exit
     first = str(report).splitlines()[0]
-    assert first == (f"Exit code 1: {report.exit['because']}" if rule == "requirement_missed" else report.headline)
+    assert first == (f"Exit code 1: {report.exit['because']} {report.headline}" if rule == "requirement_missed" else report.headline)
     assert rule != "requirement_missed" or report.exit["because"] == f"{required.replace('-', ' ')} is required, and was not shown."
 
 

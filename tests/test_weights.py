@@ -181,6 +181,7 @@ def test_the_command_and_the_first_line_of_a_comparison(copied, tmp_path):
     assert all(shell("diff", BASE, *more)[0] == 2 for more in ([tmp_path / "none"], [BASE, "--windows", 3], [one / "config.json"], ["openai:http://x"]))
     (tmp_path / "t.txt").write_text("Each line of the file is read before the next one. " * 30)
     code, out, err = shell("compare", BASE, one, "--text", tmp_path / "t.txt", "--max-length", 64, "--out", tmp_path / "r")
+    said = f"The weights differ in 1 of {len(copied.tensors)} tensors.\n"
     assert said in err and err.index(said) < err.index("scoring") and "The weights differ" not in out
     facts = json.loads((tmp_path / "r" / "report.json").read_text())["pairs"][0]["facts"]
     assert facts["weights"] == "different" and facts["tensors_changed"] == 1 and facts["details"][0].startswith("config.json: rope_theta")

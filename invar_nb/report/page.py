@@ -312,9 +312,9 @@ def rule_line(d: Mapping) -> str:
     if margins: line += f", margin {' or '.join(sorted(margins))}"
     alpha = 1 - value["level"]
     if len(leads) > 1:
-        return (f"{line}. In at most {100 * alpha:.2g} of 100 reports some edit without effect "
-                "is called changed, or one as large as the margin equivalent; with few or "
-                "skewed units more, which a note then says.")
+        return (f"{line}. In at most {100 * alpha:.2g} of 100 reports some edit without "
+                "effect is called changed, or one as large as the margin equivalent; with few "
+                "or skewed units more, which a note then says.")
     line += (". An edit without effect is called regressed in at most "
              f"{50 * alpha:.2g} of 100 comparisons")
     if not leads[0]["margin"] > 0 or not value["standard_error"] > 0: return f"{line}."

@@ -433,7 +433,8 @@ def doctor(output: g.Output):
         name, use = re.match(r"[\w-]+", text)[0], ""
         if extra := re.search(r'extra == "(\w+)"', text):
             if extra[1] not in _EXTRAS: continue
-            use = f"; needed for {_EXTRAS[extra[1]]}: in the clone, pip install '.[{extra[1]}]'"
+            use = (f"; needed for {_EXTRAS[extra[1]]}: in the clone, "
+                   f"pip install '.[{extra[1]}]'")
         try: versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             rows.append((name, "note" if use else "error", f"missing{use}"))

@@ -238,9 +238,9 @@ TierName = Literal["conservative", "balanced", "aggressive"]
 _Numbers = dict[Literal["preview", "final", "replicates", "limit", "note"], int | float | str]
 _statistics, _policy = panel("Statistics", "data"), panel("Policy", "data looks")
 RequireOption = _policy(
-    Optional[Required], "What must be shown for exit 0: equivalent or not-worse, shown; not-beyond: no "
-    "loss beyond the margin shown; parts, slices, all: each of these shown not to be worse. "
-    "Default: no regression shown.", "--require", metavar="CLAIM")
+    Optional[Required], "What must be shown for exit 0: equivalent, or not-worse; not-beyond: "
+    "no loss beyond the margin shown; parts, slices, all: each of these shown not to be "
+    "worse. Default: no regression shown.", "--require", metavar="CLAIM")
 LevelOption = panel("Statistics", "data looks runs")(
     float, "Confidence of the intervals. Default: 0.95.", "--level", min=1e-6, max=1 - 1e-6)
 
