@@ -218,3 +218,11 @@ def test_text_tokenizer_folder_and_torch_are_checked_before_any_weights(how, fol
     for name in ("torch", "transformers"): monkeypatch.setitem(sys.modules, name, None)
     code, _, err = run("good.txt")
     assert code == 2 and "In the clone: pip install '.[hf]'" in err, err
+
+
+def test_a_margin_of_runs_beyond_their_mean_is_refused(tmp_path):
+    for k, name in enumerate(("a", "b")): (tmp_path / f"{name}.csv").write_text("seed,terminal,acc\n" + "".join(f"{s},ok,{.7 + s / 100 - k / 50}\n" for s in range(12)))
+    line = ("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--metric", "acc", "--better", "higher", "--out", tmp_path / "r", "--margin")
+    code, _, err = shell(*line, "acc=3")
+    assert code == 2 and "--margin of acc must be below its mean, which is 0.755; got 3" in err and "--margin acc=2%" in err, err
+    assert shell(*line, "acc=0.05")[0] in (0, 1)

@@ -5,6 +5,7 @@ import re
 from html.parser import HTMLParser
 
 import msgspec
+import numpy as np
 import pytest
 
 from invar_nb.arms.pair import pair
@@ -14,7 +15,7 @@ from invar_nb.report.figures import interval_figure, markdown, ticks, visible
 from invar_nb.report.page import claim_text
 from invar_nb.report.report import Document, render, report_of, report_schema
 from invar_nb.report.verify import verify
-from studies import STUDIES, answers, arms_of, losses, marks, recipes, sized
+from studies import STUDIES, answers, arms_of, copies, losses, marks, recipes, sized
 
 EVIL = '<script>alert("1")</script>|`x`*[a](javascript:1)\x1b[31m\u202e'
 VOID = {"meta", "rect", "circle", "path", "br"}
@@ -224,3 +225,37 @@ def test_a_copy_that_was_only_rounded_and_improved_is_doubted():
     assert doubt in str(report_of(compare(losses(-.05, .02), edit="quantised"))) and "set to zero" in said(-.05, edit="pruned")[0]
     assert said(-.05) == said(.0, edit="quantised") == said(.05, edit="quantised") == []
     with pytest.raises(UsageError, match="edit"): compare(losses(), edit="rounded")
+
+
+def test_required_of_slices_is_not_met_by_a_part_that_has_none():
+    "A part without slices may be worse by anything; not-beyond says what it let pass, also of a metric that does not lead."
+    rng = np.random.default_rng(4)
+    whole = answers(flips=0, n=200)
+    bare = pair(*(arm.changed(slices={}) for arm in (whole.baseline, whole.candidate)))
+    both = report_of(study(arms_of({"a": whole, "b": bare}), Rules(required="slices", margin={"accuracy": .2})))
+    alone = report_of(study(arms_of({"a": whole}), Rules(required="slices", margin={"accuracy": .2})))
+    assert (alone.exit_code, both.exit_code) == (0, 1) and "b has no slices" in both.exit["because"]
+    columns = {"kl_divergence": rng.gamma(4, .02, 96) * 64, "top1_changed": np.zeros(96)}
+    d = study(arms_of({"": losses(.001, .01, columns=columns)}), Rules(margin={"kl_divergence": .01}, required="not-beyond")).report()
+    assert d.exit["rule"] == "secondary_regressed" and d.exit_code == 1
+
+
+def test_the_best_within_a_budget_and_the_smallest_that_is_smaller_than_the_baseline():
+    "Of equal sizes the better estimate; none that is as large as the baseline; a budget that nothing fits."
+    def said(sizes, **rules):
+        arms = {key: arm.changed(provenance={"weight_bytes": sizes[key[0]]}) for key, arm in copies().items()}
+        return str(study(arms, Rules(**rules)).report()).splitlines()[0]
+    sizes = {"baseline": 16e9, "same": 8e9, "q8": 8e9, "q4": 4e9, "q2": 2e9}
+    assert "Smallest that is not worse: same (8 GB)." in said(sizes) and "Best within" not in said(sizes)
+    assert said(sizes, budget=5e9).endswith("Best within 5 GB: q4 (4 GB), regressed, +3.51 %.") and said(sizes, budget=1e9).endswith("None fits in 1 GB.")
+    assert "Smallest" not in said(dict.fromkeys(sizes, 16e9))
+    with pytest.raises(UsageError, match="budget must be a positive size"): Rules(budget=0)
+
+
+def test_a_loss_that_not_beyond_lets_pass_is_said_also_of_a_metric_that_does_not_lead():
+    "The Brier score is shown to be worse, perhaps by less than its margin; accuracy is equivalent within its own."
+    rules = dict(metrics=["accuracy", "brier"], margin={"accuracy": .2, "brier": .02}, by=[])
+    usual, mild = (report_of(compare(answers(), **rules, required=asked)) for asked in (None, "not-beyond"))
+    row, = (row for row in mild.document()["rows"] if row["key"]["metric"] == "brier" and not row["key"]["slice"])
+    assert row["claim"] == "regressed" and row["value"]["ci"][0] < row["margin"] and usual.exit["rule"] == "secondary_regressed"
+    assert mild.exit == {"code": 0, "rule": "no_loss_beyond_shown", "because": "what is worse was not shown to be worse by more than the margin."}

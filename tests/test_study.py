@@ -446,3 +446,14 @@ def test_n_for_power_gives_the_power(law, centre, margin, trials):
     print(f"power, {law}, D {centre}, margin {margin}: n {n}, {claim} in {rate:.3f}")
     if law == "normal" or LAWS[law][1] and n >= 60: assert abs(rate - .8) < .05 + 3 * math.sqrt(.8 * .2 / trials) * (trials < 1000), (n, rate)
 
+
+def test_a_document_that_decides_the_units_is_said(tmp_path):
+    "Nine documents and a book: in memory, and added up from files."
+    from invar_nb.comparison.units import units_rule
+    ids = ["book"] * 60 + [f"d{i}" for i in range(9)]
+    tokens = np.full(69, 64)
+    rng, base = np.random.default_rng(1), np.linspace(2, 3, 69)
+    d = compare(pair_arrays(base, base + rng.normal(0, .02, 69), tokens, document_ids=ids))
+    because, = {m.units.because for m in d.measured.values()}
+    assert d.units == "serial" and "(10, " in because and "one has 87 % of the tokens" in because
+    assert "one has" not in units_rule("auto", 9, 9, 9.0, 1 / 9 - .02)[1]

@@ -251,3 +251,15 @@ def test_what_is_equal_up_to_rounding_verifies_and_what_is_not_does_not(tmp_path
     at = ("rows", 0, "value", "ci", 0)
     low, high = document["rows"][0]["value"]["ci"]
     assert not refused(folder, changed(document, at, np.nextafter(low, 1))) and refused(folder, changed(document, at, low + 1e-6 * (high - low)))
+
+
+@pytest.mark.parametrize("name", ["report.md", "report.html", "summary.md", "badge.json", "result.svg"])
+def test_a_line_that_was_added_to_a_page_is_found(tmp_path, name):
+    folder = STUDIES["losses"]().report().save(tmp_path / "r")
+    page = folder / name
+    for extra in ("\n", "\n\n", "x\n"):
+        text = page.read_text()
+        page.write_text(text + extra)
+        with pytest.raises(ContractError, match=f"{name} must be what report.json renders to"): verify(folder)
+        page.write_text(text)
+    assert verify(folder)

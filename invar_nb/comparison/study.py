@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'WORST_FIRST', 'ITEMS', 'LEADING', 'OF_LOOKS', 'check_names',
            'pair_all', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups',
-           'judged_against', 'pool_contrasts', 'judge_study', 'short_name', 'row_headline', 'study_headline', 'Table',
+           'judged_against', 'pool_contrasts', 'judge_study', 'model_name', 'row_headline', 'study_headline', 'Table',
            'Study', 'read_where_needed', 'measure_looks', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
@@ -256,7 +256,7 @@ def judge_study(
     return rows + contrasts + (pool_contrasts(contrasts, rules, tokens) if pooled else [])
 
 # %% ../../nbs/comparison/08_study.ipynb #shortn
-def short_name(model: str) -> str:
+def model_name(model: str) -> str:
     "A model without the folders of this machine; a name of the Hub as it is."
     path = model.count("/") > 1 or model.startswith(("/", ".", "~"))
     return model.rstrip("/").rpartition("/")[2] if path else model
@@ -266,17 +266,18 @@ _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
            "random": "taken as a sample of such texts", "given": "with the weights given"}
 
 
-def row_headline(row: Row) -> str:
-    "One row in one sentence."
+def row_headline(row: Row, of: str = "") -> str:
+    "One row in one sentence; `of`: whose it is, where there are several."
     d = row.value
-    said = headline(d, row.claim, row.margin, row.shows("beyond"), row.shows("not_worse"))
+    said = headline(d, row.claim, row.margin, row.shows("beyond"), row.shows("not_worse"),
+                    of)
     if row.role == "pooled":
         texts, rule = len(row.about["weights"]), _POOLED[row.about["rule"]]
         return f"{said.removesuffix('.')}, on {texts} texts {rule}."
     hidden = row.floor is not None and abs(d.delta) <= row.floor
     if not hidden or row.claim != "inconclusive": return said
     change = headline(d, "regressed", 0.0).partition(": ")[2].removesuffix(".")
-    return (f"{row.word.capitalize()}: {change}, below the numerical noise of "
+    return (f"{row.word.capitalize()}{of and f' ({of})'}: {change}, below the numerical noise of "
             f"{change_text(row.floor, d, sign=False)}.")
 
 
@@ -293,10 +294,9 @@ def study_headline(study) -> str:
     label = lambda row: " on ".join([row.key.candidate] * several + [row.key.part] * (
         len({part for _, part in study.arms}) > 1 and row.role != "pooled"))
     if len(rows) == 1 and not failed:
-        word, mark, rest = row_headline(rows[0]).partition(": ")
         kinds = [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
-        named = label(rows[0]) if several or len({*kinds}) < len(kinds) else ""
-        return f"{word} ({named}){mark}{rest}" if named else f"{word}{mark}{rest}"
+        alone = not several and len({*kinds}) == len(kinds)  # a text beside questions
+        return row_headline(rows[0], "" if alone else label(rows[0]))
     counts, words = [f"{len(failed)} failed ({', '.join(failed)})"] * bool(failed), {}
     for row in sorted(rows, key=lambda row: WORST_FIRST.index(row.claim)):
         words.setdefault(row.word, []).append(row)
@@ -318,7 +318,7 @@ def study_headline(study) -> str:
 def _level_headline(study):
     row = next(row for row in study.rows if row.value.estimate is not None)
     arm, value = study.arms[BASELINE, row.key.part], row.value
-    name = short_name(arm.model) or "The model"
+    name = model_name(arm.model) or "The model"
     said = f"{name}: {value.metric.title or value.metric.name} "
     said += f"{value.estimate:.6g}"
     if value.interval:

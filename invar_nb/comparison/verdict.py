@@ -226,26 +226,29 @@ def headline(
     margin: float,
     beyond: bool | None = None,  # in a family; None: by the interval
     not_worse: bool = False,
+    of: str = "",  # whose it is, where there are several
 ) -> str:
     "The claim of a difference in one sentence, with its interval."
     beyond = is_beyond(d, margin) if beyond is None else beyond
     change = f"{d.title} {change_text(d.delta, d)} ({interval_text(d)})"
-    size, word = margin_text(margin, d), claim_word(d, claim, not_worse).capitalize()
-    if is_identical(d): return f"Identical: {d.title} is the same on every item."
-    if word == "Small enough": return f"{word}: {change}, below the margin of {size}."
-    if word == "Not worse": return f"{word}: {change}; a loss of {size} or more is ruled out."
-    if claim == "equivalent": return f"{word} within {size}: {change}."
+    size, word, of = margin_text(margin, d), claim_word(d, claim, not_worse), of and f" ({of})"
+    said = word.capitalize()
+    if is_identical(d): return f"Identical{of}: {d.title} is the same on every item."
+    if word == "small enough": return f"{said}{of}: {change}, below the margin of {size}."
+    if word == "not worse":
+        return f"{said}{of}: {change}; a loss of {size} or more is ruled out."
+    if claim == "equivalent": return f"{said} within {size}{of}: {change}."
     if claim != "inconclusive":
         far = f", beyond the margin of {size}" if beyond and margin > 0 else ""
         if claim == "regressed" and margin > 0 and not far:
             far = f", perhaps by less than {size}"
-        return f"{word}: {change}{far}."
-    if not d.enough: return f"Inconclusive: {change}; {_too_few(d)}."
+        return f"{said}{of}: {change}{far}."
+    if not d.enough: return f"Inconclusive{of}: {change}; {_too_few(d)}."
     units, noun = units_for_power(d, margin), noun_of(d.units).partition(" ")[0]
     what = f"show that it is within {size}" if abs(d.delta) < margin else \
         "show a change of this size"
     more = f"; about {units} {noun} would {what} with 80 % power" if units else ""
-    return f"Inconclusive: {change}{more}."
+    return f"Inconclusive{of}: {change}{more}."
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c035
 def rationale(

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'MOST_BYTES', 'BADGE', 'padded', 'align', 'level_cells', 'lead_cells',
            'ranked_rows', 'answer_rows', 'change_column', 'table_columns', 'short_names', 'text_table', 'rests_line',
-           'next_line', 'first_line', 'change_head', 'wrapped', 'summary', 'matrix', 'plain_table', 'summary_markdown',
-           'badge', 'result_picture']
+           'next_line', 'first_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'plain_table',
+           'summary_markdown', 'badge', 'result_picture']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
@@ -18,7 +18,7 @@ from rich.cells import cell_len
 
 from ..comparison.units import FEWEST, noun_of
 from ..foundations.store import canonical_text
-from .figures import environment, visible
+from .figures import environment, markdown, visible
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
                                   leads_of, noise_lines, rows_of, shorten, size_text,
                                   choice_lines, title_of_row, units_text)
@@ -69,7 +69,7 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
     "The candidates of one part, the baseline first."
     unit, part, sizes = ranking["size_unit"], ranking["part"], ranking["sizes"]
     text = lambda name: size_text(sizes.get(name), unit).removesuffix(f" {unit}")
-    size = lambda name: {"size": text(name)} if unit else {}
+    size = lambda name: {"size" if unit == "bytes" else "bits": text(name)} if unit else {}
     rows = [cells[name, part] | size(name) | {"name": name} for name in leads_of(d, ranking)]
     first = {"name": "baseline", "after": rows[0]["before"], **size("baseline")}
     rows = [first] * (first["after"] != "") + [row | {"before": ""} for row in rows]
@@ -81,22 +81,20 @@ def answer_rows(d: Mapping) -> list[dict[str, str]]:
     "The rows of the answer: column -> cell; of one arm alone its levels."
     if not d["pairs"]:
         return [level_cells(row) for row in d["rows"] if not row["key"]["slice"]]
-    cells, ranked = lead_cells(d), d["rankings"]
-    rows = [row for ranking in ranked for row in ranked_rows(d, ranking, cells)]
-    leads = rows_of(d, "pooled", "lead") * (not ranked)
-    rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or len(
-        leads) == 1 and row["value"]["judged"] and not row["key"]["slice"]]
-    alike = len({row["value"]["title"] for row in leads + rest}) == 1 < len(leads)
-    rows += [cells[row["key"]["candidate"], row["key"]["part"]] | {
-        "name": label_of(row["key"]) if alike else title_of_row(row)} for row in leads]
-    titles = {row["value"]["title"] for row in rows_of(d, "lead")}
-    named = lambda row: label_of(row["key"]) if titles == {row["value"]["title"]} and ranked \
-        else title_of_row(row)
-    more = f"and {len(rest) - MOST} more in the report"
-    none = {"before": ""} if ranked else {}
-    few = rest if len(leads) == 1 and len(rest) < 3 * MOST else rest[:MOST]
-    rows += [cells_of_row(row, named(row)) | none for row in few]
-    return rows + [{"name": more, "part": ""}] * (len(few) < len(rest))
+    cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
+    title, alone = leads[0]["value"]["title"], len(leads) == 1
+    rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
+        alone and row["value"]["judged"] and not row["key"]["slice"])]
+    usual = not alone and all(row["value"]["title"] == title for row in leads)
+    named = lambda row: label_of(row["key"]) if usual and row["value"]["title"] == title \
+        else title_of_row(row)  # a metric that all leads share is said in the first line
+    rows = [row for ranking in ranked for row in ranked_rows(d, ranking, cells)] or [
+        cells[row["key"]["candidate"], row["key"]["part"]] | {"name": named(row)}
+        for row in leads]
+    few = rest if alone and len(rest) < 3 * MOST else rest[:MOST]
+    rows += [cells_of_row(row, named(row)) | ({"before": ""} if ranked else {}) for row in few]
+    more = {"name": f"and {len(rest) - MOST} more in the report", "part": ""}
+    return rows + [more] * (len(few) < len(rest))
 
 # %% ../../nbs/report/03_answer.ipynb #ans16
 WIDTH = 80  # columns: those of a terminal, of a mail, of the log of a job
@@ -104,8 +102,9 @@ WIDTH = 80  # columns: those of a terminal, of a mail, of the log of a job
 
 def change_column(rows: Sequence[Mapping]) -> list[str]:
     "A column of changes with their intervals: `+2.77 (2.29 to 3.25)`, aligned."
-    change, low, high = ([cell.rstrip() * (name != "change") or cell for cell in align(
-        [row.get(name, "") for row in rows])] for name in ("change", "low", "high"))
+    change, low, high = (align([row.get(name, "") for row in rows])
+                         for name in ("change", "low", "high"))
+    low, high = ([cell.rstrip() for cell in ends] for ends in (low, high))
     if several := len({row.get("unit") for row in rows if "unit" in row}) > 1:
         low, high = ([cell.strip() for cell in ends] for ends in (low, high))
     unit = lambda row: f" {row.get('unit', '')}" if several else ""
@@ -123,10 +122,9 @@ def table_columns(rows: Sequence[Mapping], change: str) -> dict[str, list[str]]:
     if not any(row.get("low") for row in rows): change = change.partition(" (")[0]
     if len(units) == 1:
         change = change.replace("change", f"change, {units.pop()}".rstrip(", "))
-    bits = all(re.fullmatch(r"[\d.]*|-", row.get("size", "")) for row in rows)
     column = lambda name: align([row.get(name, "") for row in rows])
-    columns = {"": [row["name"] for row in rows], "bits" if bits else "size": column("size"),
-               "before": column("before"), "after": column("after"),
+    columns = {"": [row["name"] for row in rows], "size": column("size"),
+               "bits": column("bits"), "before": column("before"), "after": column("after"),
                change: change_column(rows), "KL": column("KL"), "flips, %": column("flips"),
                "claim": [row.get("claim", "") for row in rows]}
     return {head: cells for head, cells in columns.items() if any(map(str.strip, cells))}
@@ -198,12 +196,12 @@ def next_line(d: Mapping) -> str:
     worst = [passages["sentence"] for pair in d["pairs"] for passages in (
         pair["passages"] or {}).values() if passages and passages["lost"]
         and passages["lost"][0]["beyond"]]
-    open_ = d["exit"]["rule"] in (
-        "inconclusive", "no_regression_shown", "no_loss_beyond_shown")
+    rule = d["exit"]["rule"]
+    said = rule in ("inconclusive", "no_regression_shown", "no_loss_beyond_shown") or (
+        rule == "not_worse" and d["rules"].get("required"))
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
-    asked = d["rules"].get("required") and d["exit"]["rule"] == "not_worse"
-    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}"] * bool(open_ or asked)
+    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}"] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
                       *looks, *code, *done, *(
@@ -242,7 +240,12 @@ def summary(document: Mapping, width: int | None = None) -> str:
         rows and last), *map(fold, last)])
 
 # %% ../../nbs/report/03_answer.ipynb #ans31
-MOST_BYTES = 3900
+MOST_BYTES = 4000  # of summary.md
+
+
+def cut(text: str, most: int) -> str:
+    "A text with its end left out where it is longer."
+    return text if len(text) <= most else f"{text[:most - 3]}..."
 
 
 def matrix(d: Mapping) -> list[list[str]]:
@@ -273,20 +276,19 @@ def plain_table(d: Mapping) -> list[list[str]]:
 def summary_markdown(document: Mapping) -> str:
     "summary.md: the answer in less than 4 KB."
     d = document
-    table = matrix(d) if len(d["rankings"]) > 1 else plain_table(d)
-    escape = environment(False).filters["markdown"]
-    line = lambda cells: f"| {' | '.join(map(escape, cells))} |"
-    lines = [line(table[0]), "|" + " --- |" * len(table[0]), *map(line, table[1:])]
-    first = f"**{escape(first_line(d)[:1000])}**"
-    last = [escape(text) for text in (rests_line(d), next_line(d)) if text] + [
-        f"`{d['signature'][:300].replace('`', '_')}`",
+    head, *rows = matrix(d) if len(d["rankings"]) > 1 else plain_table(d)
+    line = lambda cells: f"| {' | '.join(map(markdown, cells))} |"
+    first, rows = f"**{markdown(cut(first_line(d), 1000))}**", [*map(line, rows)]
+    last = [markdown(text) for text in (rests_line(d), next_line(d)) if text] + [
+        f"`{cut(d['signature'], 300).replace('`', '_')}`",
         "Check: `invar-nb verify` on this report."]
-    size = lambda: sum(len(text.encode()) + 1 for text in [first, *lines, *last])
-    kept = len(lines)
-    while size() > MOST_BYTES - 80 and len(lines) > 2: lines.pop()
-    if kept > len(lines): lines.append(line([f"and {kept - len(lines)} more in report.html"]
-                                            + [""] * (len(table[0]) - 1)))
-    return "\n".join(["<!-- invar_nb -->", first, "", *lines, "", "\n\n".join(last)]) + "\n"
+
+    def page(n):
+        more = line([f"and {len(rows) - n} more in report.html"] + [""] * (len(head) - 1))
+        table = [line(head), "|" + " --- |" * len(head), *rows[:n], *[more] * (n < len(rows))]
+        return "\n".join(["<!-- invar_nb -->", first, "", *table, "", "\n\n".join(last)]) + "\n"
+    fits = (page(n) for n in range(min(len(rows), MOST_BYTES // 16), 0, -1))
+    return next((text for text in fits if len(text.encode()) <= MOST_BYTES), page(0))
 
 # %% ../../nbs/report/03_answer.ipynb #ans34
 BADGE = {"inconclusive": "lightgrey", "improved": "blue"}  # else green
@@ -303,7 +305,7 @@ def badge(document: Mapping) -> str:
     colour = "red" if d["exit"]["code"] in (1, 5) else "yellow" \
         if d["claim"] == "regressed" else BADGE.get(d["claim"], "green")
     return canonical_text({"schemaVersion": 1, "label": "against the baseline",
-                           "message": message[:120], "color": colour})
+                           "message": cut(message, 120), "color": colour})
 
 
 def result_picture(document: Mapping) -> str:

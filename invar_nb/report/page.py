@@ -6,26 +6,26 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
            'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
-           'chance_found', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
-           'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
-           'render_html', 'render_markdown', 'units_text']
+           'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture',
+           'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
+           'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
 import math
 import re
-from statistics import NormalDist
 
 import numpy as np
 
 from ..arms.window_losses import StreamedLosses
-from ..comparison.study import short_name
+from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from .figures import (Picture, documents_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
                                      size_figure, windows_figure)
 from .policy import find_splits
-from ..statistics.paired_test import t_quantile
+from ..statistics.planning import Pilot, chance_of_claim
+from ..statistics.totals import unit_totals
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
@@ -229,11 +229,10 @@ def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
 
 
 def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
-    "What the mark at a claim means, where one has it; the smallest that is good enough."
+    "What the mark at a claim means, where one has it, and what letters do."
     marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
               if row["alone"]]
-    lines = choice_lines(d, ranking)
-    if marked: lines.append(f"* Alone, its interval would say: {', '.join(marked)}.")
+    lines = [f"* Alone, its interval would say: {', '.join(marked)}."] * bool(marked)
     return lines + [
         "Candidates with a letter in common are not distinguished."] * bool(ranking["groups"])
 
@@ -304,7 +303,8 @@ def rule_line(d: Mapping) -> str:
     "The rule and how often it errs; '' where nothing can be claimed, or its rates are notes."
     leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
              if row["value"]["units"] != "seeds" and not row["value"]["positive"]
-             and row["value"]["units_eff"] >= FEWEST and (row["value"]["nu"] or 4) >= 4]
+             and row["value"]["units_eff"] >= FEWEST
+             and (row["value"]["nu"] is None or row["value"]["nu"] >= 4)]  # None: infinite
     if not leads or d["looks"]: return ""
     levels = {f"{100 * row['value']['level']:.4g}" for row in leads}
     margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
@@ -318,15 +318,11 @@ def rule_line(d: Mapping) -> str:
     line += (". An edit without effect is called regressed in at most "
              f"{50 * alpha:.2g} of 100 comparisons")
     if not leads[0]["margin"] > 0 or not value["standard_error"] > 0: return f"{line}."
-    found = 100 * chance_found(leads[0]["margin"], value)
-    return f"{line}; one that is worse by the margin is found in about {found:.0f}."
-
-
-def chance_found(change: float, value: Mapping) -> float:
-    "Chance that the interval of so large a change excludes 0 and is not inside the margin."
-    tail, law = (1 - value["level"]) / 2, NormalDist()
-    reach = t_quantile(1 - tail, value["dof"]) if value["dof"] < 1e6 else law.inv_cdf(1 - tail)
-    return min(law.cdf(change / value["standard_error"] - reach), 1 - tail)
+    seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+    margin = leads[0]["margin"]
+    found = min(1 - alpha / 2, chance_of_claim(
+        seen, value["n_units"], delta=margin, margin=margin, level=value["level"]))
+    return f"{line}; one that is worse by the margin is found in about {100 * found:.0f}."
 
 
 def unmeasured_line(d: Mapping) -> str:
@@ -438,8 +434,8 @@ def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their le
     value, (shown, axis) = row["value"], axis_of(row["value"])
     if value["units"] == "documents" and value["scale"] == "log" and value["ci"]:
         codes, n = a.document_ids.codes()
-        sums = np.bincount(codes, a.tokens * (b.log_loss - a.log_loss), n)
-        means = sums / np.bincount(codes, a.tokens, n)
+        sums = unit_totals(a.tokens * (b.log_loss - a.log_loss), codes, n)
+        means = sums / unit_totals(a.tokens, codes, n)
         return documents_figure([*map(shown, means)], shown(value["delta"]),
                                 tuple(map(shown, value["ci"])), axis=axis)
     preview, delta = find_splits(a)[0]["preview"], b.log_loss - a.log_loss
@@ -489,7 +485,7 @@ def answer_of(d: Mapping) -> list[str]:
 
 def title_of(d: Mapping) -> str:
     "Which models a report is about."
-    models = {arm["name"]: short_name(arm["model"]) or arm["name"]
+    models = {arm["name"]: model_name(arm["model"]) or arm["name"]
               for arm in d["arms"].values()}
     base, names = models.pop("baseline"), [n for n in models if n != "control"]
     if not names: return base

@@ -236,7 +236,8 @@ def exit_of(
         labels += f" and {len(missed) - 3} more" * (len(missed) > 3)
         return made(1, "requirement_missed", f"{asked.replace('-', ' ')} is required, and was "
                     f"not shown{labels and f' of {labels}'}.")
-    if any(row.claim == "regressed" for row in leading):
+    if any(row.claim == "regressed" and row.key.candidate in candidates
+           for row in study.rows):  # shown, and no loss beyond the margin
         return made(0, "no_loss_beyond_shown", "what is worse was not shown to be worse by "
                     "more than the margin.")
     undecided = [row for row in leading if row.claim == "inconclusive"]

@@ -324,6 +324,7 @@ _TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "
 
 def _arm_of_card(d, candidate):
     "(name of the arm, how the card calls its model); UsageError."
+    from invar_nb.comparison.study import model_name
     names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
     o.require(("a card needs a report with a metric", not names and "none",
                "Choose another report"),
@@ -333,9 +334,7 @@ def _arm_of_card(d, candidate):
                and repr(candidate), f"Choose from {', '.join(names)}"))
     name = candidate or names[0]
     model = next(arm["model"] for arm in d["arms"].values() if arm["name"] == name)
-    path = model.count("/") > 1 or model.startswith(("/", ".", "~"))
-    if name in ("candidate", "baseline"): return name, Path(model).name if path else model
-    return name, name
+    return name, model_name(model) if name in ("candidate", "baseline") else name
 
 
 def _values_of_card(d, name):
