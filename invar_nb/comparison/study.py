@@ -277,7 +277,8 @@ def row_headline(row: Row, of: str = "") -> str:
     hidden = row.floor is not None and abs(d.delta) <= row.floor
     if not hidden or row.claim != "inconclusive": return said
     change = headline(d, "regressed", 0.0).partition(": ")[2].removesuffix(".")
-    return (f"{row.word.capitalize()}{of and f' ({of})'}: {change}, below the numerical noise of "
+    whose = f" ({of})" if of else ""
+    return (f"{row.word.capitalize()}{whose}: {change}, below the numerical noise of "
             f"{change_text(row.floor, d, sign=False)}.")
 
 

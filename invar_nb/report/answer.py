@@ -286,7 +286,8 @@ def summary_markdown(document: Mapping) -> str:
     def page(n):
         more = line([f"and {len(rows) - n} more in report.html"] + [""] * (len(head) - 1))
         table = [line(head), "|" + " --- |" * len(head), *rows[:n], *[more] * (n < len(rows))]
-        return "\n".join(["<!-- invar_nb -->", first, "", *table, "", "\n\n".join(last)]) + "\n"
+        below = "\n\n".join(last)
+        return "\n".join(["<!-- invar_nb -->", first, "", *table, "", below, ""])
     fits = (page(n) for n in range(min(len(rows), MOST_BYTES // 16), 0, -1))
     return next((text for text in fits if len(text.encode()) <= MOST_BYTES), page(0))
 
