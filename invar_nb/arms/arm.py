@@ -125,6 +125,12 @@ def numbers_to(largest: float, minimum: float | None = None) -> Callable:
     return check
 
 
+def _numbers_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray]:
+    check = numbers_to(1e150)
+    return {column: check(values, where, f"score {column!r}", n)
+            for column, values in columns.items()}
+
+
 def one_of(*options: str) -> Callable:
     "A check of a word."
     return lambda value, where, name, n: as_choice(value, options, where=where, name=name)
@@ -199,13 +205,16 @@ class Scores(Arm):
     prompt_digests: tuple[str, ...] | None = None  # n digests of what was asked
     repeats: np.ndarray | None = None  # measurements averaged in each value, shape (n,)
     slices: Mapping = field(default_factory=dict)  # name -> n values
+    others: Mapping[str, np.ndarray] = field(default_factory=dict)  # further scores, by name
+    lower: tuple[str, ...] = ()  # those of them of which lower is better
     kind = "scores"
-    per_item = ("ids", "values", "clusters", "prompt_digests", "repeats", "slices")
+    per_item = ("ids", "values", "clusters", "prompt_digests", "repeats", "slices", "others")
     by_id = True
     checks = {"ids": each_once} | Arm.checks | {
         "values": numbers_to(1e150), "score": as_text, "better": one_of("higher", "lower"),
         "clusters": of_all_items, "prompt_digests": of_all_items, "slices": column_of_each,
-        "repeats": counts_of_each}
+        "repeats": counts_of_each, "others": _numbers_of_each,
+        "lower": lambda value, *about: tuple(value)}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

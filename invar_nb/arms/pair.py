@@ -139,6 +139,7 @@ _AGREE = {
     "labels": "Give both arms the same label set",
     "score": "Compare one score with itself", "metric": "Compare one metric with itself",
     "better": "Say for both arms which direction is better",
+    "lower": "Say for both arms which direction is better",
     "prompt_digests": "The examples were rewritten in between; use one version",
     "repeats": "Measure both models equally often, or allow unequal repeats",
     "references": "Translate the same sentences", "tokenize": "Say one tokenizer for both",

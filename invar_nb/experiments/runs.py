@@ -165,14 +165,16 @@ def read_runs(
     path,  # a .jsonl, .json, .csv, .tsv or .parquet file with one row a run
     *,
     terminal: str | None = None,  # taken where a row has none; None: such a row is refused
+    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> tuple[ExperimentResult, ...]:
     "The runs in a file, in its order; an error names the file and the line."
     from invar_nb.files.tables import read_table
-    table = read_table(path)
-    rows = zip(*(table.columns[name] for name in table.names), strict=True)
-    return tuple(read_row(dict(zip(table.names, row, strict=True)), terminal=terminal,
+    table = read_table(path, rows=rows)
+    names = [name for name in table.names if rows is None or name != rows[0]]
+    cells = zip(*(table.columns[name] for name in names), strict=True)
+    return tuple(read_row(dict(zip(names, row, strict=True)), terminal=terminal,
                           place=f"{table.path} {place}")
-                 for row, place in zip(rows, table.places, strict=True))
+                 for row, place in zip(cells, table.places, strict=True))
 
 # %% ../../nbs/experiments/00_runs.ipynb #c031
 def find_failures(

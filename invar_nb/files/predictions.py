@@ -269,6 +269,7 @@ def read_predictions(
     path: str | os.PathLike,  # .jsonl, .json, .csv, .tsv, .parquet, or a file that we wrote
     *,
     model: str = "",
+    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
     **options,  # of predictions_from_columns: labels, slices, cluster, normalize, ...
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
@@ -277,6 +278,6 @@ def read_predictions(
     if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
         arm = _from_kept(data, where)
         return arm.changed(model=model) if model else arm
-    table = parse_table(data, name=str(path))
+    table = parse_table(data, name=str(path), rows=rows)
     return predictions_from_columns(table.columns, places=table.places, where=where,
                                     model=model, **options)

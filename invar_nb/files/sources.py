@@ -21,7 +21,7 @@ from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_perplexity_pair)
 from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import losses_of
-from .plain_table import read_plain
+from .plain_table import ARRAYS, USUAL, read_plain
 from .predictions import read_predictions
 from ..foundations.store import as_file
 from ..foundations.refuse import (PairingError, UsageError, as_choice, of_part,
@@ -58,8 +58,8 @@ class Reading:
     "What files of other tools do not say by themselves."
     tasks: tuple[str, ...] = ()  # of a folder; (): all
     filter: str | tuple[str, ...] | None = None  # of lm-eval, where a task has several
-    score: str | tuple[str, ...] | None = None  # metric, scorer or column; TASK=NAME each
-    better: str | None = None    # of a score: "higher" or "lower"
+    score: str | tuple[str, ...] | None = None  # metric, scorer or column(s); TASK=NAME each
+    better: str | tuple[str, ...] | None = None  # of a score: higher or lower; NAME=WORD each
     id: str | None = None        # columns of a table
     loss: str | None = None
     tokens: str | None = None
@@ -72,6 +72,7 @@ class Reading:
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"        # what a word of a translation is
+    arm: Mapping[str, tuple[str, str]] = field(default_factory=dict)  # name -> column, word
 
     def given(self) -> dict:
         "The fields that are not left at their defaults."
@@ -193,6 +194,7 @@ def kinds_of_table(path: Path, names: set, reading: Reading) -> list[str]:
     table = ["table"] * (path.suffix.lower() in ends)
     if reading.loss or reading.score: return table
     if {"label", "prediction"} & names: return ["answers"]
+    if {*ARRAYS} & names: return table
     if not {"seed", "metrics"} & names: return table
     return ["runs"] + table * ("id" in names)
 
@@ -214,11 +216,11 @@ SOURCES = {source.name: source for source in (
            lambda path, names, reading:
            {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names),
     Source("losses", "losses of invar-nb", losses_of),
-    Source("answers", "answers (id, label, prediction)", read_predictions, ("labels",)),
+    Source("answers", "answers (id, label, prediction)", read_predictions, ("labels", "arm")),
     Source("runs", "runs (seed)", _runs),
     Source("table", "a table (id, loss or score)", read_plain,
            ("id", "loss", "tokens", "n_bytes", "score", "cluster", "rename", "better",
-            "repeats", "sums", "slices")))}
+            "repeats", "sums", "slices", "arm")))}
 
 # %% ../../nbs/files/07_sources.ipynb #c000
 def find_source(
@@ -257,9 +259,10 @@ def find_source(
 # %% ../../nbs/files/07_sources.ipynb #c013
 def _check_options(source: Source, given: Mapping) -> None:
     "An option that a kind does not take is refused; `slices` are asked of all."
-    if isinstance(given.get("score"), tuple) and "tasks" not in source.options:
+    several = isinstance(given.get("score"), tuple) and source.name != "table"
+    if several and "tasks" not in source.options:
         refuse("read_arms", "one score must be chosen", listed(given["score"]),
-               "Several, as TASK=NAME, are for folders of lm-eval and inspect",
+               "Several are for tables and, as TASK=NAME, for folders of lm-eval and inspect",
                error=UsageError)
     idle = next((k for k in given if k not in (*source.options, "slices")), None)
     if idle is not None:  # answers have slices of their own
@@ -287,8 +290,10 @@ def read_together(
         return {(base, ""): pairs[others[0]].baseline,
                 **{(name, ""): both.candidate for name, both in pairs.items()}}
     options, arms = {k: v for k, v in given.items() if k in source.options}, {}
+    options.pop("arm", None)
     for name, path in paths.items():
-        with of_part(name): read = source.read(Path(path).expanduser(), **options)
+        rows = {"rows": reading.arm[name]} if reading.arm else {}
+        with of_part(name): read = source.read(Path(path).expanduser(), **options, **rows)
         arms[name] = read if isinstance(read, dict) else {"": read}
     for who, other in [pair for name in others for pair in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:

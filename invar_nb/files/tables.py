@@ -10,7 +10,7 @@ __all__ = ['MOST_BYTES', 'check_names', 'open_parquet', 'check_size', 'parquet_b
 import contextlib, csv, hashlib, io, json, math, numbers, os, re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain
 from operator import itemgetter, methodcaller
@@ -355,6 +355,24 @@ class Table:
     @cached_property
     def places(self) -> tuple[str, ...]: return tuple(map(self.place, range(len(self))))
 
+    def words(self, name: str) -> list[str]:
+        "The cells of a column as they are typed: 0.1, true, adamw."
+        return [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+                for cell in self.column(name)]
+
+    def only(self, name: str, word: str) -> "Table":
+        "The rows in which a column has this word."
+        words = self.words(name)
+        at = np.array([i for i, own in enumerate(words) if own == word], int)
+        if not at.size:
+            values = [*dict.fromkeys(words)]
+            near = nearest(word, values)
+            refuse(self.where, f"some row must have {word!r} as {name!r}", f"only "
+                   f"{listed(values)}", f"Did you mean {near!r}?" if near else "Name one")
+        return replace(self, rows=self.rows[at], held={
+            column: cells.take(at) if hasattr(cells, "type") else [cells[i] for i in at]
+            for column, cells in self.held.items()})
+
     @cached_property
     def columns(self) -> dict[str, tuple]:
         "All cells as Python values."
@@ -414,23 +432,25 @@ def parse_table(
     file,  # bytes, or a file open for reading them
     *, name: str,  # its suffix says the format
     keep: Callable | None = None,  # names of columns -> those that are needed; None: all
+    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
     where: str = "read_table",
 ) -> Table:
     "The table in these bytes: for callers who keep the very same bytes as evidence."
-    where, suffix = f"{where}: {name}", Path(name).suffix.lower()
+    where, suffix, own = f"{where}: {name}", Path(name).suffix.lower(), keep
+    if keep and rows: keep = lambda names: [*own(names), column_named(rows[0], names, where)]
     if suffix not in _READERS:
         refuse(where, f"the name must end in {', '.join(_READERS)}", repr(suffix or name),
                "Rename it to what it is; an archive is unpacked first, a spreadsheet saved as "
                "CSV (UTF-8)")
     file = io.BytesIO(file) if isinstance(file, bytes) else file
     sha = hashlib.file_digest(file, "sha256").hexdigest()
-    n, size, parts, rows, batch = file.seek(0), 0, {}, [], {}
+    n, size, parts, numbers, batch = file.seek(0), 0, {}, [], {}
     for batch, at in _READERS[suffix](file, where, keep):
         for column, cells in batch.items():
             parts.setdefault(column, [[None] * n] if n else []).append(cells)
             size += getattr(cells, "nbytes", 0)
         check_size(size, MOST_BYTES, where, "Split the file, or leave columns out")
-        rows.append(np.asarray(at))
+        numbers.append(np.asarray(at))
         n += len(at)
     if not n or not batch:
         refuse(where, "the file must hold rows", "none" if file.tell() else "an empty file",
@@ -446,11 +466,12 @@ def parse_table(
                    "The file is damaged: copy it again")
         return whole
 
-    return Table(path=name, held={column: joined(parts[column]) for column in batch},
-                 rows=np.concatenate(rows), digest=f"sha256:{sha}", where=where)
+    table = Table(path=name, held={column: joined(parts[column]) for column in batch},
+                  rows=np.concatenate(numbers), digest=f"sha256:{sha}", where=where)
+    return table.only(*rows) if rows else table
 
 
-def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table: keep, where
+def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table: keep, rows, where
     "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, nothing guessed."
     if Path(path).suffix.lower() not in _READERS: parse_table(b"", name=str(path), **options)
     with open(as_file(path, options.get("where", "read_table")), "rb") as file:
