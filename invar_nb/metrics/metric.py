@@ -232,6 +232,9 @@ class Registry(Mapping):
                        "Correct or remove the package")
             self._metrics[name] = metric
         if name in self._metrics: return self._metrics[name]
+        word, _, column = str(name).partition(":")  # score:f1 is one of several scores
+        if word == "score" and column:
+            return import_module("invar_nb.metrics.means").score_of(column)
         mistake, *labels = str(name).split(":")  # mistake:yes:no is a metric for two labels
         if mistake != "mistake" or len(labels) != 2 or not all(labels): raise KeyError(name)
         confusion = import_module("invar_nb.metrics.confusion")
@@ -269,6 +272,7 @@ class Registry(Mapping):
     def of_arms(self, *arms) -> list[Metric]:
         "The metrics that read these arms, those of a pair where its candidate has them."
         metrics = [m for m in self.of_kind(arms[0].kind) if arms[1:] or not m.of_pair]
+        metrics += [self[f"score:{name}"] for name in getattr(arms[0], "others", ())]
         return [m for m in metrics
                 if not (m.of_pair or m.silent) or not missing_reason(m, arms[-1])]
 

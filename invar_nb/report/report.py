@@ -195,15 +195,17 @@ def report_schema() -> dict:
 # %% ../../nbs/report/06_report.ipynb #d79018e6
 def _object_form(kind):
     names = [f.name for f in fields(kind)]
+    later = {"others", "lower"} & {*names}  # written where they are
 
     def read(path):
         values = strict_json(path.read_bytes(), where=f"verify: {path.name}")
-        if not isinstance(values, dict) or values.keys() != {*names}:
+        if not isinstance(values, dict) or values.keys() | {*later} != {*names}:
             refuse("verify", f"{path.name} must hold {kind.kind}", "another object",
                    "Ask for the file")
         return kind(**values)
     return ".json", lambda arm: canonical_json(
-        {name: getattr(arm, name) for name in names}).encode(), read
+        {name: value for name in names for value in [getattr(arm, name)]
+         if name not in later or value}).encode(), read
 
 
 def _runs_bytes(arm):

@@ -121,10 +121,22 @@ def compare(
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
     baseline, candidates, job = _with_study(job.scoring.study, job, baseline, candidates)
+    arms = job.columns.arms
+    if arms and baseline:
+        o.require(("an arm is a part of one file", candidates and " and ".join(
+            [baseline, *candidates]), "Name that file alone, or leave arm= out"),
+            ("arm must name a baseline and a candidate, each once", len(
+                {*arms.values()}) < max(len(arms), 2) and repr(job.columns.arm),
+                "Write --column arm=optimizer=adamw,muon"))
+        candidates = dict.fromkeys([*arms][1:], baseline)
     if not baseline or not candidates:
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
-        o.usage("compare needs BASELINE and CANDIDATE", got,
-                "Name both, or give --study FILE with baseline and others under [arms]")
+        cure = "Name both, or give --study FILE with baseline and others under [arms]"
+        if baseline:
+            from invar_nb.files.sources import find_arms
+            if several := find_arms(baseline):
+                cure = f"It has several arms: --column arm={several}, the baseline first"
+        o.usage("compare needs BASELINE and CANDIDATE", got, cure)
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     out = free_out(out, force, job.output.quiet)
     from invar_nb.report.report import report_of

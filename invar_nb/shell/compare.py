@@ -51,6 +51,7 @@ def short_name(argument: str) -> str:
 
 def name_candidates(
     arguments: list[str] | Mapping[str, str],  # as typed, or by name
+    one_file: bool = False,                    # that holds them all
 ) -> dict[str, str]:                           # name -> as typed
     "A name for each candidate, each once; UsageError."
     by_name, cure = isinstance(arguments, Mapping), "Rename it"
@@ -62,7 +63,7 @@ def name_candidates(
         if len(paths) == 1: names = ["candidate"]
     reserved = [name for name in names if name in RESERVED and names != ["candidate"]]
     odd = [name for name in names if by_name and not (name.strip() and name.isprintable())]
-    twice = [path for path in paths if paths.count(path) > 1]
+    twice = [path for path in paths if paths.count(path) > 1 and not one_file]
     o.require(
         ("there must be a candidate", not paths and "none", "Name one"),
         ("each candidate must be given once", twice and repr(twice[0]), "Leave one out"),
@@ -118,9 +119,11 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
 
 # %% ../../nbs/shell/07_compare.ipynb #c008b
 def refuse_directions(columns: g.Columns) -> None:
-    "Refuse a direction for each metric where scores are read, which are one."
+    "Refuse a direction of one metric where there is one score."
     named = [text for text in columns.better or () if "=" in text]
-    o.require(("--better of each metric is for runs over seeds", named and repr(named[0]),
+    alone = len(columns.score or ()) < 2
+    o.require(("--better of each metric is for runs over seeds, or several --score",
+               named and alone and repr(named[0]),
                f"Write --better {''.join(named[:1]).rpartition('=')[2]}"))
 
 
@@ -139,7 +142,8 @@ def refuse_idle(kinds: Mapping, job: g.Job) -> None:
     if job.asked.until_decided:
         there = there - {"data", "questions", "files"} | {"model", "text", "looks"}
         usual["data"] = ("cannot be used with --until-decided", "both")
-    o.refuse_unread(job.columns, there, usual)
+    arms = job.columns.column == [f"arm={job.columns.arm}"]  # all that runs read of them
+    o.refuse_unread(job.columns, there, usual, ("column",) * arms)
     if "runs" not in there: refuse_directions(job.columns)
     o.refuse_unread(job.asked, there, usual)
     o.refuse_unread(s, there, usual, ("text", "tokenizer") * (s.show_text and not models))
@@ -262,8 +266,8 @@ def as_reading(
     same = {name: getattr(columns, name) for name in (
         "id", "loss", "tokens", "cluster", "repeats", "sums", "tokenize")}
     one = lambda given: tuple(given) if len(given or ()) > 1 else next(iter(given or ()), None)
-    return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
-                   better=columns.direction,
+    return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes, arm=columns.arms,
+                   better=one(columns.better),
                    score=one(columns.score), filter=one(columns.filter),
                    labels=tuple(columns.labels or ()),
                    references=tuple(columns.references or ()), slices=tuple(by or ()), **same)
@@ -280,14 +284,17 @@ def arms_of_files(
         paths = {name: Path(argument).expanduser() for name, argument in arguments.items()}
         same = len({path.stem for path in paths.values()}) < len(paths)
         ended = "ok" if job.columns.assume_ok else None  # where a row does not say
-        return {(name, ""): RunsArm(runs=read_runs(path, terminal=ended),
-                                    model=str(path) if same else path.stem)
-                for name, path in paths.items()}
-    if len({Path(argument).resolve() for argument in arguments.values()}) == 1:
+        rows = job.columns.arms
+        return {(name, ""): RunsArm(
+            runs=read_runs(path, terminal=ended, rows=rows.get(name)), model=rows[name][1]
+            if rows else str(path) if same else path.stem) for name, path in paths.items()}
+    if not reading.arm and len({Path(argument).resolve() for argument in arguments.values()}) == 1:
         say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
     arms = read_together(arguments, reading)
-    arms = {(name, task): arm if arm.model else arm.changed(model=Path(arguments[name]).name)
-            for (name, task), arm in arms.items()}
+    called = {name: word for name, (_, word) in reading.arm.items()}
+    arms = {(name, task): arm if arm.model and not called else arm.changed(
+        model=called.get(name) or Path(arguments[name]).name)
+        for (name, task), arm in arms.items()}
     for line in dict.fromkeys(one for arm in arms.values() for one in other_scores(arm)):
         say(line, job.output.quiet)
     tasks = list(dict.fromkeys(task for _, task in arms))
@@ -302,12 +309,13 @@ def arms_of_files(
 def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
     "Refuse all that is not said of tables of runs; UsageError."
     known, unended = {}, []
-    for argument in arguments.values():
-        path = Path(argument).expanduser()
-        for run in read_runs(path, terminal="ok"): known |= dict.fromkeys(run.metrics)
+    for name, argument in arguments.items():
+        path, rows = Path(argument).expanduser(), job.columns.arms.get(name)
+        for run in read_runs(path, terminal="ok", rows=rows): known |= dict.fromkeys(run.metrics)
         ended = read_table(path).columns.get("terminal", [None])
-        if None in ended and not job.columns.assume_ok: unended.append(argument)
-    line = [*arguments.values(), *(["--out", str(out)] if "out" in o.TYPED.get() else [])]
+        if None in ended and not job.columns.assume_ok and argument not in unended:
+            unended.append(argument)
+    line = [*dict.fromkeys(arguments.values()), *(["--out", str(out)] if "out" in o.TYPED.get() else [])]
     check_runs(job, [name for name in known if name != "seed"], line, unended)
 
 # %% ../../nbs/shell/07_compare.ipynb #c016
@@ -400,7 +408,7 @@ def compare_all(
     rules: Rules | None = None,                 # None: those of the options
 ) -> tuple[Study, list[Path]]:  # and journals
     "One candidate or several, on one part or several; models, files, or a mixture."
-    arguments = {BASELINE: baseline, **name_candidates(candidates)}
+    arguments = {BASELINE: baseline, **name_candidates(candidates, bool(job.columns.arm))}
     names, reading = [*arguments][1:], as_reading(job.columns, job.asked.by, runs=True)
     kinds = {name: arm_kind(argument, reading) for name, argument in arguments.items()}
     sizes = given_sizes(job.asked.size, names, short_name(baseline))
@@ -445,6 +453,10 @@ def compare_models(
 def evaluate_file(argument: str, asked: g.Measured, columns: g.Columns) -> Report:
     "The report of one file of any known format."
     reading = as_reading(columns, asked.by)
+    arm = [*reading.arm.values()]
+    o.require(("one arm must be chosen", len(arm) > 1 and repr(columns.arm),
+               f"Write arm={'='.join(arm[0])}" if arm else ""))
+    reading = replace(reading, arm={"": one for one in arm})
     if arm_kind(argument, reading) in SCORED:
         o.usage("evaluate needs a file", repr(argument), "Score it, or answer with it, first")
     arms = read_arms(argument, reading)

@@ -169,7 +169,7 @@ class Comparing(Scoring):
 # %% ../../nbs/shell/02_groups.ipynb #e5206247
 _files = panel("Files of other tools", "files")
 _column = partial(file_key, reads="files")
-ROLES = ("id", "loss", "tokens", "bytes", "score", "cluster")  # of columns
+ROLES = ("id", "loss", "tokens", "bytes", "score", "cluster", "arm")  # of columns
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,19 +177,21 @@ class Columns:
     "How files of other tools are read."
     task: _files(_many, "Task of a folder. Repeatable. Default: all.", metavar="NAME") = None
     score: _files(_many, "Score to compare: a column of a table, a metric of lm-eval, a "
-                  "scorer of inspect. For one task TASK=NAME, repeatable.",
-                  metavar="NAME") = None
-    better: _files(_many, "Whether higher or lower scores are better. Of runs for each "
-                   "metric: loss=lower; repeatable.", metavar="[METRIC=]WORD",
+                  "scorer of inspect. Repeatable: columns of one table, the first leads; for "
+                  "one task TASK=NAME.", metavar="NAME") = None
+    better: _files(_many, "Whether higher or lower scores are better. Of each score, or metric "
+                   "of runs: loss=lower; repeatable.", metavar="[METRIC=]WORD",
                    reads="files runs") = None
     column: _files(_many, "Which column of a table is what: id, loss, tokens, bytes, score or "
-                   "cluster (what examples have in common). Repeatable.",
-                   metavar="ROLE=NAME") = None
+                   "cluster (what examples have in common). Repeatable. Both arms in one "
+                   "table: arm=COLUMN=BASE,NEW.", metavar="ROLE=NAME") = None
     id: _column(Optional[str], "Column that names the examples.") = None
     loss: _column(Optional[str], "Column of losses.") = None
     tokens: _column(Optional[str], "Column of token counts.") = None
     bytes: _column(Optional[str], "Column of byte counts.") = None
     cluster: _column(Optional[str], "Column of clusters.") = None
+    arm: file_key(Optional[str], "Column of the arms in one table, and what it says of the "
+                  "baseline and of candidates: optimizer=adamw,muon.", "files runs") = None
     filter: _column(_many, "Filter of an lm-eval task that has several; of single tasks "
                      '{TASK = "NAME"}.') = None
     repeats: _column(Literal["refuse", "mean", "unequal"], "Repeated ids: refuse them, "
@@ -226,6 +228,17 @@ class Columns:
                  f"{', '.join(self.score)!r}", "Leave one out"))
             named[role] = [name] if role == "score" else name
         for role, name in named.items(): object.__setattr__(self, role, name)
+        words = [word for _, word in self.arms.values()]
+        require(("an arm must be COLUMN=BASELINE,CANDIDATE", self.arm and not (
+            words and all(words) and next(iter(self.arms.values()))[0]) and repr(self.arm),
+            "Write --column arm=optimizer=adamw,muon"))
+
+    @property
+    def arms(self) -> dict[str, tuple[str, str]]:
+        "Arms of one table -> its column and what it says of them; the baseline comes first."
+        column, _, words = (self.arm or "").partition("=")
+        names = [word.strip() for word in words.split(",")] * (self.arm is not None)
+        return {name if i else "baseline": (column, name) for i, name in enumerate(names)}
 
     @property
     def direction(self) -> str | None:

@@ -39,18 +39,23 @@ def find_margins(
     "Metric -> margin in its unit, before anything is scored; UsageError."
     known = metrics or [metric.name for kind in kinds for metric in METRICS.of_kind(kind)]
     first, margins = (metrics or [PRIMARY.get(kinds[0], known[0])])[0], {}
-    shares = all(((0 <= arm.values) & (arm.values <= 1)).all() for arm in scores)
+    called = {arm.score: "score" for arm in scores}  # scores by their own names
+    called |= {name: f"score:{name}" for arm in scores for name in arm.others}
+    known = [*dict.fromkeys([*(called if "score" in known else ()), *known])]
     for name, text in o.split_margins(texts, primary=first if bare else "").items():
-        if name in {arm.score for arm in scores} - {*METRICS}: name = "score"
-        foreign = name not in known and (name not in METRICS
-                                         or METRICS[name].kind not in kinds)
+        metric = name if name in METRICS else called.get(name)
+        foreign = metric not in (*known, *called.values()) and (
+            metric not in METRICS or METRICS[metric].kind not in kinds)
         o.require(("--margin must name its metric where tasks differ in kind",
                    not name and "a bare one", f"Write --margin {first}=..."),
                   ("--margin must be of a metric that is compared", foreign and repr(name),
                    f"Choose from {', '.join(known)}"))
-        metric = as_metric(name, "compare")
-        unit = "share" if name == "score" and scores and shares else metric.unit
-        margins[name] = o.resolve_margin(text, scale=metric.scale, unit=unit, name=name)
+        values = [arm.others.get(name, arm.values) for arm in scores]
+        shares = values and all(((0 <= x) & (x <= 1)).all() for x in values)
+        unit, as_is = "share" if metric in called.values() and shares else None, as_metric(
+            metric or name, "compare")
+        margins[as_is.name] = o.resolve_margin(text, scale=as_is.scale, name=name,
+                                               unit=unit or as_is.unit)
     return margins or None
 
 # %% ../../nbs/shell/05_rules.ipynb #c008
