@@ -56,6 +56,14 @@ def _match_ids(*arms):
     _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
               "The ids are the same in another order: write both in one order")
 
+
+def _in_order(a, b):
+    "Losses in the order of the other arm's ids, where these are the same."
+    if a.ids == b.ids or len(a) != len(b): return b
+    places = {name: i for i, name in enumerate(b.ids)}
+    order = [places.get(name, -1) for name in a.ids]
+    return b if min(order) < 0 else b.take(np.array(order))
+
 # %% ../../nbs/arms/04_pair.ipynb #k0000017
 _SETTINGS = {name: name for name in (  # what a source says, and what to call it
     "task", "evaluation_name", "task_version", "dataset", "metric", "scorer", "filter",
@@ -104,6 +112,7 @@ class Pair:
     "Two arms on the same items, matched once; code behind it trusts that."
     baseline: Arm  # A
     candidate: Arm  # B, the same kind of arm
+    reordered: bool = False  # losses whose files have their windows in two orders
     kind = property(lambda self: self.baseline.kind)  # losses, answers, scores, runs, ...
     ids = property(lambda self: self.baseline.ids)  # names of the items, in order
     n = property(lambda self: len(self.baseline))
@@ -128,7 +137,8 @@ class Pair:
 
     def take(self, index: np.ndarray) -> "Pair":
         "The pair of some of the items."
-        return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
+        return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index),
+                    reordered=self.reordered)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000022
 _PLAN = "Score both models with one tokenizer and one plan"
@@ -167,7 +177,10 @@ def pair(
         _unpaired("both models must be scored with one windowing",
                   f"{cuts[0]!r} and {cuts[1]!r}", "Score one of them again")
     _match_sources(*arms)
-    if kinds == {"losses"}: _match_data(*arms, _PLAN + " on one text")
+    first = arms[1].ids
+    if kinds == {"losses"}:
+        _match_data(*arms, _PLAN + " on one text")
+        arms[1] = _in_order(*arms)
     _match_ids(*arms)
     a, b = unite_labels(arms)
     for name, cure in _AGREE.items():
@@ -177,7 +190,7 @@ def pair(
                "Correct the column; what belongs to the model cannot be a slice")
     _match_data(a, b, "Ask both models the same examples, and keep their labels, prompts, "
                 "clusters and slices in both files")
-    return Pair(baseline=a, candidate=b)
+    return Pair(baseline=a, candidate=b, reordered=arms[1].ids is not first)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
 def pair_arrays(
@@ -197,6 +210,6 @@ def pair_arrays(
         refuse(where, "the three arrays must have one entry for each window, at least one",
                ", ".join(map(str, lengths)), "Pass the same windows three times",
                error=PairingError)
-    a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values,
+    a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values, sums=False,
                                      document_ids=document_ids) for values in arms)
     return Pair(baseline=a, candidate=b)

@@ -109,13 +109,16 @@ def choose_units(
         if names is None: return _made("items", ones, "No clusters are given.")
         return _made("clusters", ones, "Examples of one cluster depend on each other "
                      "({n} clusters).", names)
-    tokens = pair.baseline.tokens.astype(float)
-    if names is None or asked == "serial":
-        name, why = units_rule(asked, pair.n)
-        return _made(name, tokens, why)
-    documents = _made("documents", tokens, "", names)
-    largest = float(np.bincount(documents.codes, tokens).max() / tokens.sum())
-    name, why = units_rule(asked, pair.n, documents.n_units, documents.effective, largest)
+    tokens, documents = pair.baseline.tokens.astype(float), None
+    if names is None or asked == "serial": name, why = units_rule(asked, pair.n)
+    else:
+        documents = _made("documents", tokens, "", names)
+        largest = float(np.bincount(documents.codes, tokens).max() / tokens.sum())
+        name, why = units_rule(asked, pair.n, documents.n_units, documents.effective, largest)
+    if name == "serial" and pair.reordered:
+        refuse("compare", "windows that are taken in text order must have one order in both "
+               "files", "the same ids in two orders", "Write both in the order of the text, "
+               "or name the document of each window", error=PairingError)
     return replace(documents, because=why) if name == "documents" else _made(name, tokens, why)
 
 # %% ../../nbs/comparison/00_units.ipynb #s002

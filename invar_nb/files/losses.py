@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from ..arms.window_losses import (LARGEST, RESERVED, WEIGHT_UNITS, StreamedLosses,
-                                         WindowLosses)
+                                         WindowLosses, refuse_sums)
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
@@ -447,10 +447,13 @@ class LossFile:
             fits(size := size + sum(values.nbytes for values in batch.values()))
         columns = join_batches(batches)
         check_repeats(columns["window_id"], self.place)
-        try: return losses_from(columns, self.header)
+        try: losses = losses_from(columns, self.header)
         except ContractError as error:  # what only the whole can break: a sum
             error.args = str(error).replace("WindowLosses", self.where, 1),
             raise
+        if "digest" not in self.header: refuse_sums(  # written by hand
+            losses, self.where, "Divide each sum over a window by its tokens")
+        return losses
 
 # %% ../../nbs/files/01_losses.ipynb #2ba778f1
 LARGE = 4_000_000    # windows from which on an arm of losses stays in its file

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arms.arm import listed
 from ..arms.arm import Scores
-from ..arms.window_losses import WindowLosses
+from ..arms.window_losses import WindowLosses, refuse_sums
 from .tables import Table, check_names, column_named, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import canonical_json, digest, strict_json
@@ -278,9 +278,6 @@ def _windows(plain: PlainColumns) -> tuple:
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
 
 # %% ../../nbs/files/06_plain_table.ipynb #c0bbc629
-_WORST = 25.0  # nats per token
-
-
 def read_plain(
     path: str | os.PathLike,  # .csv, .tsv, .jsonl, .json or .parquet
     *,
@@ -339,14 +336,13 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
 def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     cells, unit = plain.cells, "tokens" if "tokens" in plain.cells else "bytes"
     weight, log_loss = cells["tokens" if unit == "tokens" else "n_bytes"], cells["loss"]
-    if sums: log_loss = log_loss / np.maximum(weight, 1)
-    elif weight @ log_loss > _WORST * weight.sum():
-        refuse(plain.table.where, f"{plain.names['loss']!r} must be a mean in nats per "
-               f"{unit[:-1]}", f"{weight @ log_loss / weight.sum():.4g} on average",
-               "If each row holds a sum, say sums=True; if these are bits, convert them")
     names, documents = _windows(plain)
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
-    return WindowLosses.from_arrays(
-        names, weight, log_loss, weight_unit=unit, document_ids=documents,
-        data_id=f"tokens:{digest(canonical_json(text))}" if text else "",
+    losses = WindowLosses.from_arrays(
+        names, weight, log_loss, weight_unit=unit, document_ids=documents, sums=sums,
+        data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
         n_bytes=cells.get("n_bytes") if unit == "tokens" else None)
+    if not sums:
+        refuse_sums(losses, plain.table.where, "If each row holds a sum, say sums=True; if "
+                    "these are bits, convert them", repr(plain.names["loss"]))
+    return losses

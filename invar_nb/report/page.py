@@ -96,11 +96,12 @@ def cells_of(rows: Iterable[Mapping], columns: Iterable[str]) -> list[list]:
 def cells_of_row(row: Mapping, name: str) -> dict[str, str]:
     "Column -> cell of one row that compares; '' where it has none."
     value, words = row["value"], row["words"]
-    found = re.fullmatch(r"([+-]?[\d.]+) ?(.*)", words["change"])
+    found = re.fullmatch(r"([+-]?[\d.]+(?:e[+-]\d+)?) ?(.*)", words["change"])
     number, unit = found.groups() if found else ("", "")
     bare = lambda text: text.replace(f" {unit}", "") if unit else text
     scale, places = 100 if value["unit"] == "share" else 1, len(number.partition(".")[2])
-    digits = ".4g" if value["scale"] == "log" or value["unit"] == "relative" else f".{places}f"
+    fixed = value["scale"] != "log" and value["unit"] != "relative" and "e" not in number
+    digits = f".{places}f" if fixed else ".4g"
     shown = lambda x: "" if x is None else f"{scale * x:{digits}}"
     low, _, high = bare(words["interval"]).replace("+", "").partition(" to ")
     return {"name": name, "before": shown(value["baseline"]), "after": shown(

@@ -315,7 +315,8 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
         ended = read_table(path).columns.get("terminal", [None])
         if None in ended and not job.columns.assume_ok and argument not in unended:
             unended.append(argument)
-    line = [*dict.fromkeys(arguments.values()), *(["--out", str(out)] if "out" in o.TYPED.get() else [])]
+    line = [*dict.fromkeys(arguments.values())]
+    if "out" in o.TYPED.get(): line += ["--out", str(out)]
     check_runs(job, [name for name in known if name != "seed"], line, unended)
 
 # %% ../../nbs/shell/07_compare.ipynb #c016

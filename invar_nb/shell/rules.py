@@ -75,6 +75,9 @@ def find_metrics(
             metrics = [metric.name for metric in METRICS.of_arms(*arms)
                        if not any(missing_reason(metric, arm) for arm in arms)]
         metrics += [f"mistake:{text}" for text in asked.mistakes]
+    columns = [name for name in metrics if name not in METRICS] * ({*kinds} == {"scores"})
+    o.require(("--metric must be a metric of invar-nb", columns and repr(columns[0]),
+               f"A column of a table is a score: --score {columns[0]}" if columns else ""))
     mine = [name for name in metrics if name not in METRICS or METRICS[name].kind == kind]
     if metrics and not mine and len(kinds) > 1:
         o.usage("--metric must name one for each kind of part", f"none for {kind}",
