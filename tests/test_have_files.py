@@ -60,10 +60,13 @@ def evidence(tmp_path, monkeypatch):
         write(Path(f"{name}_samples.jsonl"), [row(i, float((i * 7 + k) % 3 > 0), f"org/{name}") for i in range(36)])
         rows(Path(f"{name}-losses.csv"), lambda i: {"doc": i, "nll": 3 + i % 7 / 10 + k * (i % 3) / 100, "n_tokens": 50 + i})  # noqa: B023
         rows(Path(f"{name}-f1.jsonl"), lambda i: {"doc_id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "subject": f"s{i % 12}"})  # noqa: B023
+        rows(Path(f"{name}-scores.csv"), lambda i: {"id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
+        rows(Path(f"{name}-tokens.jsonl"), lambda i: {"id": i, "token_logprobs": [None, *(-1 - (i + j) % 5 / 4 - k * (j % 3) / 90 for j in range(30 + i % 4))]})  # noqa: B023
         rows(Path(f"{name}-seconds.parquet"), lambda i: {"id": f"q{i}", "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
         rows(Path(f"{name}-answers.jsonl"), lambda i: {"id": i, "label": "yn"[i % 2], "probabilities": {"y": (i % 9 + 1 + k) / 12, "n": 1 - (i % 9 + 1 + k) / 12}})  # noqa: B023
         rows(Path(f"{name}-runs.csv"), lambda i: {"seed": i, "terminal": "ok", "loss": 2 + i % 4 / 10 + k * (i % 3) / 10}, 12)  # noqa: B023
         Path(f"{name}.txt").write_text(("the cat sat on a mat\n" if k else "the cat sat on the mat today\n") * 4 + "a dog came in from the rain\n" * 12)
+    rows(Path("runs.csv"), lambda i: {"seed": i // 2, "optimizer": ("adamw", "muon")[i % 2], "terminal": "ok", "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10}, 24)
     Path("references.txt").write_text("the cat sat on the mat\n" * 4 + "a dog came in from the rain\n" * 12)
     rows(Path("docs.jsonl"), lambda i: {"text": f"Line {i} of the file is read before line {i + 1}. " * (1 + i % 3)}, 12)
     rows(Path("questions.jsonl"), lambda i: {"id": i, "prompt": f"{i} is", "candidates": [" odd", " even"], "label": " odd" if i % 2 else " even"}, 12)

@@ -1,6 +1,7 @@
 """Tables without a header of ours: every format gives the same arm, and what a table leaves open is asked, never guessed."""
 import csv
 import json
+import re
 import subprocess
 import sys
 
@@ -176,3 +177,222 @@ def test_the_margin_of_scores_that_are_shares_is_typed_as_that_of_any_share(tmp_
     assert code in (0, 1) and "5 points" in out, (out, err)
     code, _, err = shell("compare", tmp_path / "old.csv", tmp_path / "new.csv", "--margin", "5", "--out", tmp_path / "s")
     assert code == 2 and "For 5 % write 5%" in err, err
+
+
+# --- log-probabilities of tokens --------------------------------------------------------------------------------------------------------
+def scored(n=24, shift=0.0):
+    "(token ids, log-probabilities) of texts, the first token without one."
+    rng = np.random.default_rng(8)
+    texts = [(rng.integers(0, 900, k).tolist(), [None, *(-rng.exponential(2, k - 1)).tolist()]) for k in rng.integers(12, 40, n)]
+    return [(ids, [None, *(x * (1 + shift * (1 + i % 3)) for x in values[1:])]) for i, (ids, values) in enumerate(texts)]
+
+
+def vllm(ids, values, more=True):
+    "prompt_logprobs as vLLM writes them: the text's token, and the likeliest one behind it or before it."
+    own = lambda i, x: {str(i): {"logprob": x, "rank": 5, "decoded_token": "x"}}
+    top = {"901": {"logprob": -.01, "rank": 1, "decoded_token": "the"}} if more else {}
+    return [None, *((own(i, x) | top) if k % 2 else (top | own(i, x)) for k, (i, x) in enumerate(zip(ids[1:], values[1:], strict=True)))]
+
+
+def reply(k, **choice):
+    return {"id": f"cmpl-{k * 7919 % 10007}", "object": "text_completion", "model": "m", "choices": [{"index": 0, "text": "..."} | choice]}
+
+
+FORMS = {
+    "flat": lambda k, ids, values: {"id": str(k), "logprobs": values},
+    "echo": lambda k, ids, values: {"id": str(k), "tokens": [f"t{i}" for i in ids], "token_logprobs": values},
+    "generate": lambda k, ids, values: {"request_id": str(k), "prompt": "...", "prompt_token_ids": ids, "prompt_logprobs": vllm(ids, values), "outputs": [], "finished": True, "metrics": None},
+    "alone": lambda k, ids, values: {"request_id": str(k), "prompt_logprobs": vllm(ids, values, more=False)},
+    "response": lambda k, ids, values: reply(k, logprobs={"tokens": [*(f"t{i}" for i in ids), "x"], "token_logprobs": [*values, -3.0]}) | {"usage": {"prompt_tokens": len(ids), "completion_tokens": 1}},
+    "vllm response": lambda k, ids, values: reply(k, logprobs=None, prompt_logprobs=vllm(ids, values), prompt_token_ids=ids) | {"usage": {"prompt_tokens": len(ids)}},
+    "chat": lambda k, ids, values: reply(k, message={}) | {"prompt_logprobs": vllm(ids, values, more=False)}}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_log_probabilities_of_every_form_are_losses(tmp_path, form):
+    from test_shell import shell
+    arms = []
+    for name, shift in (("a", 0.0), ("b", .02)):
+        write(tmp_path / f"{name}.jsonl", [FORMS[form](k, *text) for k, text in enumerate(scored(shift=shift))])
+        arms.append(read_plain(tmp_path / f"{name}.jsonl"))
+        assert arms[-1].tokens.tolist() == [len(ids) - 1 for ids, _ in scored()]
+        np.testing.assert_allclose(arms[-1].log_loss, [-np.mean(values[1:]) for _, values in scored(shift=shift)], rtol=1e-14)
+    assert bool(arms[0].data_id) is (form != "flat") and arms[0].data_id == arms[1].data_id and pair(*arms)
+    code, out, err = shell("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--out", tmp_path / "r", "--quiet")
+    assert code == 1 and out.startswith("Regressed: perplexity"), (out, err)
+    assert shell("verify", tmp_path / "r")[0] == 0
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_log_probabilities_of_every_format(tmp_path, suffix):
+    rows = [{"doc_id": f"d{k // 2}", "logprobs": json.dumps(values) if suffix in (".csv", ".tsv") else values} for k, (_, values) in enumerate(scored())]
+    arm = read_plain(write(tmp_path / f"x{suffix}", rows))
+    assert arm.documents == 12 and arm.log_loss[3] == pytest.approx(-np.mean(scored()[3][1][1:]), rel=1e-14)
+
+
+@pytest.mark.parametrize("spoil, message", [
+    (lambda ids, x: {"logprobs": [None, *(-v for v in x[1:])]}, "at most 0; got .* at token 1. Turn the sign"),
+    (lambda ids, x: {"logprobs": [*x[:3], float("nan")]}, "must be finite; got NaN"),
+    (lambda ids, x: {"logprobs": [*x[:3], float("-inf")]}, "must be finite; got -Infinity"),
+    (lambda ids, x: {"logprobs": [*x[:3], -9999.0]}, "got -9999.0 at token 3. This token has probability 0"),
+    (lambda ids, x: {"logprobs": [*x[:3], None]}, "got None at token 3. Only the first token"),
+    (lambda ids, x: {"logprobs": []}, "some token must have a log-probability; got 0 tokens"),
+    (lambda ids, x: {"logprobs": [None]}, "some token must have a log-probability; got 1 tokens"),
+    (lambda ids, x: {"logprobs": "abc"}, "JSON"),
+    (lambda ids, x: {"logprobs": -3.0}, "there must be a list"),
+    (lambda ids, x: {"logprobs": [None, True]}, "got True at token 1"),
+    (lambda ids, x: {"prompt_logprobs": vllm(ids, x)}, "which token of the table is the text's; got 2 and no ids. Keep prompt_token_ids"),
+    (lambda ids, x: {"prompt_logprobs": vllm(ids, x), "prompt_token_ids": ids[:-1]}, "one log-probability for each token"),
+    (lambda ids, x: {"prompt_logprobs": vllm(ids, x), "prompt_token_ids": [i + 1 for i in ids]}, "must have the one of prompt_token_ids"),
+    (lambda ids, x: reply(1, logprobs=None), "in one choice"),
+    (lambda ids, x: reply(1, logprobs={"token_logprobs": [-1.0]}) | {"usage": {"prompt_tokens": 9}}, "1 values without an echo"),
+    (lambda ids, x: {"choices": [{}, {}]}, "in one choice")])
+def test_log_probabilities_that_are_no_losses_are_refused_by_line(tmp_path, spoil, message):
+    row = lambda k, content: {"id": str(k)} | content
+    rows = [row(k, spoil(*text)) for k, text in enumerate(scored(3))]
+    with pytest.raises(ContractError, match=f"line 1.*{message}") as error: read_plain(write(tmp_path / "x.jsonl", rows))
+    assert "\n" not in str(error.value)
+
+
+def test_log_probabilities_of_other_tokens_are_no_pair(tmp_path):
+    "Another count is named with its text, other tokens of one count by their digests; per byte two tokenizers can be compared."
+    texts = scored()
+    arms = {"a": texts, "other": [([i + 1 for i in ids], x) for ids, x in texts], "short": [(ids[:-1], x[:-1]) for ids, x in texts]}
+    arms = {name: read_plain(write(tmp_path / f"{name}.jsonl", [FORMS["generate"](k, *text) for k, text in enumerate(some)])) for name, some in arms.items()}
+    with pytest.raises(PairingError, match="data_id must match; got 'tokens:.*one tokenizer"): pair(arms["a"], arms["other"])
+    rows = lambda cut: [{"id": k, "n_chars": 90, "logprobs": x[:len(x) - cut]} for k, (_, x) in enumerate(texts)]
+    plain = [write(tmp_path / f"{cut}.jsonl", rows(cut)) for cut in (0, 1)]
+    with pytest.raises(PairingError, match=r"tokens must match; got \d+ and \d+ at item 0"): pair(*map(read_plain, plain))
+    both = pair(*(read_plain(path, n_bytes="n_chars") for path in plain))
+    assert both.baseline.weight_unit == "bytes" and both.baseline.log_loss[0] == pytest.approx(-sum(texts[0][1][1:]) / 90, rel=1e-14)
+
+
+# --- both arms in one table -------------------------------------------------------------------------------------------------------------
+def one_table(kind):
+    rng = np.random.default_rng(6)
+    values = {"losses": lambda i, k: {"nll": 3 + i % 5 / 10 + k * .1 * (1 + i % 3), "n_tokens": 50 + i}, "scores": lambda i, k: {"f1": (i * 7 % 11 + k) / 20},
+              "answers": lambda i, k: {"label": "ab"[i % 2], "prediction": "ab"[(i + (i % (9 - 5 * k) == 0)) % 2]},
+              "runs": lambda i, k: {"terminal": "ok", "loss": 3 - .1 * k + rng.normal(0, .02)}}[kind]
+    return [{"seed" if kind == "runs" else "id": i, "optimizer": name} | values(i, k) for i in range(40) for k, name in enumerate(("adamw", "muon", "lion"))]
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
+@pytest.mark.parametrize("kind", ["losses", "scores", "answers", "runs"])
+def test_both_arms_in_one_table_are_those_of_two(tmp_path, kind, suffix):
+    "Typed, and said in a study file; the numbers are those of one file for each arm."
+    from test_shell import shell
+    rows, how = one_table(kind), ["--metric", "loss", "--better", "lower"] * (kind == "runs")
+    write(tmp_path / f"all{suffix}", rows)
+    for name in ("adamw", "muon"): write(tmp_path / f"{name}{suffix}", [{k: v for k, v in row.items() if k != "optimizer"} for row in rows if row["optimizer"] == name])
+    (tmp_path / "study.toml").write_text(f'[arms]\nbaseline = "{tmp_path}/all{suffix}"\n[columns]\narm = "optimizer=adamw,muon"\n')
+    numbers = {}
+    for name, line in (("two", [tmp_path / f"adamw{suffix}", tmp_path / f"muon{suffix}"]), ("study", ["--study", tmp_path / "study.toml"]),
+                       ("one", [tmp_path / f"all{suffix}", "--column", "arm=optimizer=adamw,muon"])):
+        code, out, err = shell("compare", *line, *how, "--out", tmp_path / name, "--quiet")
+        assert code in (0, 1), (name, err)
+        d = json.loads((tmp_path / name / "report.json").read_text())
+        numbers[name] = code, [(row["value"]["delta"], row["value"]["ci"], row["claim"]) for row in d["rows"]]
+        assert shell("verify", tmp_path / name)[0] == 0
+    assert numbers["one"] == numbers["study"] == numbers["two"]
+    code, out, err = shell("compare", tmp_path / f"all{suffix}", "--column", "arm=optimizer=adamw,muon,lion", *how, "--out", tmp_path / "three", "--quiet")
+    assert code in (0, 1) and "muon" in out and "lion" in out, err
+    code, _, err = shell("compare", tmp_path / f"all{suffix}", *how, "--out", tmp_path / "none")
+    assert code == 2 and "--column arm=optimizer=adamw,muon,lion, the baseline first" in err, err
+    code, _, err = shell("compare", tmp_path / f"all{suffix}", "--column", "arm=optimizer=adamw,sgd", *how, "--out", tmp_path / "none")
+    assert code == 3 and "some row must have 'sgd' as 'optimizer'; got only 'adamw', 'muon', 'lion'" in err and not (tmp_path / "none").exists(), err
+
+
+def test_a_column_is_offered_as_the_arms_only_where_it_is_one(tmp_path):
+    from invar_nb.files.sources import find_arms
+    rows = [{"id": i, "language": "en" if i % 2 else "de", "fold": str(k), "f1": .5} for i in range(20) for k in range(2)]
+    assert find_arms(write(tmp_path / "a.csv", rows)) is None  # a language has other ids, a fold is a number
+    assert find_arms(write(tmp_path / "b.jsonl", [row | {"who": "xy"[int(row["fold"])]} for row in rows])) == "who=x,y"
+    assert find_arms(tmp_path / "nowhere.csv") is None
+
+
+def test_a_plan_and_an_evaluation_take_a_part_of_a_table(tmp_path):
+    from test_shell import shell
+    path = write(tmp_path / "all.csv", one_table("losses"))
+    code, out, err = shell("plan", path, "--column", "arm=optimizer=adamw,muon", "--margin", "5%")
+    assert code == 0 and "perplexity +" in out and "already decides: regressed" in out, (out, err)
+    code, out, err = shell("evaluate", path, "--column", "arm=optimizer=adamw", "--out", tmp_path / "e")
+    assert code == 0 and "on 40 windows" in out, err
+    assert shell("evaluate", path, "--column", "arm=optimizer=adamw,muon", "--out", tmp_path / "f")[0] == 2
+
+
+# --- several scores ---------------------------------------------------------------------------------------------------------------------
+def test_several_scores_of_one_table_are_one_family(tmp_path):
+    "Each row is that of the score alone but for the adjusted claim, has its own margin and direction, and can be verified."
+    from test_shell import shell
+    rng = np.random.default_rng(2)
+    for name, k in (("a", 0), ("b", 1)):
+        write(tmp_path / f"{name}.csv", [{"id": i, "f1": round(float(f) + .01 * k, 3), "latency": round(1 + float(t) + .4 * k, 3), "words": i % 9 + k} for i, (f, t) in enumerate(rng.random((50, 2)))])
+    line = ["compare", tmp_path / "a.csv", tmp_path / "b.csv", "--score", "f1", "--score", "latency", "--score", "words"]
+    code, _, err = shell(*line, "--out", tmp_path / "r")
+    assert code == 2 and "whether a higher 'words' is better" in err and "--better words=lower" in err, err
+    how = ["--better", "words=higher", "--margin", "f1=1%", "--margin", "latency=3", "--margin", "words=0.5"]
+    code, out, err = shell(*line, *how, "--out", tmp_path / "r", "--quiet")
+    rows = {row["key"]["metric"]: row for row in json.loads((tmp_path / "r/report.json").read_text())["rows"]}
+    assert code in (0, 1) and [*rows] == ["score", "score:latency", "score:words"] and out.splitlines()[0].split(": ")[1].startswith("f1 "), (out, err)
+    assert [rows[name]["margin"] for name in rows] == [.01, 3.0, .5] and rows["score:words"]["claim"] == "improved" and shell("verify", tmp_path / "r")[0] == 0
+    assert rows["score:latency"]["claim"] == "equivalent"
+    for name in ("latency", "words"):
+        better = ["--better", "higher"] * (name == "words")
+        shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--score", name, *better, "--out", tmp_path / name)
+        alone = json.loads((tmp_path / name / "report.json").read_text())["rows"][0]["value"]
+        assert {key: alone[key] for key in ("delta", "ci", "p_value")} == {key: rows[f"score:{name}"]["value"][key] for key in ("delta", "ci", "p_value")}
+    code, _, err = shell(*line, *how[:2], "--margin", "lat=1", "--out", tmp_path / "s")
+    assert code == 2 and "Choose from f1, latency, words" in err, err
+    code, _, err = shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--metric", "latency", "--out", tmp_path / "s")
+    assert code == 2 and "--score latency" in err, err
+    arm = read_plain(tmp_path / "a.csv", score=("f1", "words"), better=["words=lower"])
+    assert arm.lower == ("words",) and arm.take([3, 5]).others["words"].tolist() == [arm.others["words"][3], arm.others["words"][5]]
+    with pytest.raises(PairingError, match="lower"): compare(pair(arm, read_plain(tmp_path / "b.csv", score=("f1", "words"), better=["words=higher"])))
+    with pytest.raises(ContractError, match="there must be columns 'pages', 'wer'"): read_plain(tmp_path / "a.csv", score=("pages", "wer"))
+
+
+def test_repeated_rows_of_several_scores_are_averaged(tmp_path):
+    rows = [{"id": i // 2, "f1": i / 10, "latency": i} for i in range(6)]
+    arm = read_plain(write(tmp_path / "x.csv", rows), score=("f1", "latency"), repeats="mean")
+    assert arm.others["latency"].tolist() == [.5, 2.5, 4.5] and arm.values.tolist() == pytest.approx([.05, .25, .45])
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1e-160, 1e-9, 1.0, 1e12, 1e149])
+def test_scores_of_any_size_have_the_numbers_of_others(tmp_path, scale):
+    from test_shell import shell
+    rng = np.random.default_rng(3)
+    for name, k in (("a", 0), ("b", .1)): write(tmp_path / f"{name}.csv", [{"id": i, "score": scale * (1 + i % 9) * (1 + k * rng.random())} for i in range(40)])
+    a, b = (read_plain(tmp_path / f"{name}.csv") for name in "ab")
+    done, plain = compare(pair(a, b)), compare(pair(*(arm.changed(values=arm.values / scale) for arm in (a, b))))
+    assert done.delta / scale == pytest.approx(plain.delta, rel=1e-9) and done.interval.low / scale == pytest.approx(plain.interval.low, rel=1e-9) and done.claim == plain.claim == "improved"
+    code, out, err = shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "r", "--quiet")
+    assert code == 0 and max(map(len, out.splitlines())) < 160 and float(re.search(r"score (\S+)", out)[1]) > 0, (out, err)
+    assert shell("verify", tmp_path / "r")[0] == 0
+
+
+# --- one order, and means ---------------------------------------------------------------------------------------------------------------
+def test_losses_are_paired_by_their_ids(tmp_path):
+    "In documents any order will do; windows in text order must have one."
+    from test_shell import shell
+    rng, rows = np.random.default_rng(1), losses(60)
+    other = [row | {"nll": row["nll"] * 1.02} for row in rows]
+    moved = [other[i] for i in rng.permutation(60)]
+    for name, some in (("a", rows), ("b", other), ("moved", moved)): write(tmp_path / f"{name}.csv", some)
+    read = lambda name, **how: read_plain(tmp_path / f"{name}.csv", id="doc_id", **how)
+    both = pair(read("a"), read("moved"))
+    assert both.candidate.provenance["reordered"] and both.candidate.ids == both.baseline.ids and "reordered" not in pair(read("a"), read("b")).candidate.provenance
+    assert compare(both).interval == compare(pair(read("a"), read("b"))).interval and compare(both).units == "documents"
+    assert shell("compare", tmp_path / "a.csv", tmp_path / "moved.csv", "--out", tmp_path / "r")[0] == 1 and shell("verify", tmp_path / "r")[0] == 0
+    plain = [arm.changed(document_ids=None) for arm in (read("a"), read("moved"))]
+    with pytest.raises(PairingError, match="in two orders. Write both in the order of the text, or name the document"): compare(pair(*plain))
+    assert compare(pair(*plain), units="windows").units == "windows"
+
+
+def test_sums_in_the_place_of_means_are_refused_in_python_too(tmp_path):
+    from invar_nb.arms.window_losses import WindowLosses
+    from invar_nb.files.losses import read_losses
+    arrays = ["a", "b"], [100, 50], [300.0, 140.0]
+    with pytest.raises(ContractError, match="mean in nats per token; got 246.7 on average. If each is a sum over its window, say sums=True"): WindowLosses.from_arrays(*arrays)
+    assert WindowLosses.from_arrays(*arrays, sums=True).log_loss.tolist() == [3.0, 2.8] and WindowLosses.from_arrays(*arrays, sums=False).log_loss.tolist() == [300.0, 140.0]
+    (tmp_path / "x.jsonl").write_text('{"schema":"invar_nb/losses/2","windows":1}\n{"window_id":"a","tokens":100,"log_loss":300.0}\n')
+    with pytest.raises(ContractError, match="got 300 on average. Divide each sum"): read_losses(tmp_path / "x.jsonl")

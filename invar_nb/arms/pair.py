@@ -32,7 +32,7 @@ def _match(a, b, ids, name, cure):
     if a is None or b is None: return
     arrays = isinstance(a, np.ndarray) and isinstance(b, np.ndarray)
     if (np.array_equal if arrays else eq)(a, b): return
-    if isinstance(a, str) or name == "labels":
+    if isinstance(a, str) or name in ("labels", "lower"):
         _unpaired(f"{name} must match", f"{a!r} and {b!r}", cure)
     a, b = (x.tolist() if hasattr(x, "tolist") else list(x) for x in (a, b))
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
@@ -62,7 +62,8 @@ def _in_order(a, b):
     if a.ids == b.ids or len(a) != len(b): return b
     places = {name: i for i, name in enumerate(b.ids)}
     order = [places.get(name, -1) for name in a.ids]
-    return b if min(order) < 0 else b.take(np.array(order))
+    if min(order) < 0: return b
+    return b.take(np.array(order)).changed(provenance={**b.provenance, "reordered": True})
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000017
 _SETTINGS = {name: name for name in (  # what a source says, and what to call it
@@ -112,7 +113,6 @@ class Pair:
     "Two arms on the same items, matched once; code behind it trusts that."
     baseline: Arm  # A
     candidate: Arm  # B, the same kind of arm
-    reordered: bool = False  # losses whose files have their windows in two orders
     kind = property(lambda self: self.baseline.kind)  # losses, answers, scores, runs, ...
     ids = property(lambda self: self.baseline.ids)  # names of the items, in order
     n = property(lambda self: len(self.baseline))
@@ -137,8 +137,7 @@ class Pair:
 
     def take(self, index: np.ndarray) -> "Pair":
         "The pair of some of the items."
-        return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index),
-                    reordered=self.reordered)
+        return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000022
 _PLAN = "Score both models with one tokenizer and one plan"
@@ -177,7 +176,6 @@ def pair(
         _unpaired("both models must be scored with one windowing",
                   f"{cuts[0]!r} and {cuts[1]!r}", "Score one of them again")
     _match_sources(*arms)
-    first = arms[1].ids
     if kinds == {"losses"}:
         _match_data(*arms, _PLAN + " on one text")
         arms[1] = _in_order(*arms)
@@ -190,7 +188,7 @@ def pair(
                "Correct the column; what belongs to the model cannot be a slice")
     _match_data(a, b, "Ask both models the same examples, and keep their labels, prompts, "
                 "clusters and slices in both files")
-    return Pair(baseline=a, candidate=b, reordered=arms[1].ids is not first)
+    return Pair(baseline=a, candidate=b)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000025
 def pair_arrays(

@@ -115,7 +115,7 @@ def choose_units(
         documents = _made("documents", tokens, "", names)
         largest = float(np.bincount(documents.codes, tokens).max() / tokens.sum())
         name, why = units_rule(asked, pair.n, documents.n_units, documents.effective, largest)
-    if name == "serial" and pair.reordered:
+    if name == "serial" and pair.candidate.provenance.get("reordered"):
         refuse("compare", "windows that are taken in text order must have one order in both "
                "files", "the same ids in two orders", "Write both in the order of the text, "
                "or name the document of each window", error=PairingError)

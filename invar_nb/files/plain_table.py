@@ -151,7 +151,8 @@ def token_losses(
         refuse(where, "a log-probability must be a finite number of at most 0",
                f"{x!r} at token {i}", "Turn the sign of losses" if number and x > 0 else
                "This token has probability 0, so that the text has no perplexity" if number
-               else "Only the first token may be without one")
+               else "Only the first token may be without one: score the text again, or leave it "
+               "out of every file")
     known = all(name is not None for _, name in rows)
     return np.array([-x for x, _ in rows]) + 0.0, [n for _, n in rows] if known else None
 

@@ -240,6 +240,15 @@ class Columns:
         names = [word.strip() for word in words.split(",")] * (self.arm is not None)
         return {name if i else "baseline": (column, name) for i, name in enumerate(names)}
 
+    def of_one_file(self, file: str, others) -> dict[str, str]:
+        "Candidate -> the file that holds the baseline too; UsageError."
+        each = {*self.arms.values()}
+        require(("an arm is a part of one file", others and " and ".join([file, *others]),
+                 "Name that file alone, or leave arm= out"),
+                ("arm must name a baseline and a candidate, each once", len(each) < max(
+                    len(self.arms), 2) and repr(self.arm), "Write arm=optimizer=adamw,muon"))
+        return dict.fromkeys([*self.arms][1:], file)
+
     @property
     def direction(self) -> str | None:
         "higher or lower, where it is said without a metric."
