@@ -362,7 +362,8 @@ def two_scores(**other):
 BASE, SLICED = ("baseline", ""), lambda **rules: compare(pair(*[scores([1.0, 2.0], slices={"a": (1, 2)})] * 2), **rules)
 REFUSALS = [
     # pairs
-    *[(lambda other=other: pair(window_arm(), window_arm(**other)), "pairing") for other in (dict(n=4), dict(data_id="d:2"), dict(document_ids=list("aabba")), dict(weight_unit="bytes"), dict(window_ids=["w1", "w0", "w2", "w3", "w4"]))],
+    *[(lambda other=other: pair(window_arm(), window_arm(**other)), "pairing") for other in (dict(n=4), dict(data_id="d:2"), dict(document_ids=list("aabba")), dict(weight_unit="bytes"))],
+    (lambda: compare(pair(*(window_arm(document_ids=None, window_ids=ids) for ids in (["w0", "w1", "w2", "w3", "w4"], ["w1", "w0", "w2", "w3", "w4"])))), "pairing"),
     *[(lambda other=other: two_scores(**other), "pairing") for other in ({"better": "lower"}, {"prompt_digests": ["p", "r"]}, {"score": "exact"}, {"data_id": "squad@3"}, {"slices": {"language": ("en", "en")}})],
     (lambda: pair(scores([1.0]), window_arm()), "pairing"), (lambda: pair([1, 2], [1, 2]), "pairing"), (lambda: pair_arrays([1, 2], [1, 2], [1]), "pairing"), (lambda: pair_arrays([1, float("nan")], [1, 2], [1, 1]), "contract"),
     *[(lambda bad=bad: pair_arrays(*bad), "contract") for bad in ((1.0, 1.0, 5), (None, None, None), ([1.0], [1.0], 5))],

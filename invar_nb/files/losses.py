@@ -22,7 +22,7 @@ import msgspec
 import numpy as np
 
 from ..arms.window_losses import (LARGEST, RESERVED, WEIGHT_UNITS, StreamedLosses,
-                                         WindowLosses, refuse_sums)
+                                         WindowLosses, as_means)
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
@@ -272,11 +272,14 @@ def columns_of(losses: WindowLosses) -> dict:
 def losses_from(columns: Mapping, header: Mapping) -> WindowLosses:
     "The losses of these columns: the way back."
     columns = dict(columns)
-    return WindowLosses(
+    losses = WindowLosses(
         window_ids=columns.pop("window_id"), document_ids=columns.pop("document_id", None),
         **{name: columns.pop(name, None)
            for name in ("tokens", "log_loss", "n_bytes", "split")}, columns=columns,
         **{name: header.get(name, usual) for name, usual in USUAL.items()})
+    by_hand = "schema" in header and "digest" not in header
+    return as_means(losses, None if by_hand else False, "WindowLosses",
+                    cure="Divide each sum over a window by its tokens")
 
 
 def _about(losses: WindowLosses) -> dict:
@@ -447,13 +450,10 @@ class LossFile:
             fits(size := size + sum(values.nbytes for values in batch.values()))
         columns = join_batches(batches)
         check_repeats(columns["window_id"], self.place)
-        try: losses = losses_from(columns, self.header)
+        try: return losses_from(columns, self.header)
         except ContractError as error:  # what only the whole can break: a sum
             error.args = str(error).replace("WindowLosses", self.where, 1),
             raise
-        if "digest" not in self.header: refuse_sums(  # written by hand
-            losses, self.where, "Divide each sum over a window by its tokens")
-        return losses
 
 # %% ../../nbs/files/01_losses.ipynb #2ba778f1
 LARGE = 4_000_000    # windows from which on an arm of losses stays in its file

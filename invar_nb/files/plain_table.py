@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arms.arm import listed
 from ..arms.arm import Scores
-from ..arms.window_losses import WindowLosses, refuse_sums
+from ..arms.window_losses import WindowLosses, as_means
 from .tables import Table, check_names, column_named, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import canonical_json, digest, strict_json
@@ -111,7 +111,7 @@ _ZERO = -9999.0  # what vLLM's server writes for a probability of 0
 
 
 def _entry(entry, token, where):
-    "(log-probability, name) of the text's token in one entry, which may be a table of several."
+    "(log-probability, name) of the text's token in an entry, which may be a table."
     if not isinstance(entry, Mapping): return entry, token
     rows = {str(name): row for name, row in entry.items() if row is not None}
     if token is None and len(rows) == 1: token, = rows
@@ -151,8 +151,8 @@ def token_losses(
         refuse(where, "a log-probability must be a finite number of at most 0",
                f"{x!r} at token {i}", "Turn the sign of losses" if number and x > 0 else
                "This token has probability 0, so that the text has no perplexity" if number
-               else "Only the first token may be without one: score the text again, or leave it "
-               "out of every file")
+               else "Only the first token may be without one: score the text again, or leave "
+               "it out of every file")
     known = all(name is not None for _, name in rows)
     return np.array([-x for x, _ in rows]) + 0.0, [n for _, n in rows] if known else None
 
@@ -215,8 +215,9 @@ def _sum_tokens(table, names, cells) -> dict:
         where = f"{table.where}, {table.place(i)}"
         if names["loss"] == "choices":
             values, own = read_reply(values, (beside.get("usage") or {i: None})[i], where)
-        for held, value in zip((losses, tokens), token_losses(values, own, where), strict=True):
-            held.append(value)
+        values, own = token_losses(values, own, where)
+        losses.append(values)
+        tokens.append(own)
     weight = cells.get("n_bytes", np.array([*map(len, losses)], float))
     cells = {"id": [str(i + 1) for i in range(len(table))]} | cells | {
         "loss": np.array([*map(math.fsum, losses)]) / weight}
@@ -263,20 +264,41 @@ def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict
 def _windows(plain: PlainColumns) -> tuple:
     "(names of the windows, their documents): rows of one document are numbered."
     ids, documents = plain.cells["id"], plain.cells.get("cluster")
-    if plain.names.get("id", "").strip().lower() in DOCUMENTS and documents is None: documents = ids
+    name = plain.names.get("id", "")
+    if name.strip().lower() in DOCUMENTS and documents is None: documents = ids
     codes, n = unit_codes(ids, where=plain.table.where, name="ids")
     if n == len(codes): return ids, documents
     if documents is None:
-        name = plain.names["id"]
         _refuse_repeated(plain, codes, f"If {name!r} names documents of several rows, say "
                          f"cluster={name!r}")
-    if documents is ids or plain.names["id"] == plain.names.get("cluster"):
+    if documents is ids or name == plain.names.get("cluster"):
         start, place, order = 0, np.empty(len(codes), int), np.argsort(codes, kind="stable")
         for count in np.bincount(codes).tolist():
             place[order[start:start + count]] = np.arange(count)
             start += count
         return [f"{name}:{k}" for name, k in zip(ids, place.tolist(), strict=True)], ids
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
+
+# %% ../../nbs/files/06_plain_table.ipynb #direct00
+def _directions(names: list[str], better, where: str) -> dict[str, str]:
+    "Score -> higher or lower: as said of it, of all, or as its name says."
+    words = {}
+    for text in [better] if isinstance(better, str) else better or ():
+        name, _, word = text.rpartition("=")
+        as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)
+        if name: as_choice(name, names, where=where, name="better", error=UsageError)
+        words |= dict.fromkeys([name] if name else [n for n in names if n not in words], word)
+    for name in names:
+        if (usual := name.strip().lower()) in USUAL["score"] + LOWER:
+            words.setdefault(name, "lower" if usual in LOWER else "higher")
+    if unsaid := [name for name in names if name not in words]:
+        says = [f"better='{name}=lower'" for name in unsaid] if names[1:] else [
+            "better='higher'", "better='lower'"]
+        refuse(where, "it must be known whether a higher "
+               + " and a higher ".join(map(repr, unsaid)) + " is better", "nothing said",
+               f"Say {' and '.join(says)}, or higher" if names[1:] else
+               f"Say {' or '.join(says)}", error=UsageError)
+    return words
 
 # %% ../../nbs/files/06_plain_table.ipynb #c0bbc629
 def read_plain(
@@ -313,37 +335,14 @@ def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
             role[6:]: values for role, values in cells.items() if role.startswith("slice ")})
 
 
-def _directions(names: list[str], better, where: str) -> dict[str, str]:
-    "Score -> higher or lower: as said of it, of all, or as its name says."
-    words = {}
-    for text in [better] if isinstance(better, str) else better or ():
-        name, _, word = text.rpartition("=")
-        as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)
-        if name: as_choice(name, names, where=where, name="better", error=UsageError)
-        words |= dict.fromkeys([name] if name else [n for n in names if n not in words], word)
-    for name in names:
-        if (usual := name.strip().lower()) in USUAL["score"] + LOWER:
-            words.setdefault(name, "lower" if usual in LOWER else "higher")
-    if unsaid := [name for name in names if name not in words]:
-        says = [f"better='{name}=lower'" for name in unsaid] if names[1:] else [
-            "better='higher'", "better='lower'"]
-        refuse(where, "it must be known whether a higher "
-               + " and a higher ".join(map(repr, unsaid)) + " is better", "nothing said",
-               f"Say {' and '.join(says)}, or higher" if names[1:] else
-               f"Say {' or '.join(says)}", error=UsageError)
-    return words
-
-
 def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     cells, unit = plain.cells, "tokens" if "tokens" in plain.cells else "bytes"
     weight, log_loss = cells["tokens" if unit == "tokens" else "n_bytes"], cells["loss"]
     names, documents = _windows(plain)
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
     losses = WindowLosses.from_arrays(
-        names, weight, log_loss, weight_unit=unit, document_ids=documents, sums=sums,
+        names, weight, log_loss, weight_unit=unit, document_ids=documents, sums=False,
         data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
         n_bytes=cells.get("n_bytes") if unit == "tokens" else None)
-    if not sums:
-        refuse_sums(losses, plain.table.where, "If each row holds a sum, say sums=True; if "
-                    "these are bits, convert them", repr(plain.names["loss"]))
-    return losses
+    return as_means(losses, sums or None, plain.table.where, repr(plain.names["loss"]),
+                    "If each row holds a sum, say sums=True; if these are bits, convert them")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['MOST_BYTES', 'check_names', 'open_parquet', 'check_size', 'parquet_batches', 'arrow_cells', 'as_number',
-           'column_named', 'Table', 'parse_table', 'read_table']
+           'column_named', 'Table', 'rows_of_arm', 'parse_table', 'read_table']
 
 # %% ../../nbs/files/00_tables.ipynb #9a88f275
 import contextlib, csv, hashlib, io, json, math, numbers, os, re
@@ -355,24 +355,6 @@ class Table:
     @cached_property
     def places(self) -> tuple[str, ...]: return tuple(map(self.place, range(len(self))))
 
-    def words(self, name: str) -> list[str]:
-        "The cells of a column as they are typed: 0.1, true, adamw."
-        return [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
-                for cell in self.column(name)]
-
-    def only(self, name: str, word: str) -> "Table":
-        "The rows in which a column has this word."
-        words = self.words(name)
-        at = np.array([i for i, own in enumerate(words) if own == word], int)
-        if not at.size:
-            values = [*dict.fromkeys(words)]
-            near = nearest(word, values)
-            refuse(self.where, f"some row must have {word!r} as {name!r}", f"only "
-                   f"{listed(values)}", f"Did you mean {near!r}?" if near else "Name one")
-        return replace(self, rows=self.rows[at], held={
-            column: cells.take(at) if hasattr(cells, "type") else [cells[i] for i in at]
-            for column, cells in self.held.items()})
-
     @cached_property
     def columns(self) -> dict[str, tuple]:
         "All cells as Python values."
@@ -415,6 +397,21 @@ class Table:
             if kinds <= {float, int}: return np.array(cells, float)
         return np.array([as_number(cell, place=self.place(i), name=name, where=self.where)
                          for i, cell in enumerate(cells)], float)
+
+# %% ../../nbs/files/00_tables.ipynb #rowsarm0
+def rows_of_arm(table: Table, name: str, word: str) -> Table:
+    "The rows in which a column has this word, numbers and flags as they are typed."
+    words = [cell if isinstance(cell, str) else json.dumps(cell, ensure_ascii=False)
+             for cell in table.column(name)]
+    at = np.array([i for i, own in enumerate(words) if own == word], int)
+    if not at.size:
+        values = [*dict.fromkeys(words)]
+        near = nearest(word, values)
+        refuse(table.where, f"some row must have {word!r} as {name!r}", f"only "
+               f"{listed(values)}", f"Did you mean {near!r}?" if near else "Name one")
+    return replace(table, rows=table.rows[at], held={
+        column: cells.take(at) if hasattr(cells, "type") else [cells[i] for i in at]
+        for column, cells in table.held.items()})
 
 # %% ../../nbs/files/00_tables.ipynb #956cb453
 def _from_parquet(file, where: str, keep: Callable | None) -> Iterator:
@@ -468,10 +465,10 @@ def parse_table(
 
     table = Table(path=name, held={column: joined(parts[column]) for column in batch},
                   rows=np.concatenate(numbers), digest=f"sha256:{sha}", where=where)
-    return table.only(*rows) if rows else table
+    return rows_of_arm(table, *rows) if rows else table
 
 
-def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table: keep, rows, where
+def read_table(path: str | os.PathLike, **options) -> Table:  # of parse_table
     "Rows of a .jsonl, .json, .csv, .tsv or .parquet file, nothing guessed."
     if Path(path).suffix.lower() not in _READERS: parse_table(b"", name=str(path), **options)
     with open(as_file(path, options.get("where", "read_table")), "rb") as file:

@@ -121,7 +121,8 @@ def compare(
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
     baseline, candidates, job = _with_study(job.scoring.study, job, baseline, candidates)
-    if job.columns.arm and baseline: candidates = job.columns.of_one_file(baseline, candidates)
+    if job.columns.arm and baseline: candidates = g.candidates_in(
+        job.columns, baseline, candidates)
     if not baseline or not candidates:
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
         cure = "Name both, or give --study FILE with baseline and others under [arms]"
@@ -154,7 +155,7 @@ def plan(
     job = g.Job(scoring=scoring, columns=columns, output=output)
     baseline, candidate, job = _with_study(
         scoring.study, job, baseline, [candidate] if candidate else None)
-    if columns.arm and baseline: candidate = columns.of_one_file(baseline, candidate)
+    if columns.arm and baseline: candidate = g.candidates_in(columns, baseline, candidate)
     if candidate and len(candidate) > 1:
         o.usage("a plan is of one candidate", ", ".join(candidate), "Name BASELINE CANDIDATE")
     job = replace(job, scoring=replace(job.scoring, windows=scoring.windows))

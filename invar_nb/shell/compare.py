@@ -266,8 +266,8 @@ def as_reading(
     same = {name: getattr(columns, name) for name in (
         "id", "loss", "tokens", "cluster", "repeats", "sums", "tokenize")}
     one = lambda given: tuple(given) if len(given or ()) > 1 else next(iter(given or ()), None)
-    return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes, arm=columns.arms,
-                   better=one(columns.better),
+    return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
+                   arm=g.arms_in(columns), better=one(columns.better),
                    score=one(columns.score), filter=one(columns.filter),
                    labels=tuple(columns.labels or ()),
                    references=tuple(columns.references or ()), slices=tuple(by or ()), **same)
@@ -284,11 +284,12 @@ def arms_of_files(
         paths = {name: Path(argument).expanduser() for name, argument in arguments.items()}
         same = len({path.stem for path in paths.values()}) < len(paths)
         ended = "ok" if job.columns.assume_ok else None  # where a row does not say
-        rows = job.columns.arms
+        rows = g.arms_in(job.columns)
         return {(name, ""): RunsArm(
             runs=read_runs(path, terminal=ended, rows=rows.get(name)), model=rows[name][1]
             if rows else str(path) if same else path.stem) for name, path in paths.items()}
-    if not reading.arm and len({Path(argument).resolve() for argument in arguments.values()}) == 1:
+    places = {Path(argument).resolve() for argument in arguments.values()}
+    if len(places) == 1 and not reading.arm:
         say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
     arms = read_together(arguments, reading)
     called = {name: word for name, (_, word) in reading.arm.items()}
@@ -310,8 +311,9 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
     "Refuse all that is not said of tables of runs; UsageError."
     known, unended = {}, []
     for name, argument in arguments.items():
-        path, rows = Path(argument).expanduser(), job.columns.arms.get(name)
-        for run in read_runs(path, terminal="ok", rows=rows): known |= dict.fromkeys(run.metrics)
+        path, rows = Path(argument).expanduser(), g.arms_in(job.columns).get(name)
+        for run in read_runs(path, terminal="ok", rows=rows):
+            known |= dict.fromkeys(run.metrics)
         ended = read_table(path).columns.get("terminal", [None])
         if None in ended and not job.columns.assume_ok and argument not in unended:
             unended.append(argument)

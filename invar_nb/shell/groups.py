@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['StudyOption', 'TOKEN_CLASSES', 'ROLES', 'Required', 'TierName', 'RequireOption', 'LevelOption', 'Force', 'SECTIONS',
            'RENAMED', 'ELSEWHERE', 'SHAPES', 'Loading', 'name_texts', 'Scoring', 'ScoringBy', 'Comparing', 'Columns',
-           'Measured', 'Agreed', 'Asked', 'Planning', 'Output', 'Job', 'study_keys', 'section_of', 'read_study']
+           'arms_in', 'candidates_in', 'Measured', 'Agreed', 'Asked', 'Planning', 'Output', 'Job', 'study_keys',
+           'section_of', 'read_study']
 
 # %% ../../nbs/shell/02_groups.ipynb #456e8d92
 from dataclasses import dataclass, field, fields, replace
@@ -176,27 +177,26 @@ ROLES = ("id", "loss", "tokens", "bytes", "score", "cluster", "arm")  # of colum
 class Columns:
     "How files of other tools are read."
     task: _files(_many, "Task of a folder. Repeatable. Default: all.", metavar="NAME") = None
-    score: _files(_many, "Score to compare: a column of a table, a metric of lm-eval, a "
-                  "scorer of inspect. Repeatable: columns of one table, the first leads; for "
-                  "one task TASK=NAME.", metavar="NAME") = None
-    better: _files(_many, "Whether higher or lower scores are better. Of each score, or metric "
-                   "of runs: loss=lower; repeatable.", metavar="[METRIC=]WORD",
+    score: _files(_many, "Score to compare: column of a table (repeatable; the first leads), "
+                  "metric of lm-eval, scorer of inspect. For one task TASK=NAME, repeatable.",
+                  metavar="NAME") = None
+    better: _files(_many, "Whether higher or lower scores are better. Of each score, "
+                   "or metric of runs: loss=lower; repeatable.", metavar="[METRIC=]WORD",
                    reads="files runs") = None
-    column: _files(_many, "Which column of a table is what: id, loss, tokens, bytes, score or "
-                   "cluster (what examples have in common). Repeatable. Both arms in one "
-                   "table: arm=COLUMN=BASE,NEW.", metavar="ROLE=NAME") = None
+    column: _files(_many, "Which column of a table is what: id, loss, tokens, bytes, score, "
+                   "cluster (what examples have in common); of all arms in one table "
+                   "arm=COLUMN=BASE,NEW. Repeatable.", metavar="ROLE=NAME") = None
     id: _column(Optional[str], "Column that names the examples.") = None
     loss: _column(Optional[str], "Column of losses.") = None
     tokens: _column(Optional[str], "Column of token counts.") = None
     bytes: _column(Optional[str], "Column of byte counts.") = None
     cluster: _column(Optional[str], "Column of clusters.") = None
-    arm: file_key(Optional[str], "Column of the arms in one table, and what it says of the "
-                  "baseline and of candidates: optimizer=adamw,muon.", "files runs") = None
+    arm: file_key(Optional[str], "Column of the arms in one table, and its word for each, the "
+                  "baseline first: optimizer=adamw,muon.", "files runs") = None
     filter: _column(_many, "Filter of an lm-eval task that has several; of single tasks "
                      '{TASK = "NAME"}.') = None
     repeats: _column(Literal["refuse", "mean", "unequal"], "Repeated ids: refuse them, "
-                      "average them, or average unequal counts too. Default: refuse."
-                      ) = "refuse"
+                      "average them, or unequal counts too. Default: refuse.") = "refuse"
     sums: _column(bool, "The losses are sums, not means.") = False
     references: _column(_many, "Right translations, one sentence a line, where the arms are "
                          "translations.") = None
@@ -204,8 +204,7 @@ class Columns:
     tokenize: _column(Literal["13a", "none", "char", "intl"], "How BLEU splits sentences "
                        "into words. Default: 13a.") = "13a"
 
-    intersect: file_key(bool, "Of runs: leave out seeds that one arm lacks, and say so.",
-                        "runs") = False
+    intersect: file_key(bool, "Of runs: leave out seeds that one arm lacks.", "runs") = False
     assume_ok: file_key(bool, "Of runs: rows without a terminal ended well.", "runs") = False
 
     def __post_init__(self):
@@ -228,31 +227,32 @@ class Columns:
                  f"{', '.join(self.score)!r}", "Leave one out"))
             named[role] = [name] if role == "score" else name
         for role, name in named.items(): object.__setattr__(self, role, name)
-        words = [word for _, word in self.arms.values()]
-        require(("an arm must be COLUMN=BASELINE,CANDIDATE", self.arm and not (
-            words and all(words) and next(iter(self.arms.values()))[0]) and repr(self.arm),
-            "Write --column arm=optimizer=adamw,muon"))
-
-    @property
-    def arms(self) -> dict[str, tuple[str, str]]:
-        "Arms of one table -> its column and what it says of them; the baseline comes first."
-        column, _, words = (self.arm or "").partition("=")
-        names = [word.strip() for word in words.split(",")] * (self.arm is not None)
-        return {name if i else "baseline": (column, name) for i, name in enumerate(names)}
-
-    def of_one_file(self, file: str, others) -> dict[str, str]:
-        "Candidate -> the file that holds the baseline too; UsageError."
-        each = {*self.arms.values()}
-        require(("an arm is a part of one file", others and " and ".join([file, *others]),
-                 "Name that file alone, or leave arm= out"),
-                ("arm must name a baseline and a candidate, each once", len(each) < max(
-                    len(self.arms), 2) and repr(self.arm), "Write arm=optimizer=adamw,muon"))
-        return dict.fromkeys([*self.arms][1:], file)
 
     @property
     def direction(self) -> str | None:
         "higher or lower, where it is said without a metric."
         return next((word for word in self.better or () if "=" not in word), None)
+
+# %% ../../nbs/shell/02_groups.ipynb #onefile1
+def arms_in(columns: Columns) -> dict[str, tuple[str, str]]:
+    "Arms of one table -> its column and what it says of them; {} where none are named."
+    column, _, words = (columns.arm or "").partition("=")
+    names = [word.strip() for word in words.split(",")]
+    require(("an arm must be COLUMN=BASELINE,CANDIDATE", columns.arm and not (
+        column and all(names)) and repr(columns.arm), "Write arm=optimizer=adamw,muon"))
+    if not columns.arm: return {}
+    return {name if i else "baseline": (column, name) for i, name in enumerate(names)}
+
+
+def candidates_in(columns: Columns, file: str, others) -> dict[str, str]:
+    "Candidate -> the file that holds the baseline too; UsageError."
+    arms = arms_in(columns)
+    require(("an arm is a part of one file", others and " and ".join([file, *others]),
+             "Name that file alone, or leave arm= out"),
+            ("arm must name a baseline and a candidate, each once",
+             len({*arms.values()}) < max(len(arms), 2) and repr(columns.arm),
+             "Write arm=optimizer=adamw,muon"))
+    return dict.fromkeys([*arms][1:], file)
 
 # %% ../../nbs/shell/02_groups.ipynb #measured
 Required = Literal["equivalent", "not-worse", "not-beyond", "parts", "slices", "all"]

@@ -195,7 +195,7 @@ def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
         losses = read_losses(Path(arguments["baseline"]).expanduser())
         return plan_comparison(losses, goal=find_goal(p, "perplexity"), units=p.units,
                                correlation=p.correlation)
-    rows = columns.arms.values()  # of a table that holds both
+    rows = g.arms_in(columns).values()  # of a table that holds both
     arms = read_together(arguments, replace(as_reading(columns), arm=dict(
         zip(arguments, rows, strict=True)) if rows else {}))
     tasks = list(dict.fromkeys(task for _, task in arms))
