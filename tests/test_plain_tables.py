@@ -69,8 +69,8 @@ ROWS = [{"id": f"q{i}", "f1": i / 4, "tokens": 3} for i in range(3)]
     ([{"id": 1, "f1": 1, "em": 1}], {}, ("one column must be the score", "'f1', 'em'")), ([{"id": 1, "f1": 1, "loss": 1, "tokens": 2}], {}, ("the loss or the score",)),
     ([{"doc_id": 1, "uid": 2, "f1": 1}], {}, ("one column must be the id", "'doc_id', 'uid'")), ([{"id": 1, "loss": 1}], {}, ("a column must be the tokens",)),
     (ROWS, {"score": "F1"}, ("there must be a column 'F1'", "Did you mean 'f1'?")), (ROWS, {"loss": "f1", "score": "f1"}, ("losses or a score, not both",)),
-    (ROWS, {"tokens": "tokens"}, ("a score counts alike",)), (ROWS, {"rename": {"F1": "x"}}, ("there must be a column 'F1'",)), (ROWS, {"rename": {"f1": "id"}}, ("must not repeat",)),
-    (ROWS, {"slices": ["topic"]}, ("there must be a column 'topic'",)), (ROWS, {"score": "tokens"}, ("whether a higher 'tokens' is better",)), (ROWS, {"better": "up"}, ("better must be one of",)),
+    (ROWS, {"tokens": "tokens"}, ("scores have none",)), (ROWS, {"rename": {"F1": "x"}}, ("there must be a column 'F1'",)), (ROWS, {"rename": {"f1": "id"}}, ("must not repeat",)),
+    (ROWS, {"slices": ["topic"]}, ("there must be a column 'topic'",)), (ROWS, {"score": "tokens"}, ("whether higher 'tokens' is better",)), (ROWS, {"better": "up"}, ("better must be one of",)),
     ([*ROWS, ROWS[0]], {}, ("every id must occur once", "'q0' again", "repeats='mean'")), (ROWS, {"repeats": "first"}, ("repeats must be one of",)),
     ([{"id": 1, "loss": 90.0, "tokens": 30}], {}, ("mean in nats per token", "sums=True")), ([{"id": 1, "loss": -2.0, "tokens": 30}], {}, ("log_loss must be at least 0",)),
     ([{"id": 1, "loss": 2.0, "tokens": 0}], {}, ("whole numbers from 1",)), ([{"id": "a", "f1": 1}, {"id": None, "f1": 1}], {}, ("every row must have 'id'",)),
@@ -329,7 +329,7 @@ def test_several_scores_of_one_table_are_one_family(tmp_path):
         write(tmp_path / f"{name}.csv", [{"id": i, "f1": round(float(f) + .01 * k, 3), "latency": round(1 + float(t) + .4 * k, 3), "words": i % 9 + k} for i, (f, t) in enumerate(rng.random((50, 2)))])
     line = ["compare", tmp_path / "a.csv", tmp_path / "b.csv", "--score", "f1", "--score", "latency", "--score", "words"]
     code, _, err = shell(*line, "--out", tmp_path / "r")
-    assert code == 2 and "whether a higher 'words' is better" in err and "--better words=lower" in err, err
+    assert code == 2 and "whether higher 'words' is better" in err and "--better words=lower" in err, err
     how = ["--better", "words=higher", "--margin", "f1=1%", "--margin", "latency=3", "--margin", "words=0.5"]
     code, out, err = shell(*line, *how, "--out", tmp_path / "r", "--quiet")
     rows = {row["key"]["metric"]: row for row in json.loads((tmp_path / "r/report.json").read_text())["rows"]}

@@ -92,7 +92,7 @@ class Roles:
         "The columns beside the one that is measured."
         weights, arrays = ("tokens", "n_bytes"), found.get("loss") in ARRAYS
         if "score" in found and (idle := [role for role in weights if role in found]):
-            refuse(where, "tokens and bytes weigh losses, a score counts alike", idle[0],
+            refuse(where, "tokens and bytes are weights of losses; scores have none", idle[0],
                    "Leave it out", error=UsageError)
         if arrays: found |= {name: name for name in BESIDE if name in columns}
         reply = found.get("loss") == "choices"  # its id is drawn at random
@@ -294,8 +294,8 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
     if unsaid := [name for name in names if name not in words]:
         says = [f"better='{name}=lower'" for name in unsaid] if names[1:] else [
             "better='higher'", "better='lower'"]
-        refuse(where, "it must be known whether a higher "
-               + " and a higher ".join(map(repr, unsaid)) + " is better", "nothing said",
+        refuse(where, "it must be known whether higher "
+               + " and higher ".join(map(repr, unsaid)) + " is better", "nothing said",
                f"Say {' and '.join(says)}, or higher" if names[1:] else
                f"Say {' or '.join(says)}", error=UsageError)
     return words
