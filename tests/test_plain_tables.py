@@ -342,7 +342,7 @@ def test_several_scores_of_one_table_are_one_family(tmp_path):
         alone = json.loads((tmp_path / name / "report.json").read_text())["rows"][0]["value"]
         assert {key: alone[key] for key in ("delta", "ci", "p_value")} == {key: rows[f"score:{name}"]["value"][key] for key in ("delta", "ci", "p_value")}
     code, _, err = shell(*line, *how[:2], "--margin", "lat=1", "--out", tmp_path / "s")
-    assert code == 2 and "Choose from f1, latency, words" in err, err
+    assert code == 2 and "Did you mean 'latency'?" in err, err
     code, _, err = shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--metric", "latency", "--out", tmp_path / "s")
     assert code == 2 and "--score latency" in err, err
     arm = read_plain(tmp_path / "a.csv", score=("f1", "words"), better=["words=lower"])

@@ -179,19 +179,19 @@ class Comparing(Scoring):
         "Whether the baseline is scored twice, or a second scoring of it is read."
         return bool(self.control or self.control_dtype or self.control_file)
 
-# %% ../../nbs/shell/02_groups.ipynb #e5206247
+# %% ../../nbs/shell/02_groups.ipynb #roles000
 _files = panel("Files of other tools", "files")
 _column = partial(file_key, reads="files")
 ROLES = ("id", "loss", "tokens", "bytes", "score", "cluster", "arm")  # of columns
 
-
+# %% ../../nbs/shell/02_groups.ipynb #e5206247
 @dataclass(frozen=True, kw_only=True)
 class Columns:
     "How files of other tools are read."
     task: _files(_many, "Task to compare, of a folder with several. "
                  "Repeatable. Default: all.", metavar="NAME") = None
-    score: _files(_many, "Score to compare: a column of a table (repeatable; the first leads), "
-                  "a metric of lm-eval, a scorer of inspect. TASK=NAME for a single task; "
+    score: _files(_many, "Score to compare: a column of a table (repeatable; the first leads)"
+                  ", a metric of lm-eval, a scorer of inspect. TASK=NAME for a single task; "
                   "repeatable.", metavar="NAME") = None
     better: _files(_many, "Which is better, higher or lower; per score, or metric of runs, as "
                    "in loss=lower. Repeatable.", metavar="[METRIC=]WORD",
