@@ -220,8 +220,7 @@ class Columns:
 
     intersect: file_key(bool, "For runs: leave out seeds that only one arm has; the report "
                         "lists them.", "runs") = False
-    assume_ok: file_key(bool, "For runs: take rows without a terminal as finished.",
-                        "runs") = False
+    assume_ok: file_key(bool, "For runs: rows without a terminal are finished.", "runs") = False
 
     def __post_init__(self):
         named, words = {}, [text.rpartition("=")[2] for text in self.better or ()]
@@ -234,8 +233,7 @@ class Columns:
         for text in self.column or ():
             role, _, name = text.partition("=")
             other = role == "score" and self.score not in (None, [name])
-            require(
-                (f"--column must be ROLE=NAME with one of {', '.join(ROLES)}",
+            require((f"--column must be ROLE=NAME with one of {', '.join(ROLES)}",
                  (role not in ROLES or not name) and repr(text), "Write --column loss=nll"),
                 ("--column must give each role once", role in named and f"{role} twice",
                  "Leave one out"),
