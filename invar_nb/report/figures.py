@@ -10,6 +10,7 @@ __all__ = ['COLOURS', 'visible', 'markdown', 'show', 'percent', 'environment', '
 from collections.abc import Mapping, Sequence
 from functools import cache
 import math
+import re
 
 # %% ../../nbs/report/00_figures.ipynb #527d1874
 COLOURS = {name: f"var(--{name},{colour})" for name, colour in {
@@ -43,7 +44,9 @@ def show(value: object) -> str:
 
 def percent(delta: float | None) -> str:
     "A change of the log-loss as the change of a perplexity."
-    return "-" if delta is None else f"{100 * math.expm1(min(delta, 700)):+.3g} %"
+    if delta is None: return "-"
+    change = 100 * math.expm1(min(delta, 700))
+    return f"{change:+,.0f} %" if 1e3 <= change < 1e9 else f"{change:+.3g} %"
 
 
 @cache
@@ -57,6 +60,8 @@ def environment(
                               trim_blocks=True, lstrip_blocks=True)
     made.filters.update(at="{:.2f}".format, ink=COLOURS.get,
                         markdown=lambda x: markdown(show(x)),
+                        css=lambda x: '"%s"' % re.sub(
+                            r'["\\]', lambda m: f"\\{ord(m[0]):x} ", visible(x)),
                         shown=lambda x: "\n".join(map(visible, show(x).split("\n"))))
     return made
 

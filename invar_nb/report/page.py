@@ -7,8 +7,8 @@ __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of'
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
            'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
            'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture',
-           'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
-           'render_markdown', 'units_text']
+           'changed_answers', 'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
+           'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -22,7 +22,7 @@ from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from .figures import (Picture, documents_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
-                                     size_figure, windows_figure)
+                                     size_figure, visible, windows_figure)
 from .policy import find_splits
 from ..statistics.planning import Pilot, chance_of_claim
 from ..statistics.totals import unit_totals
@@ -453,6 +453,20 @@ def changed_answers(a, b, most: int = 15) -> list[list]:
             for i in np.flatnonzero(some)[:most]]
 
 
+def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each
+    "Pieces with the mark of their change and their probabilities; those that changed most."
+    def chance(x): return f"{100 * math.exp(-x):.3g} %" if x < 11.5 else "< 0.001 %"
+    changes, pieces = [b - a for _, a, b in tokens], []
+    for (text, a, b), change in zip(tokens, changes, strict=True):
+        step = sum(abs(change) >= limit for limit in (0.1, 0.5, 2))
+        lines = "↵\n".join(map(visible, text.split("\n")))
+        pieces.append((lines, f"{'w' if change > 0 else 'g'}{step}" if step else "",
+                       f"{chance(a)} → {chance(b)}"))
+    most = sorted(range(len(tokens)), key=lambda i: -abs(changes[i]))[:3]
+    words = [f'"{visible(tokens[i][0])}" {pieces[i][2]}' for i in sorted(most)]
+    return {"pieces": pieces, "most": f"Largest changes of probability: {'; '.join(words)}."}
+
+
 def reliability_pictures(d: Mapping, arms: Mapping) -> dict:  # (name, part) -> picture
     "The reliability of each model's confidence; of the edited ones, where there are such."
     pictures = {}
@@ -516,7 +530,7 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
         ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
-        draw_rows=draw_rows, changes_picture=changes_picture,
+        draw_rows=draw_rows, changes_picture=changes_picture, token_marks=token_marks,
         percent=percent, show_p=show_p, answer=answer_of(d))
 
 
