@@ -477,6 +477,7 @@ def evaluate_file(argument: str, asked: g.Measured, columns: g.Columns) -> Repor
     if len(arms) > 1:
         o.usage("one task must be chosen", ", ".join(arms), f"Say --task {next(iter(arms))}")
     arm, = arms.values()
+    if not arm.model: arm = arm.changed(model=Path(argument).name)
     rules = Rules(metrics=tuple(find_metrics(asked, arm.kind, [arm.kind], [arm])),
                   by=asked.by or None, level=asked.level)
     return report_of(study({(BASELINE, ""): arm}, rules))
