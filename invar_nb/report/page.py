@@ -467,8 +467,7 @@ def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each
     "Pieces with the mark of their change and their probabilities; those that changed most."
     def chance(x):
         share = 100 * math.exp(-x)
-        text = f"{share:.{2 + (share > 99)}g}" if share >= 0.001 else "<\u00a00.001"
-        return f"{text}\u00a0%"
+        return f"{share:.{2 + (share > 99)}g} %" if share >= 0.001 else "< 0.001 %"
     changes, pieces = [b - a for _, a, b in tokens], []
     for (text, a, b), change in zip(tokens, changes, strict=True):
         step = sum(abs(change) >= limit for limit in (0.1, 0.5, 2))
