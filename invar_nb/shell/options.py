@@ -64,7 +64,7 @@ def split_margins(texts: list[str] | None, *, primary: str) -> dict[str, MarginT
     for margin in map(parse_margin, texts or ()):
         name = margin.metric or primary
         if name in margins:
-            usage("--margin must be given once for each metric", f"{name} twice", "Keep one")
+            usage("--margin must be given once per metric", f"{name} twice", "Keep one")
         margins[name] = margin
     return margins
 
@@ -86,7 +86,7 @@ def resolve_margin(
     if margin.percent:
         usage(f"--margin must be in the unit of {name}{f' ({unit})' if unit else ''}",
               f"{100 * value:g}%",
-              "A per cent of it has no agreed meaning: write the smallest change that "
+              "A percentage of it has no agreed meaning; write the smallest change that "
               f"matters, such as --margin {name}={value:g}")
     return value
 
@@ -117,7 +117,7 @@ def as_size(
     match = re.fullmatch(r"(\d*\.?\d+)\s*([kKMGT]?i?B?)", text.strip(), re.A)
     unit = match and match[2].replace("k", "K")
     if not match or unit not in units or not float(match[1]) > 0 or bits is (unit != ""):
-        usage("--budget must be a size such as 4GB, or with --size the bits for each weight",
+        usage("--budget must be a size such as 4GB, or with --size bits per weight",
               repr(text), "Write --budget 4.5" if bits else "Write --budget 4GB")
     return float(match[1]) * units[unit]
 
@@ -213,7 +213,7 @@ def as_option(value, kind, key: str):
         words = [word for one in (plain, *get_args(plain)) if get_origin(one) is Literal
                  for word in get_args(one)]
         if words: usage(f"{key} must be one of {', '.join(words)}", repr(value), "Write one")
-        usage(f"{key} must be a value that its option takes", f"{value!r} ({error})",
+        usage(f"{key} must be a valid value", f"{value!r} ({error})",
               f"{mark.help}")
     low, high = mark.min, mark.max
     if (low is not None and value < low) or (high is not None and value > high):
@@ -307,7 +307,7 @@ class HelpGroup(WithHelp, TyperGroup):
     "The commands themselves."
 
 # %% ../../nbs/shell/01_options.ipynb #c016
-SPELLED = {"better_by_metric": "better", "control_file": "control",
+SPELLED = {"better_by_metric": "better", "control_file": "control", "keys": "set",
            "required": "require"}  # field -> its option, where they differ
 
 
@@ -328,15 +328,15 @@ def as_typed(given: list[tuple[str, object]]) -> list[str]:
 
 # %% ../../nbs/shell/01_options.ipynb #c016r
 UNREAD = {  # a situation -> what must be, what there was
-    "model": ("is for models that score a text", "none"),
-    "text": ("is for models that score a text", "none"),
+    "model": ("works only when models score a text", "none"),
+    "text": ("works only when models score a text", "none"),
     "questions": ("needs --questions", "none"),
-    "files": ("is for files of other tools", "a model"),
+    "files": ("works only with files of other tools", "a model"),
     "texts": ("needs several texts", "one"),
-    "several": ("is for several candidates", "one"),
+    "several": ("works only with several candidates", "one"),
     "looks": ("needs --until-decided", "a comparison of the whole text"),
-    "runs": ("is for runs over seeds", "other evidence"),
-    "data": ("is not for runs", "tables of runs")}
+    "runs": ("works only with runs over seeds", "other evidence"),
+    "data": ("does not work with runs", "tables of runs")}
 
 
 def refuse_unread(
