@@ -291,7 +291,8 @@ def _as_documents(texts: object, tool: Windowing) -> Documents:
     text = "\n\n".join(texts.texts)
     if tool.restarts: text = text.removesuffix("\n")  # llama.cpp reads so
     named = set(texts.languages or (None,))
-    return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
+    return Documents(texts=(text,), name=texts.name,
+                     languages=tuple(named) if len(named) == 1 else None)
 
 
 def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple) -> dict:
@@ -299,6 +300,7 @@ def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple
     facts = {"text_digests": [digest(text.encode()) for text in texts.texts],
              "text_bytes": [len(text.encode()) for text in texts.texts],
              "pieces": texts.pieces}
+    if texts.name: facts["text_name"] = texts.name
     if texts.files:
         facts["document_files"] = dict(zip(owners.values(), texts.files, strict=True))
     if not any(texts.languages or ()): return facts
