@@ -90,12 +90,12 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
     text = shell("compare", "--help")[1]
     assert text.count("\n  invar-nb compare ") == 3 and len(text.splitlines()) < 70
     assert re.findall(r"^│ (--[\w-]+)", text, re.M) == "--text --questions --margin --out --force --until-decided --divergence --by --json --profile".split()
-    assert shell("help")[1] == shell("--help")[1] and shell("help", "compar")[::2] == (2, shell("help", "compar")[2]) and "Did you mean compare?" in shell("help", "compar")[2]
+    assert shell("help")[1] == shell("--help")[1] and shell("help", "compar")[::2] == (2, shell("help", "compar")[2]) and "Did you mean 'compare'?" in shell("help", "compar")[2]
 
 
 def test_a_reader_of_the_help_may_stop_after_three_lines():
     "`compare --help | head -3` added `stdout was closed too early`."
-    with subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-m", "invar_nb", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         for _ in range(3): process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""

@@ -129,7 +129,7 @@ def text(tmp_path_factory):
 
 def command(*arguments, **more):
     env = dict(os.environ, PYTHONPATH=ROOT, HF_HUB_OFFLINE="1", SOURCE_DATE_EPOCH="1700000000", OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *with_study(arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen([sys.executable, "-m", "invar_nb", *with_study(arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def compared(text, out):
@@ -246,7 +246,7 @@ def test_a_margin_of_runs_is_a_share_of_the_baseline_with_per_cent_else_in_the_m
 
 @pytest.mark.parametrize("arguments, said", [
     (["rules.replicates=99"], "replicates, --seed and resample belong to a bootstrap; got --method jackknife. Choose --method bca"),
-    (["--method", "bca", "rules.replicates=99"], "replicates and a seed go together; got replicates = 99, no --seed"),
+    (["--method", "bca", "rules.replicates=99"], "replicates and a seed go together; got --set replicates=99, no --seed"),
     (["--method", "bca", "--units", "serial"], "--method bca cannot use serial units"), (["--units", "items"], "--units must be one of"),
     (["--margin", "100%"], "--margin must be below 1 (100 %)"), (["--metric", "accuracy"], "--metric must read losses; got 'accuracy'"), (["--by", "nope"], "--by must be one of 'position'")])
 def test_messages_speak_of_options_and_come_before_scoring(files, monkeypatch, arguments, said):

@@ -171,7 +171,7 @@ def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
     assert json.loads(shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1])["rules"]["margin"] == {"perplexity": 0.09}
     (files / "level.toml").write_text('\ufeff[rules]\nlevel = 0.9\n')
     assert [json.loads(shell("compare", "base.jsonl", "q8.jsonl", "--study", "level.toml", *typed, "--out", f"l{len(typed)}", "--json")[1])["rules"].get("level") for typed in ((), ("--level", "0.95"))] == [0.9, None]  # a usual value that is typed wins; the report keeps what is unusual
-    for text, said in (("[rule]\n", "Did you mean rules?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean deciding?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
+    for text, said in (("[rule]\n", "Did you mean 'rules'?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean 'deciding'?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
                        ('[rules]\nlevel = "high"\n', "must be a valid value"), ('rules = "none"\n', "must be a table")):
         (files / "wrong.toml").write_text(text)
         code, out, err = shell("compare", "--study", "wrong.toml", "--out", "u")
@@ -189,7 +189,7 @@ def test_a_key_of_the_study_file_is_typed_with_set(files, monkeypatch):
     assert json.loads(shell(*line, *typed)[1])["rows"][0]["value"]["n_units"] == 20
     levels = [json.loads(shell(*line, *typed, "--study", "once.toml", *more)[1])["rules"].get("level") for more in ((), ("--set", "level=0.8"), ("--set", "level=0.8", "--level", "0.85"))]
     assert levels == [.9, .8, .85]  # the file, then --set, then the option
-    for words, said in ((("--sums",), "write --set sums=..."), (("--loss", "nll"), "Write --column loss=NAME"), (("--set", "sum=1"), "Did you mean sums?"), (("--set", "sums"), "must be KEY=VALUE"), (("--set", "zzz=1"), "invar-nb help keys"),
+    for words, said in ((("--sums",), "write --set sums=..."), (("--loss", "nll"), "Write --column loss=NAME"), (("--set", "sum=1"), "Did you mean 'sums'?"), (("--set", "sums"), "must be KEY=VALUE"), (("--set", "zzz=1"), "invar-nb help keys"),
                         (("--set", "rules.sums=true"), "a key of [rules] must be"), (("--set", "looks=many"), "must be a valid value"), (("--set", "=1"), "must be KEY=VALUE"), (("--set", "a b=1"), "must")):
         code, out, err = shell("compare", "a.csv", "b.csv", *words)
         assert code == 2 and said in err and err.count("\n") == 1, err

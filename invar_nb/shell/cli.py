@@ -7,7 +7,6 @@ __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'a
            'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
-import difflib
 import json
 import re
 import shlex
@@ -232,7 +231,9 @@ def merge(
     return save_merged(folder, out, force=force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c039
-@command("answer models/base questions.jsonl --out answers.jsonl")
+@command(
+    "answer models/base questions.jsonl --out answers.jsonl",
+    usual="out force device dtype batch_tokens tokenizer trust_remote_code study json quiet")
 def answer_questions(
     model: _argument("MODEL", "Model folder or hub id."),
     examples: _argument("EXAMPLES", "Questions: a .jsonl file with id, prompt, candidates (a "
@@ -485,9 +486,8 @@ def help_of(topic: _argument("COMMAND", "Command to explain, or keys: those of a
     program = typer.main.get_command(app)
     if topic == "keys": return {}, g.describe_keys()
     if topic is not None and topic not in program.commands:
-        near = difflib.get_close_matches(topic, program.commands, n=1)
         o.usage(f"help explains one of {', '.join(program.commands)}", repr(topic),
-                f"Did you mean {near[0]}?" if near else "Choose one")
+                o.suggest(topic, program.commands))
     with program.make_context("invar-nb", [*[topic] * (topic is not None), "--help"]) as one:
         program.invoke(one)
 
@@ -495,7 +495,3 @@ def help_of(topic: _argument("COMMAND", "Command to explain, or keys: those of a
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script; gives an exit code and never raises."
     return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
-
-# %% ../../nbs/shell/09_cli.ipynb #c020
-if __name__ == "__main__" and "__file__" in globals():
-    sys.exit(main())

@@ -10,7 +10,6 @@ __all__ = ['StudyOption', 'SetOption', 'TOKEN_CLASSES', 'ROLES', 'Required', 'Ti
 
 # %% ../../nbs/shell/02_groups.ipynb #456e8d92
 from dataclasses import dataclass, field, fields, replace
-import difflib
 from functools import partial
 import json
 from pathlib import Path
@@ -20,7 +19,8 @@ from typing import Annotated, Literal, Optional
 import msgspec
 
 # %% ../../nbs/shell/02_groups.ipynb #7719b465
-from .options import TYPED, as_option, file_key, is_key, panel, require, usage
+from .options import (TYPED, as_option, file_key, is_key, panel, require,
+                                    suggest, usage)
 
 # %% ../../nbs/shell/02_groups.ipynb #88e3d540
 _models, _many = panel("Models", "model"), Optional[list[str]]
@@ -260,7 +260,8 @@ RequireOption = _policy(
     "beyond the margin is shown); parts, slices or all (each of them is shown not to be "
     "worse). Default: no regression is shown.", "--require", metavar="CLAIM")
 LevelOption = panel("Statistics", "data looks runs")(
-    float, "Confidence level of the intervals. Default: 0.95.", "--level", min=1e-6,
+    float, "Confidence level of the intervals, such as 0.9. Default: "
+                                                     "0.95.", "--level", min=1e-6,
     max=1 - 1e-6)
 
 
@@ -470,9 +471,8 @@ def _decoded(path):
 
 def _known(name, names, what):
     if name in names: return
-    near = difflib.get_close_matches(name, names, n=1)
     usage(f"{what} must be one of {', '.join(sorted(names))}", repr(name),
-          f"Did you mean {near[0]}?" if near else "Leave it out")
+          suggest(name, names, "Leave it out"))
 
 
 _Path = Annotated[str, msgspec.Meta(min_length=1)]
@@ -501,9 +501,8 @@ def set_keys(
         if name in SECTIONS and isinstance(one[name], dict): section, one = name, one[name]
         else:
             known = {key: section for section in SECTIONS for key in study_keys(section)}
-            near = difflib.get_close_matches(name, known, n=1)
-            require(("--set must name a key of a study file", name not in known and repr(name),
-                     f"Did you mean {near[0]}?" if near else "invar-nb help keys lists them"))
+            if name not in known: usage("--set must name a key of a study file", repr(name),
+                                        suggest(name, known, "invar-nb help keys lists them"))
             section = known[name]
         data[section] = data.get(section, {}) | one
     return data

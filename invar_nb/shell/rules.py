@@ -47,7 +47,7 @@ def find_margins(
         o.require(("--margin must name its metric when tasks have different metrics",
                    not name and "one without a metric", f"Write --margin {first}=..."),
                   ("--margin must name a metric that is compared", foreign and repr(name),
-                   f"Choose from {', '.join(known)}"))
+                   o.suggest(name, known, f"Choose from {', '.join(known)}")))
         metric = as_metric(name, "compare")
         unit = "share" if name == "score" and scores and shares else metric.unit
         margins[name] = o.resolve_margin(text, scale=metric.scale, unit=unit, name=name)

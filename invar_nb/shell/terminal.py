@@ -21,7 +21,7 @@ from pathlib import Path
 import typer
 
 # %% ../../nbs/shell/03_terminal.ipynb #c019
-from .options import TYPED, UsageProblem, usage
+from .options import TYPED, UsageProblem, suggest, usage
 
 # %% ../../nbs/shell/03_terminal.ipynb #c011
 _SECRETS = (r"(://|\b(?:openai|vllm|sglang):)[^\s/@]*@",  # user and password of an address
@@ -127,6 +127,23 @@ def _no_option(error):
         return f"there is no option {name}. It is a key of a study file: write --set {key}=..."
     return error.format_message()
 
+
+def _bad_value(error):
+    "Why an option does not take its value, in our words; with what the option is for."
+    cause, param = error.__cause__, error.param
+    name = max(param.opts, key=len) if param.opts[0].startswith("-") else param.metavar
+    got = cause.errors()[0].get("input") if hasattr(cause, "errors") else None  # pydantic's
+    must = re.sub(r"^(Value error, |Input should be (a valid )?)", "", error.message)
+    must, about = must.rstrip("."), (param.help or "").partition(". ")[0].rstrip(".") + "."
+    if choice := re.fullmatch(r"'(.*)' is not one of (.*)", must):
+        got, names = choice[1], re.findall(r"'([^']*)'", choice[2])
+        must, about = f"one of {', '.join(names)}", suggest(got, names)
+    for theirs, ours in ((r"^number.*", "a number"), (r"^integer.*", "a whole number"),
+                         ("greater than or equal to", "at least"), ("^$", "given"),
+                         ("less than or equal to", "at most")):
+        must = re.sub(theirs, ours, must)
+    return f"{name} must be {must}{f'; got {got!r}' * (got is not None)}. {about}"
+
 # %% ../../nbs/shell/03_terminal.ipynb #c005
 OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 
@@ -135,6 +152,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     "Exit code and one line for whatever ended a command; by class, never by words."
     numbers = sys.modules.get("invar_nb.foundations.refuse")
     if hasattr(error, "possibilities"): return USAGE, _no_option(error)  # click's NoSuchOption
+    if isinstance(error, typer.BadParameter) and error.param: return USAGE, _bad_value(error)
     if isinstance(error, UsageProblem): return USAGE, error.format_message()
     if numbers and isinstance(error, numbers.ContractError):
         usage = isinstance(error, numbers.UsageError) or error.code == "not_installed"
@@ -218,6 +236,8 @@ def check_out(
     replaces: tuple[str, ...] = (),  # files that --force takes away; (): those of a report
 ) -> None:
     "Refuse a place that would not be written to, or not be replaced, before any work."
+    if str(out).startswith("-"):  # --out -q
+        usage(f"--out must be a {kind}", repr(str(out)), f"If it is one, write ./{out}")
     try:
         whole = out.resolve()
         if any(spot.is_symlink() for spot in (whole, *whole.parents)):  # from Python 3.13
