@@ -16,7 +16,7 @@ from invar_nb.foundations.refuse import ContractError
 from invar_nb.statistics.bootstrap import BootstrapPlan, bootstrap_analysis, bootstrap_interval, bootstrap_replicates
 from invar_nb.statistics.multiplicity import adjust, benjamini_hochberg, holm
 from invar_nb.statistics.paired_test import paired_t_test, sign_flip_test
-from invar_nb.statistics.proportions import discordant_pairs, fisher_exact, mcnemar, newcombe_interval, pass_at_k, pass_at_k_interval, wilson_interval
+from invar_nb.statistics.proportions import discordant_pairs, fisher_exact, mcnemar, newcombe_interval, pass_at_k, wilson_interval
 from invar_nb.statistics.serial import fit_totals
 from invar_nb.statistics.totals import UnitTotals, sum_totals
 
@@ -34,7 +34,6 @@ REFUSALS = [  # (call, code)
     (lambda: wilson_interval(61, 60), "counts"), (lambda: wilson_interval(1, 0), "contract"), (lambda: wilson_interval(1, 2**53 + 1), "too_many"), (lambda: wilson_interval(0.5, 1), "contract"),
     (lambda: wilson_interval(1, 2, level=1), "contract"), (lambda: newcombe_interval(1, 2, 3, 2), "counts"), (lambda: fisher_exact(1, 10**7, 1, 1), "too_many"),
     (lambda: pass_at_k([5], 1, 1), "shape"), (lambda: pass_at_k(5, 6, 1), "counts"), (lambda: pass_at_k(5, 1, 6), "counts"), (lambda: pass_at_k(5, -1, 1), "contract"),
-    (lambda: pass_at_k_interval(5, [], 1), "empty"), (lambda: pass_at_k_interval([5, 5], [1, 6], 1), "counts"), (lambda: pass_at_k_interval(5, [0.5], 1), "counts"), (lambda: pass_at_k_interval([5, 3], [1, 1], 4), "counts"),
     (lambda: discordant_pairs([1, 0], [1]), "pairing"), (lambda: discordant_pairs([], []), "empty"), (lambda: discordant_pairs([0.5], [1]), "not_boolean"), (lambda: discordant_pairs([1, 0], [1, NAN]), "contract"),
     (lambda: holm([0.1, None]), "contract"), (lambda: holm([0.1, NAN]), "contract"), (lambda: benjamini_hochberg([0.1, 1.5]), "contract"), (lambda: holm([-0.1]), "contract"), (lambda: holm([True]), "contract"),
     (lambda: holm([[0.1]]), "contract"), (lambda: holm(["0.1"]), "contract"), (lambda: adjust([0.1], "bonferroni"), "contract"), (lambda: UnitTotals.of({"t": []}), "contract"),

@@ -34,21 +34,12 @@ class Pooled:
                          skewness=self.skewness, dof=self.nu, nu=self.nu,
                          n_units=len(self.weights), units_eff=float(len(self.weights)))
 
-    def ends(self, level: float = 0.95) -> tuple[float, float]:
-        "The interval of the estimate."
-        both = self.fit.interval(level)
-        return both.low, both.high
-
     def prediction(self, level: float = 0.95) -> tuple[float, float] | None:
         "Where the next text lies, @eq-pooling-prediction; None for fixed weights."
         if self.spread is None: return None
         error = math.hypot(self.spread, self.standard_error)
         half = -float(stdtrit(self.nu - 1, (1 - level) / 2)) * error
         return self.estimate - half, self.estimate + half
-
-    def p_value(self, null: float = 0.0) -> float:
-        "Two-sided p of the hypothesis that the change is `null`."
-        return self.fit.p_value(null)
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c009
 def _checked(where, fewest, estimates, errors):
