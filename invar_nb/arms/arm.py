@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['natural_order', 'listed', 'nearest', 'as_name', 'each_once', 'of_all_items', 'column_of_each', 'as_text',
-           'plain_json', 'counts_of_each', 'numbers_to', 'one_of', 'entries_at', 'Arm', 'Scores', 'Runs',
-           'text_of_each', 'Translations']
+           'plain_json', 'counts_of_each', 'numbers_to', 'one_of', 'entries_at', 'Arm', 'Scores', 'text_of_each',
+           'Translations']
 
 # %% ../../nbs/arms/00_arm.ipynb #c005
 import difflib, json, numbers
@@ -206,17 +206,6 @@ class Scores(Arm):
         "values": numbers_to(1e150), "score": as_text, "better": one_of("higher", "lower"),
         "clusters": of_all_items, "prompt_digests": of_all_items, "slices": column_of_each,
         "repeats": counts_of_each}
-
-
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Runs(Arm):
-    "One metric of one run for each seed."
-    ids: tuple[str, ...]  # the seeds, unique; integers become text
-    values: np.ndarray  # shape (n,), finite
-    metric: str = "metric"
-    kind = "runs"
-    per_item = ("ids", "values")
-    checks = {"ids": each_once} | Arm.checks | {"values": numbers_to(1e150)}
 
 # %% ../../nbs/arms/00_arm.ipynb #k0000014
 def text_of_each(values, where: str, name: str, n: int) -> tuple:
