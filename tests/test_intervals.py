@@ -302,6 +302,6 @@ def test_no_change_and_order():
     assert none.fit.interval().contains(0) and none.fit.interval().width == 0 and none.prediction() == (0, 0) and none.fit.p_value() == 1
     d, se, at = np.array([.1, .3, -.2, .05]), np.array([.1, .2, .1, .05]), [2, 0, 3, 1]
     a, b = pool_random(d, se), pool_random(d[at], se[at])
-    np.testing.assert_allclose([a.estimate, a.standard_error, a.spread], [b.estimate, b.standard_error, b.spread], rtol=1e-12)
+    np.testing.assert_allclose([a.fit.estimate, a.fit.standard_error, a.spread], [b.fit.estimate, b.fit.standard_error, b.spread], rtol=1e-12)
     np.testing.assert_allclose(np.array(a.weights)[at], b.weights, rtol=1e-9)
     np.testing.assert_allclose(pool_random(1e6 * d, 1e6 * se).spread, 1e6 * a.spread, rtol=1e-9)
