@@ -16,7 +16,7 @@ import numpy as np
 
 from .arm import (Arm, as_name, as_text, listed, natural_order, nearest,
                                of_all_items, one_of)
-from ..foundations.refuse import as_printed, find_precision, lock, refuse
+from ..foundations.refuse import as_printed, find_precision, is_number, lock, refuse
 from ..foundations.store import digest
 from ..foundations.text_column import text_column
 
@@ -61,7 +61,7 @@ def _shares(rows: _Rows, values, what: str) -> np.ndarray:
     cells = [v.item() if isinstance(v, np.generic) else v for v in rows.one_each(values, what)]
     if not set(map(type, cells)) <= {float, int}:
         for i, v in enumerate(cells):
-            if isinstance(v, bool) or not isinstance(v, numbers.Real):
+            if not is_number(v):
                 rows.refuse(i, f"{what} must be a number", repr(v),
                             "Fill it in with a number from 0 to 1; no row is skipped")
     bad = next((i for i, v in enumerate(cells) if not 0 <= v <= 1), None)
