@@ -137,7 +137,7 @@ def round_off(
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnitTotals:
     "Sums of named columns for each independent unit; parts of a text add up."
-    kind: str              # "serial", or what the units are: "documents", "windows", ...
+    kind: str              # "serial" or "documents"
     block: int             # windows in a unit of `serial`, else 1
     plan: str              # digest of what was to be measured
     positions: np.ndarray  # place of each unit in the text: increasing integers, (n_units,)
@@ -153,7 +153,6 @@ class UnitTotals:
         *,
         start: int = 0,                     # number of the first of them in the whole text
         units: np.ndarray | None = None,    # ordinal of each window's unit in the whole text
-        kind: str = "documents",            # what `units` are
         block: int = 1,                     # windows a unit, where no units are given: serial
         plan: str = "",
         largest: np.ndarray | None = None,  # |value| behind each difference, shape (n,)
@@ -162,7 +161,8 @@ class UnitTotals:
         arrays, n = _as_columns(columns, units)
         start = as_count(start, where="UnitTotals.of", name="start", minimum=0)
         block = as_count(block, where="UnitTotals.of", name="block")
-        if units is None: kind, units = "serial", np.arange(start, start + n) // block
+        kind = "serial" if units is None else "documents"
+        if units is None: units = np.arange(start, start + n) // block
         largest = np.zeros(n) if largest is None else np.abs(largest)
         return cls(kind=kind, block=block if kind == "serial" else 1, plan=plan,
                    spans=np.array([[start, start + n]]),
