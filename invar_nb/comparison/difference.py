@@ -24,7 +24,7 @@ from ..statistics.bootstrap import BootstrapPlan, bootstrap_analysis
 from ..statistics.jackknife import (Jackknife, jackknife_ratio,
                                            jackknife_ratio_difference, jackknife_statistic)
 from ..statistics.serial import serial_ratio, serial_ratio_difference
-from ..statistics.totals import round_off, unit_totals
+from ..statistics.totals import round_off
 
 # %% ../../nbs/comparison/01_difference.ipynb #c021
 METHODS = ("jackknife", "bca", "percentile")
@@ -76,7 +76,7 @@ def paired_totals(a: tuple, b: tuple) -> np.ndarray:  # totals of both arms, equ
 def by_unit(totals, units):
     "Totals of each unit from those of each row."
     if units.n_units == len(units.codes): return totals
-    return tuple(unit_totals(values, units.codes, units.n_units) for values in totals)
+    return tuple(np.bincount(units.codes, values, units.n_units) for values in totals)
 
 
 def fit_totals(a, b, units):
