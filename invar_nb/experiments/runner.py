@@ -72,7 +72,7 @@ class ExperimentSpec:
             value, least = getattr(self, name), 0 if name == "grace_s" else math.ulp(0)
             if not (is_number(value) and least <= value < math.inf):
                 refuse(where, f"{name} must be a finite number above 0", repr(value),
-                       "Without a limit one run can hold the queue forever")
+                       "Without a limit one run can block the queue forever")
             put(name, float(value))
         if self.folder is not None: put("folder", os.fspath(self.folder))
 
@@ -141,7 +141,7 @@ def outcome_of(
     metrics, code, error = {"seed": spec.seed}, facts["exit_code"], facts["error"]
     if facts["peak_memory_mb"] > spec.memory_cap_mb:
         how = "and was killed" if facts["killed"] else "and ended by itself"
-        terminal, detail = "oom", (f"{facts['peak_memory_mb']:.0f} MB of memory, cap "
+        terminal, detail = "oom", (f"{facts['peak_memory_mb']:.0f} MB of memory, limit "
                                    f"{spec.memory_cap_mb:g} MB, {how}")
     elif facts["seconds"] >= spec.wall_timeout_s:
         terminal, detail = "timeout", f"longer than {spec.wall_timeout_s:g} s"

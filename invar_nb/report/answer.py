@@ -185,7 +185,7 @@ def rests_line(d: Mapping) -> str:
     elif len(leads) > 1 and not d["looks"]:
         line += f" Intervals are individual; claims are corrected for {len(leads)} rows."
     if any(row["alone"] for row in leads):
-        line += " *: the interval alone would say more."
+        line += " *: the interval alone would claim more."
     return line
 
 
