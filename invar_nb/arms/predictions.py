@@ -14,9 +14,10 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from .arm import (Arm, as_name, as_text, listed, natural_order, nearest,
+from .arm import (Arm, as_name, as_text, listed, natural_order,
                                of_all_items, one_of)
-from ..foundations.refuse import as_printed, find_precision, is_number, lock, refuse
+from ..foundations.refuse import (as_printed, find_precision, is_number, lock,
+                                         refuse, suggest)
 from ..foundations.store import digest
 from ..foundations.text_column import text_column
 
@@ -214,10 +215,9 @@ def _check_answers(arm, rows: _Rows) -> dict:
     for what, names in (("label", label), ("prediction", said or ())):
         if not {*names} <= {*labels}:
             i = next(i for i, name in enumerate(names) if name not in labels)
-            near = nearest(names[i], labels)
-            rows.refuse(i, f"{what} must be one of {listed(labels)}", repr(names[i]),
-                        f"Did you mean {near!r}?" if near else
-                        "Correct the row, or name all labels (with a probability for each)")
+            rows.refuse(i, f"{what} must be one of {listed(labels)}", repr(names[i]), suggest(
+                names[i], labels,
+                "Correct the row, or name all labels (with a probability for each)"))
     sure = None if arm.confidence is None else _shares(rows, arm.confidence, "confidence")
     p = None
     if arm.probabilities is not None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 
 # %% ../../nbs/experiments/00_runs.ipynb #c003
-from ..arms.arm import listed, nearest
-from ..foundations.refuse import PairingError, as_count, is_number, of_part, refuse
+from ..arms.arm import listed
+from ..foundations.refuse import (PairingError, as_count, is_number, of_part, refuse,
+                                         suggest)
 from ..statistics.proportions import fisher_exact
 
 # %% ../../nbs/experiments/00_runs.ipynb #c014
@@ -143,10 +144,9 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
     if metric in run.other:
         refuse(where, f"{metric!r} must be a number", f"{run.other[metric]!r} {at}",
                "Write it with a decimal point and no unit, as in 28.1")
-    near = nearest(metric, names)
     refuse(where, f"the run must have the metric {metric!r}",
            f"{', '.join(map(repr, names)) or 'no metric'} {at}",
-           f"Did you mean {near!r}?" if near else "Choose one of these, or log it")
+           suggest(metric, names, "Choose one of these, or log it"))
 
 # %% ../../nbs/experiments/00_runs.ipynb #c027
 def as_runs(runs: Iterable, arm: str) -> tuple[ExperimentResult, ...]:

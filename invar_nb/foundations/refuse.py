@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ContractError', 'PairingError', 'UsageError', 'refuse', 'of_part', 'lock', 'is_number', 'refuse_first', 'as_vector',
-           'as_counts', 'as_booleans', 'as_printed', 'find_precision', 'is_writable', 'as_names', 'suggest',
+           'as_counts', 'as_booleans', 'as_printed', 'find_precision', 'is_writable', 'as_names', 'nearest', 'suggest',
            'as_choice', 'as_fraction', 'as_count']
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c062
@@ -236,16 +236,22 @@ def as_names(
     return tuple(str.__str__(v) if isinstance(v, str) else str(int(v)) for v in values)
 
 # %% ../../nbs/foundations/00_refuse.ipynb #a6qpek48
-def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of them") -> str:
-    "A cure for a misspelt or abbreviated name: the nearest of the names, if there is one."
-    text, names = text.lower(), list(names)
+def nearest(text: object, names: Iterable[str]) -> str | None:
+    "The name that is spelled alike or abbreviated, whatever its case and the blanks around."
+    text, folded = str(text).strip().lower(), {str(n).strip().lower(): n for n in names}
 
     def abbreviates(name):
         letters = iter(name)
         return len(text) > 1 and all(letter in letters for letter in text)
-    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
-    close += filter(abbreviates, names)
-    return f"Did you mean {close[0]!r}?" if close else otherwise
+    close = difflib.get_close_matches(text, folded, n=1, cutoff=0.5)
+    close += filter(abbreviates, folded)
+    return folded[close[0]] if close else None
+
+
+def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of them") -> str:
+    "A cure for a misspelt or abbreviated name: the nearest of the names, if there is one."
+    near = nearest(text, names)
+    return f"Did you mean {near!r}?" if near is not None else otherwise
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c025
 def as_choice(

@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/11_questions.ipynb #c003
-from ..arms.arm import as_name, listed, nearest
+from ..arms.arm import as_name, listed
 from ..arms.predictions import Predictions
 from ..arms.windows import Window
 from ..files.predictions import predictions_from_columns
 from ..files.tables import read_table
-from ..foundations.refuse import UsageError, as_choice, refuse
+from ..foundations.refuse import UsageError, as_choice, refuse, suggest
 from ..foundations.store import canonical_json, digest
 from .score import differing, score_plan, scoring_facts
 from .text import BOS_POLICIES, document_start
@@ -76,12 +76,12 @@ def read_examples(
         if wrong:
             refuse(where, "candidates must be a list of texts, none empty, none twice",
                    f"{texts!r} at {place}", 'Write ["yes", "no"]')
-        near = nearest(answer, texts) if isinstance(answer, str) else None
         k = texts.index(answer) if answer in texts else answer
         if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k < len(texts):
             refuse(where, f"the right answer must be one of {listed(texts)}, or its place "
                    "from 0", f"{answer!r} at {place}",
-                   f"Did you mean {near!r}?" if near else "Correct the row")
+                   suggest(answer if isinstance(answer, str) else "", texts,
+                           "Correct the row"))
         rows.append((name, prompt, tuple(texts), k))
     ids, prompts, candidates, answers = zip(*rows, strict=True)
     rest = {name: cells for name, cells in table.columns.items() if name not in roles}
