@@ -95,7 +95,7 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
 
 def test_a_reader_of_the_help_may_stop_after_three_lines():
     "`compare --help | head -3` added `stdout was closed too early`."
-    with subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-m", "invar_nb", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         for _ in range(3): process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""

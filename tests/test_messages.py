@@ -139,6 +139,6 @@ def test_what_is_undecided_is_not_called_not_worse(said, tmp_path):
 
 
 def test_a_reader_that_stops_early_is_told_nothing():
-    with subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-m", "invar_nb", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() != 0

@@ -151,7 +151,7 @@ def test_a_part_is_not_replaced_unasked(run, parts):
 def test_a_killed_shard_goes_on_and_the_bytes_are_the_same(run, tmp_path, of):
     "Every shard is killed twice, at moments spread over its run; two processes for one shard exclude each other."
     out = tmp_path / "parts"
-    command = lambda i: [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", str(run / "text.txt"), *map(str, OPTIONS), "--out", str(out), "--shard", f"{i}/{of}"]
+    command = lambda i: [sys.executable, "-m", "invar_nb", "score", BASE, "--text", str(run / "text.txt"), *map(str, OPTIONS), "--out", str(out), "--shard", f"{i}/{of}"]
     for i in range(1, of + 1):
         for wait in (2 + i / of, 4):
             process = subprocess.Popen(command(i), cwd=ROOT, stderr=subprocess.DEVNULL)

@@ -129,7 +129,7 @@ def text(tmp_path_factory):
 
 def command(*arguments, **more):
     env = dict(os.environ, PYTHONPATH=ROOT, HF_HUB_OFFLINE="1", SOURCE_DATE_EPOCH="1700000000", OMP_NUM_THREADS="1")
-    return subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", *with_study(arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
+    return subprocess.Popen([sys.executable, "-m", "invar_nb", *with_study(arguments)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
 
 
 def compared(text, out):

@@ -248,7 +248,7 @@ def plan_sentences(plan) -> list[str]:
     already = f"The pilot already decides: {plan.decided}. For the goal asked:"
     lines = [already] if plan.decided else []
     lines, wishes = [*lines, f"Planned: {', '.join(parts)}."], []
-    if first := plan.in_order:
+    if plan.enough is not False and (first := plan.in_order):  # else of a longer text
         more = first["tokens"] / r["tokens"]
         beside = f"; whole documents in text order would take {more:.1f} times the tokens"
         lines.append(f"The windows are spread over {counted(r['documents'], 'documents')}"

@@ -492,7 +492,3 @@ def help_of(topic: _argument("COMMAND", "Command to explain, or keys: those of a
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script; gives an exit code and never raises."
     return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
-
-# %% ../../nbs/shell/09_cli.ipynb #c020
-if __name__ == "__main__" and "__file__" in globals():
-    sys.exit(main())
