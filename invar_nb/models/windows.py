@@ -230,8 +230,6 @@ def plan_text(
     *,
     windows: int | str | None = None,  # so many, spread over the documents, or first:40
     seed: int = 0,               # of their choice
-    preview: int | None = None,  # windows in the first split; default: half
-    final: int | None = None,
     **cut,                       # fields of Cut: max_length, stride, bos, windowing, ...
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
@@ -262,7 +260,7 @@ def plan_text(
                               [owners[w.document_id] for w in planned])
         kept = [planned[i] for i in rows]
         chosen = {"windows_rule": budget.rule, "windows_seed": budget.seed}
-    kept = assign_splits(kept, preview=preview, final=final)
+    kept = assign_splits(kept)
     n_bytes = None  # without offsets, or where a window owns no byte
     if all(own is not None for own in sizes.values()):
         n_bytes = np.array([sizes[w.document_id][w.score_from:w.stop].sum() for w in kept],

@@ -25,7 +25,6 @@ from .figures import (Picture, documents_figure, environment,
                                      size_figure, visible, windows_figure)
 from .policy import find_splits
 from ..statistics.planning import Pilot, chance_of_claim
-from ..statistics.totals import unit_totals
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
@@ -446,8 +445,8 @@ def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their le
     value, (shown, axis) = row["value"], axis_of(row["value"])
     if value["units"] == "documents" and value["scale"] == "log" and value["ci"]:
         codes, n = a.document_ids.codes()
-        sums = unit_totals(a.tokens * (b.log_loss - a.log_loss), codes, n)
-        means = sums / unit_totals(a.tokens, codes, n)
+        sums = np.bincount(codes, a.tokens * (b.log_loss - a.log_loss), n)
+        means = sums / np.bincount(codes, a.tokens, n)
         return documents_figure([*map(shown, means)], shown(value["delta"]),
                                 tuple(map(shown, value["ci"])), axis=axis)
     preview, delta = find_splits(a)[0]["preview"], b.log_loss - a.log_loss
