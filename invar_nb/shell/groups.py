@@ -220,7 +220,7 @@ class Columns:
 
     intersect: file_key(bool, "For runs: leave out seeds that only one arm has; the report "
                         "lists them.", "runs") = False
-    assume_ok: file_key(bool, "For runs: rows without a terminal are finished.", "runs") = False
+    assume_ok: file_key(bool, "For runs: rows without terminal are finished.", "runs") = False
 
     def __post_init__(self):
         named, words = {}, [text.rpartition("=")[2] for text in self.better or ()]
