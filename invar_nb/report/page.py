@@ -415,7 +415,7 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
     return facts + [("required", f"{r['because']} {word(r).capitalize()}.")
                     for r in d["required"]]
 
-
+# %% ../../nbs/report/02_page.ipynb #splitorig1
 def brief(value: object) -> object:
     "A field of a table: digests by their beginning, long lists by their number."
     if isinstance(value, str):
