@@ -31,7 +31,8 @@ from .units import (FEWEST, check_by, counted, find_slices,
 from .verdict import (Verdict, as_margin, change_text, headline,
                                          margin_text, rationale)
 from ..foundations.refuse import ContractError, UsageError, as_choice, of_part, refuse
-from ..metrics.metric import Metric, missing_reason, prepare_metric, value_of
+from ..metrics.metric import (Metric, as_metric, missing_reason, prepare_metric,
+                                     value_of)
 from ..statistics.pooling import shrink
 from ..statistics.simultaneous import Family
 
@@ -78,8 +79,9 @@ def pair_all(
 # %% ../../nbs/comparison/08_study.ipynb #c018
 def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
     "Every metric of one arm, on all items and on its slices."
-    metrics = [prepare_metric(m, arm) for m in choose_metrics(rules.metrics or None, arm,
-                                                        where="evaluate")]
+    own = [name for name in rules.metrics if as_metric(name, "evaluate").kind == arm.kind]
+    metrics = [prepare_metric(m, arm) for m in choose_metrics(
+        own or rules.metrics or None, arm, where="evaluate")]
     whole = [(None, arm)] + [(f"{name} {value}", some)
                              for name, value, some in find_slices(arm, rules.by)]
     for where, some in whole:
@@ -317,6 +319,11 @@ def study_headline(study) -> str:
 
 
 def _level_headline(study):
+    models = dict.fromkeys(model_name(arm.model) for arm in study.arms.values())
+    if (n := len(study.arms)) > 1:
+        who = f"{len(models)} models" if len(models) > 1 else [*models][0] or "The model"
+        said = f"{who}: {n} parts, each measured by itself."
+        return said + " invar-nb compare says whether models differ." * (len(models) > 1)
     row = next(row for row in study.rows if row.value.estimate is not None)
     arm, value = study.arms[BASELINE, row.key.part], row.value
     name = model_name(arm.model) or "The model"
@@ -538,5 +545,6 @@ def compare(pair: Pair, **rules) -> Study:
 
 # %% ../../nbs/comparison/08_study.ipynb #c042
 def evaluate(arm, **rules) -> Study:
-    "One arm alone: each metric on all items and on its slices; options as for `Rules`."
-    return study({(BASELINE, ""): arm}, Rules(**rules))
+    "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
+    parts = arm if isinstance(arm, Mapping) else {"": arm}
+    return study({(BASELINE, part): one for part, one in parts.items()}, Rules(**rules))

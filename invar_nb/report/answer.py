@@ -21,7 +21,7 @@ from ..foundations.store import canonical_text
 from .figures import environment, markdown, visible
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
                                   leads_of, noise_lines, rows_of, shorten, size_text,
-                                  choice_lines, title_of_row, units_text)
+                                  choice_lines, level_text, title_of_row, units_text)
 
 # %% ../../nbs/report/03_answer.ipynb #ans07
 def padded(cell: str, width: int, right: bool = False) -> str:
@@ -78,9 +78,14 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
 
 
 def answer_rows(d: Mapping) -> list[dict[str, str]]:
-    "The rows of the answer: column -> cell; of one arm alone its levels."
+    "The rows of the answer: column -> cell; of arms alone their levels, part by part."
     if not d["pairs"]:
-        return [level_cells(row) for row in d["rows"] if not row["key"]["slice"]]
+        rows = [row for row in d["rows"] if not row["key"]["slice"]]
+        if len(d["parts"]) == 1: return [*map(level_cells, rows)]
+        return [cells for part in d["parts"] for cells in (
+            {"name": part["part"], "part": part["part"]},
+            *(level_cells(row) | {"name": f"  {row['value']['title']}"} for row in rows
+              if row["key"]["part"] == part["part"]))]
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
     rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
@@ -184,6 +189,7 @@ def rests_line(d: Mapping) -> str:
                                      "the interval.")
     elif len(leads) > 1 and not d["looks"]:
         line += f" Intervals are individual; claims are corrected for {len(leads)} rows."
+    line += level_text(d)
     if any(row["alone"] for row in leads):
         line += " *: the interval alone would say more."
     return line

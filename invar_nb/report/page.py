@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
-           'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
-           'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture',
-           'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
-           'render_markdown', 'units_text']
+           'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text',
+           'rule_line', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
+           'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
+           'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -274,11 +274,20 @@ def noise_lines(d: Mapping) -> list[str]:
     return lines
 
 # %% ../../nbs/report/02_page.ipynb #rulec
+def level_text(d: Mapping) -> str:
+    "Why intervals have another level than was asked for; '' where they have not."
+    asked = d["rules"].get("level", 0.95)
+    own = sorted({f"{100 * row['value']['level']:.4g}" for row in rows_of(d, "lead", "rest")
+                  if row["value"]["level"] != asked})
+    return own and (f" Each is at {' or '.join(own)} %, so that all of them hold together at "
+                    f"{100 * asked:.4g} %.") or ""
+
+
 def families_text(d: Mapping) -> str:
     "Which numbers form a family."
     if {part["kind"] for part in d["parts"]} == {"runs"}: return (
         "The p-values are adjusted over the metrics of a candidate, then by Holm over the "
-        "candidates; the intervals hold together.")
+        f"candidates; the intervals hold together.{level_text(d)}")
     if d["looks"]: return (
         "What decides is judged by its repeated intervals, which hold together at all looks.")
     names, parts = ({row["key"][name] for row in rows_of(d, "lead")}
@@ -346,9 +355,10 @@ def level_tables(d: Mapping) -> list[list[list]]:
         span = " ({:.4g} to {:.4g})".format(*value["ci"]) if value["ci"] else ""
         return show(value["value"]) + span
     if not d["pairs"]:
-        return [[["metric", next(iter(d["arms"]))], *(
+        return [[[part["part"] or "metric", "baseline"], *(
             [f"{row['key']['slice']}: " * bool(row["key"]["slice"]) + row["value"]["title"],
-             cell(row["value"])] for row in d["rows"])]]
+             cell(row["value"])] for row in d["rows"] if row["key"]["part"] == part["part"])]
+            for part in d["parts"]]
     tables = []
     for part in d["parts"]:
         arms = {name: arm["levels"] for name, arm in d["arms"].items()
@@ -487,8 +497,9 @@ def title_of(d: Mapping) -> str:
     "Which models a report is about."
     models = {arm["name"]: model_name(arm["model"]) or arm["name"]
               for arm in d["arms"].values()}
+    if not d["pairs"]: return ", ".join(dict.fromkeys(
+        model_name(arm["model"]) or arm["name"] for arm in d["arms"].values()))
     base, names = models.pop("baseline"), [n for n in models if n != "control"]
-    if not names: return base
     if len(names) > 1: return f"{len(names)} candidates against {base}"
     if models[names[0]] == base: return f"{base}: candidate against baseline"
     return f"{models[names[0]]} against {base}"
