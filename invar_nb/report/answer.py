@@ -21,7 +21,8 @@ from ..foundations.store import canonical_text
 from .figures import environment, markdown, visible
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
                                   leads_of, noise_lines, rows_of, shorten, size_text,
-                                  choice_lines, level_text, title_of_row, units_text)
+                                  choice_lines, found_line, level_text, title_of_row,
+                                  units_text)
 
 # %% ../../nbs/report/03_answer.ipynb #ans07
 def padded(cell: str, width: int, right: bool = False) -> str:
@@ -190,6 +191,8 @@ def rests_line(d: Mapping) -> str:
     elif len(leads) > 1 and not d["looks"]:
         line += f" Intervals are individual; claims are corrected for {len(leads)} rows."
     line += level_text(d)
+    if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
+        line += f" {units[0]['words']['pairing']}"
     if any(row["alone"] for row in leads):
         line += " *: the interval alone would say more."
     return line
@@ -207,7 +210,8 @@ def next_line(d: Mapping) -> str:
         rule == "not_worse" and d["rules"].get("required"))
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
-    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}"] * bool(said)
+    found = f" {found_line(d)}".rstrip() * (rule in ("inconclusive", "no_regression_shown"))
+    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}{found}"] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
                       *looks, *code, *done, *(

@@ -6,9 +6,9 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
            'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text',
-           'rule_line', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
-           'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
-           'render_html', 'render_markdown', 'units_text']
+           'rule_line', 'found_line', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief',
+           'origin_tables', 'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of',
+           'title_of', 'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ from .figures import (Picture, documents_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
                                      size_figure, windows_figure)
 from .policy import find_splits
-from ..statistics.planning import Pilot, chance_of_claim
+from ..statistics.planning import Pilot, chance_of_claim, detectable
 from ..statistics.totals import unit_totals
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
@@ -332,6 +332,22 @@ def rule_line(d: Mapping) -> str:
     found = min(1 - alpha / 2, chance_of_claim(
         seen, value["n_units"], delta=margin, margin=margin, level=value["level"]))
     return f"{line}; one that is worse by the margin is found in about {100 * found:.0f}."
+
+
+def found_line(d: Mapping) -> str:
+    "Which change the rows that are inconclusive would have shown; '' where there are none."
+    found = {}
+    for row in rows_of(d, "pooled") or rows_of(d, "lead"):
+        value = row["value"]
+        if row["claim"] != "inconclusive" or not value["standard_error"] > 0 or (
+                value["units"] == "seeds" or value["units_eff"] < FEWEST): continue
+        seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+        shown, _ = axis_of(value)
+        size = shown(detectable(seen, value["n_units"], level=value["level"]))
+        unit = cells_of_row(row, "")["unit"]
+        found[unit] = max(size, found.get(unit, 0))
+    sizes = " or ".join(f"{size:.2g} {unit}".strip() for unit, size in found.items())
+    return sizes and f"A change of {sizes} would have been found with 80 % power."
 
 
 def unmeasured_line(d: Mapping) -> str:

@@ -252,8 +252,10 @@ class Measured:
                         "Default: all there are.", metavar="NAME",
                         reads="data looks runs") = None
     by: _statistics(_many, "Column to slice by; of a text language, source, position in the "
-                    "document, frequency of the token, context before it in the window. "
-                    "Repeatable. Default: all columns, of a text language.",
+                    "document, frequency of the token, context before it in the window; a "
+                    "field of lm-eval's documents or of inspect's metadata. A slice that "
+                    "regressed is exit 1; all of them are one family. Repeatable. Default: "
+                    "all columns, of a text language.",
                     metavar="COLUMN") = None
     level: LevelOption = 0.95
     edit: file_key(Optional[Literal["quantised", "pruned"]], "What was done, where no "
