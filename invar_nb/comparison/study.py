@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'WORST_FIRST', 'ITEMS', 'LEADING', 'OF_LOOKS', 'check_names',
-           'pair_all', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups',
-           'judged_against', 'pool_contrasts', 'judge_study', 'model_name', 'row_headline', 'study_headline', 'Table',
-           'Study', 'read_where_needed', 'measure_looks', 'study', 'compare', 'evaluate']
+           'pair_all', 'level_interval', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices',
+           'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts', 'judge_study', 'model_name',
+           'row_headline', 'study_headline', 'Table', 'Study', 'read_where_needed', 'measure_looks', 'study', 'compare',
+           'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -19,20 +20,23 @@ import numpy as np
 import invar_nb
 from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
-from .difference import Difference
+from .difference import Difference, by_unit
 from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control, family_of,
                                       find_leading, judge_looked, judge_rows, p_of_change,
                                       pool_rows, that_decide)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
-from .units import (FEWEST, check_by, counted, find_slices,
+from .units import (FEWEST, check_by, choose_units, counted, find_slices,
                                        slice_names)
 from .verdict import (Verdict, as_margin, change_text, headline,
                                          margin_text, rationale)
 from ..foundations.refuse import ContractError, UsageError, as_choice, of_part, refuse
-from ..metrics.metric import (Metric, as_metric, missing_reason, prepare_metric,
-                                     value_of)
+from ..foundations.interval import Interval
+from ..metrics.metric import (Metric, as_metric, in_unit, item_totals,
+                                     missing_reason, prepare_metric, value_of)
+from ..statistics.jackknife import jackknife_ratio
+from ..statistics.serial import serial_ratio
 from ..statistics.pooling import shrink
 from ..statistics.simultaneous import Family
 
@@ -77,6 +81,22 @@ def pair_all(
     return pairs
 
 # %% ../../nbs/comparison/08_study.ipynb #c018
+def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, str]:
+    "The interval of one arm and what it is over: the metric's own, or the jackknife's."
+    units = choose_units(Pair(baseline=arm, candidate=arm))
+    over = counted(units.n_units, units.noun)
+    if metric.arm_interval and (units.name != "clusters" or metric.totals is None):
+        return metric.arm_interval(arm, level), counted(len(arm), "examples")
+    if metric.totals is None or metric.of_pair or units.n_units < 2: return None, over
+    totals = item_totals(metric, arm)
+    fit = serial_ratio(*totals) if units.name == "serial" else jackknife_ratio(
+        *by_unit(totals, units))
+    if not fit.standard_error > 0: return None, over
+    ends = fit.interval(level)
+    low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
+    return replace(ends, low=low, high=high), over
+
+
 def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
     "Every metric of one arm, on all items and on its slices."
     own = [name for name in rules.metrics if as_metric(name, "evaluate").kind == arm.kind]
@@ -86,17 +106,17 @@ def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
                              for name, value, some in find_slices(arm, rules.by)]
     for where, some in whole:
         for metric in metrics:
-            why, value, interval = missing_reason(metric, some), None, None
+            why, value, interval, over = missing_reason(metric, some), None, None, ""
             try:
                 if not why: value = value_of(metric, some)
-                if not why and metric.arm_interval:
-                    interval = metric.arm_interval(some, rules.level)
+                if not why: interval, over = level_interval(metric, some, rules.level)
             except ContractError as error:
                 if error.code != "undefined": raise
                 why = str(error)
             level = Level(metric=metric, estimate=value, interval=interval, n=len(some),
                           missing=why)
-            yield Row(key=Key(BASELINE, part, metric.name, where), value=level, role="level")
+            yield Row(key=Key(BASELINE, part, metric.name, where), value=level, role="level",
+                      about={"over": over} if interval else {})
 
 # %% ../../nbs/comparison/08_study.ipynb #c021
 def contrast_rows(measured: Mapping, part: str, rules: Rules, order=None) -> list[Row]:

@@ -413,7 +413,8 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
                        "Repeat it: a mean over the runs that survived would be too good")
             x = found.baseline
             t = paired_t_test(x, [0.0] * len(x), level=rules.level)
-            rows.append(Row(key=Key(BASELINE, part, name), role="level", value=Level(
+            rows.append(Row(key=Key(BASELINE, part, name), role="level", about={
+                "over": f"{len(x)} seeds"} if not t.degenerate else {}, value=Level(
                 metric=Metric(name=name, kind="runs", totals=lambda arm: None), n=len(x),
                 estimate=float(written_mean(x)),
                 interval=None if t.degenerate else t.interval)))

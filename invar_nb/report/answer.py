@@ -86,7 +86,7 @@ def answer_rows(d: Mapping) -> list[dict[str, str]]:
         return [cells for part in d["parts"] for cells in (
             {"name": part["part"], "part": part["part"]},
             *(level_cells(row) | {"name": f"  {row['value']['title']}"} for row in rows
-              if row["key"]["part"] == part["part"]))]
+              if row["key"]["part"] == part["part"] and row["value"]["value"] is not None))]
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
     rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
@@ -174,7 +174,10 @@ def rests_line(d: Mapping) -> str:
     chosen = {*d["rules"].get("deciding", ())}
     units = [pair["units"] for pair in d["pairs"]
              if not chosen or chosen & {pair["candidate"], pair["part"]}]
-    if not units: return ""
+    if not units:
+        over = dict.fromkeys(row["about"]["over"] for row in rows_of(d, "level")
+                             if row["about"] and not row["key"]["slice"])
+        return f"Intervals over {' or '.join(over)}." if over else ""
     over = {units_text(u) for u in units}
     kinds, n = {noun_of(u["kind"]) for u in units}, [u["n"] for u in units]
     many = f"{min(n)}" if min(n) == max(n) else f"{min(n)} to {max(n)}"
