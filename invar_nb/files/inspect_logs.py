@@ -217,6 +217,24 @@ def _number(value, place: str) -> float:
            "Choose a part of it as score='name/key'" if isinstance(value, dict) else
            "The scorer failed there: score the log again with inspect score")
 
+# %% ../../nbs/files/04_inspect_logs.ipynb #fld7
+def _fields(rows: Mapping, slices: Iterable[str], cluster: str | None, known: dict,
+            where: str) -> dict:
+    "Slices and clusters of the samples; a field is the same in all epochs of one."
+    about = fields_of((record for row in rows.values() for *_, record in row), slices, cluster,
+                      known, where)
+
+    def of_samples(name, cells):
+        epochs = len(cells) // len(rows)
+        for i, sample in enumerate(rows):
+            if len(several := dict.fromkeys(cells[i * epochs:(i + 1) * epochs])) > 1:
+                refuse(where, f"all epochs of a sample must agree on {name!r}",
+                       f"{listed(several)} for {sample!r}", "Choose another field")
+        return cells[::epochs]
+    groups = about["clusters"]
+    return {"slices": {name: of_samples(name, cells) for name, cells in about["slices"].items()},
+            "clusters": groups and of_samples(cluster, groups)}
+
 # %% ../../nbs/files/04_inspect_logs.ipynb #c020
 def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, where: str,
          slices: Iterable[str] = (), cluster: str | None = None, known: dict | None = None):
@@ -239,12 +257,7 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
             refuse(where, "all epochs of a sample must have the same tokens",
                    f"{sorted(counts)} for {name!r}", "Score one epoch")
     shared, asked = _shared(log, file, entry.label, rows), [r[0][0] for r in rows.values()]
-    about = fields_of((record for row in rows.values() for *_, record in row), slices, cluster,
-                      {} if known is None else known, where)
-    about = {"slices": {name: _of_samples(cells, rows, name, where)
-                        for name, cells in about["slices"].items()},
-             "clusters": about["clusters"] and _of_samples(about["clusters"], rows, cluster,
-                                                           where)}
+    about = _fields(rows, slices, cluster, {} if known is None else known, where)
     if not perplexity:
         _check_number(log, entry.label, math.fsum(means) / len(means), ("accuracy", "mean"),
                       where)
@@ -257,16 +270,6 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
     if epochs == 1:  # inspect takes the tokens of the first epoch
         _check_number(log, entry.label, losses.perplexity, ("perplexity_per_token",), where)
     return losses
-
-
-def _of_samples(cells: list, rows: Mapping, name: str, where: str) -> list:
-    "One value of each sample, the same in all its epochs."
-    epochs = len(cells) // len(rows)
-    for i, sample in enumerate(rows):
-        if len(several := dict.fromkeys(cells[i * epochs:(i + 1) * epochs])) > 1:
-            refuse(where, f"all epochs of a sample must agree on {name!r}",
-                   f"{listed(several)} for {sample!r}", "Choose another field")
-    return cells[::epochs]
 
 
 def _shared(log: _Log, file: Path, scorer: str, rows: Mapping) -> dict:

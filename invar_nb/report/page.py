@@ -6,7 +6,7 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
            'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text',
-           'rule_line', 'found_line', 'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief',
+           'rule_line', 'unmeasured_line', 'found_line', 'level_tables', 'rests_table', 'gate_facts', 'brief',
            'origin_tables', 'changes_picture', 'changed_answers', 'reliability_pictures', 'render_page', 'answer_of',
            'title_of', 'render_html', 'render_markdown', 'units_text']
 
@@ -273,7 +273,7 @@ def noise_lines(d: Mapping) -> list[str]:
             f"{'below' if below else 'larger than'} this numerical noise.")
     return lines
 
-# %% ../../nbs/report/02_page.ipynb #rulec
+# %% ../../nbs/report/02_page.ipynb #fam1
 def level_text(d: Mapping) -> str:
     "Why intervals have another level than was asked for; '' where they have not."
     asked = d["rules"].get("level", 0.95)
@@ -307,7 +307,7 @@ def families_text(d: Mapping) -> str:
             "claim in a family rests on adjusted p-values, and where it differs from what the "
             "interval alone would say, that stands beside it.")
 
-
+# %% ../../nbs/report/02_page.ipynb #rulec
 def rule_line(d: Mapping) -> str:
     "The rule and how often it errs; '' where nothing can be claimed, or its rates are notes."
     leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
@@ -334,6 +334,18 @@ def rule_line(d: Mapping) -> str:
     return f"{line}; one that is worse by the margin is found in about {100 * found:.0f}."
 
 
+def unmeasured_line(d: Mapping) -> str:
+    "What a report of scored models does not know, and the option that asks for it."
+    scored = [arm for arm in d["arms"].values() if arm["kind"] == "losses"
+              and "weights_digest" in arm["provenance"]]
+    have = {row["value"]["metric"] for row in d["rows"]}
+    missing = ["KL divergence and changed first choices (--divergence)"] * (
+        not have & {"kl_divergence", "top1_changed"})
+    missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
+    return f"Not measured: {', '.join(missing)}." if scored and missing else ""
+
+
+# %% ../../nbs/report/02_page.ipynb #fnd2
 def found_line(d: Mapping) -> str:
     "Which change the rows that are inconclusive would have shown; '' where there are none."
     found = {}
@@ -348,18 +360,6 @@ def found_line(d: Mapping) -> str:
         found[unit] = max(size, found.get(unit, 0))
     sizes = " or ".join(f"{size:.2g} {unit}".strip() for unit, size in found.items())
     return sizes and f"A change of {sizes} would have been found with 80 % power."
-
-
-def unmeasured_line(d: Mapping) -> str:
-    "What a report of scored models does not know, and the option that asks for it."
-    scored = [arm for arm in d["arms"].values() if arm["kind"] == "losses"
-              and "weights_digest" in arm["provenance"]]
-    have = {row["value"]["metric"] for row in d["rows"]}
-    missing = ["KL divergence and changed first choices (--divergence)"] * (
-        not have & {"kl_divergence", "top1_changed"})
-    missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
-    return f"Not measured: {', '.join(missing)}." if scored and missing else ""
-
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee10
 def level_tables(d: Mapping) -> list[list[list]]:
