@@ -92,11 +92,15 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
     fit = serial_ratio(*totals) if units.name == "serial" else jackknife_ratio(
         *by_unit(totals, units))
     if not fit.standard_error > 0: return None, over
-    ends = fit.interval(level)
-    low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
+    ends, at = fit.interval(level), fit.estimate
+    if metric.unit == "share" and 0 < at < 1:  # by its log-odds, which stay within 0 and 1
+        odds = [math.log(at / (1 - at)) + (end - at) / (at * (1 - at))
+                for end in (ends.low, ends.high)]
+        low, high = (1 / (1 + math.exp(-x)) for x in odds)
+    else: low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
     return replace(ends, low=low, high=high), over
 
-
+# %% ../../nbs/comparison/08_study.ipynb #lvo1
 def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
     "Every metric of one arm, on all items and on its slices."
     own = [name for name in rules.metrics if as_metric(name, "evaluate").kind == arm.kind]

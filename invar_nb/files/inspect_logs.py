@@ -232,7 +232,7 @@ def _fields(rows: Mapping, slices: Iterable[str], cluster: str | None, known: di
                        f"{listed(several)} for {sample!r}", "Choose another field")
         return cells[::epochs]
     groups = about["clusters"]
-    return {"slices": {name: of_samples(name, cells) for name, cells in about["slices"].items()},
+    return {"slices": {name: of_samples(name, x) for name, x in about["slices"].items()},
             "clusters": groups and of_samples(cluster, groups)}
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c020
