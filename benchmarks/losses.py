@@ -72,7 +72,7 @@ def compare(folder, n, rounds):
 
     def command():
         shutil.rmtree(out, ignore_errors=True)
-        subprocess.run([sys.executable, "-m", "invar_nb.shell.cli", *words], check=True, stdout=subprocess.DEVNULL)
+        subprocess.run([sys.executable, "-m", "invar_nb", *words], check=True, stdout=subprocess.DEVNULL)
     table(f"comparing 2 x {n} windows, report and evidence written", alternate({
         "two plainest reads": lambda: (plain_parquet(base), plain_parquet(cand)), "invar-nb compare, Python running": in_process,
         "invar-nb compare, a new process": command, "invar-nb verify, Python running": lambda: here("verify", str(out), "--json", "--quiet")}, rounds),

@@ -26,7 +26,7 @@ def as_toml(value):
 def with_study(words):
     "The words, with their keys in a study file; a key that is given twice is a list."
     words, study = [*map(str, words)], {}
-    if keys := [word for word in words if KEY.fullmatch(word)]:
+    if keys := [word for i, word in enumerate(words) if KEY.fullmatch(word) and words[i - 1] != "--set"]:
         words = [word for word in words if word not in keys]
         if "--study" in words:
             place = words.index("--study")

@@ -29,7 +29,7 @@ def run(tmp_path_factory):
     "A text and the losses of one process."
     here = tmp_path_factory.mktemp("ray")
     (here / "text.txt").write_text("".join(f"The sentence after number {i} counts to {i * i}.\n" for i in range(400)))
-    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "64", "-q", "--out", "one.jsonl"]
+    command = [sys.executable, "-m", "invar_nb", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "64", "-q", "--out", "one.jsonl"]
     assert subprocess.run(command, cwd=here, env=ALONE).returncode == 0
     return here
 
@@ -123,7 +123,7 @@ def test_killed_workers_are_replaced(run, tmp_path, cluster):
 def test_a_killed_command_goes_on(run):
     "A cluster of this machine, in a process of its own: what was in place before the kill is not scored again."
     (run / "long.txt").write_text((run / "text.txt").read_text() * 4)
-    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "long.txt", "--max-length", "64", "--batch-tokens", "64", "-q"]
+    command = [sys.executable, "-m", "invar_nb", "score", BASE, "--text", "long.txt", "--max-length", "64", "--batch-tokens", "64", "-q"]
     cluster, parts = [*command, "--engine", "ray", "--workers", "2"], Target(run / "parts")
     times = lambda: {name: (parts.root / name).stat().st_mtime_ns for name in part_names(parts)}
     process, until = subprocess.Popen([*cluster, "--out", "parts"], cwd=run, env=ALONE, start_new_session=True), time.monotonic() + 120
@@ -141,7 +141,7 @@ def test_a_killed_command_goes_on(run):
 
 
 def test_the_command_writes_the_file_of_one_process(run):
-    command = [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "64", "-q", "--engine", "ray"]
+    command = [sys.executable, "-m", "invar_nb", "score", BASE, "--text", "text.txt", "--max-length", "64", "--batch-tokens", "64", "-q", "--engine", "ray"]
     assert subprocess.run([*command, "--out", "ray.jsonl"], cwd=run, env=ALONE).returncode == 0
     assert (run / "ray.jsonl").read_bytes() == (run / "one.jsonl").read_bytes() and not (run / ".ray.jsonl.parts").exists()
 

@@ -89,8 +89,8 @@ def test_the_command_scores_the_baseline_twice_once(tmp_path):
     assert found("files") == found("one")
     assert shell("compare", *arms, f"arms.control={kept}", "--out", tmp_path / "files", "--force")[0] == 0
     refusals = [((*arms, "--control"), 2, "BASELINE that can be scored twice"), ((BASE, near, f"arms.control={tmp_path / 'x.csv'}", "--text", text), 2, "must be .jsonl or .parquet"),
-                ((BASE, near, f"arms.control={kept}", "scoring.control_dtype=float16", "--text", text), 2, "control_dtype is for a scoring"),
-                ((BASE, near, "--control", "--questions", text), 2, "--control is for losses"), ((arms[1], arms[0], f"arms.control={kept}"), 3, "must be the baseline, scored again")]
+                ((BASE, near, f"arms.control={kept}", "scoring.control_dtype=float16", "--text", text), 2, "control_dtype is for a control that is scored now"),
+                ((BASE, near, "--control", "--questions", text), 2, "--control works only with losses"), ((arms[1], arms[0], f"arms.control={kept}"), 3, "must be the baseline, scored again")]
     for more, code, words in refusals:
         got, _, err = shell("compare", *more, "--out", tmp_path / "no")
         assert got == code and words in err and not (tmp_path / "no").exists(), (more, err)

@@ -186,7 +186,7 @@ def test_few_seeds_and_small_changes():
         many = [(x * (0.995 + 0.0002 * (-1) ** i), x) for i, x in enumerate(BASE * times)]
         v = one(PPL, *zip(*many, strict=True)).verdict
         assert (v.verdict, v.claim, v.not_worse, v.beyond_margin) == ("noise", claim, times > 1, False) and v.p_value < 0.001
-        assert v.headline.startswith(f"{word}: ") and ("fewer than 10 seeds the interval claims nothing" in v.rationale) == (times < 2)
+        assert v.headline.startswith(f"{word}: ") and ("fewer than 10 seeds no claim rests on the interval" in v.rationale) == (times < 2)
     c = one(ACC, [0.9, -0.7, 1.4], [0.5, -0.8, 0.6])
     assert c.difference.fallback.code == "unbounded" and c.verdict.claim == "inconclusive" and "no interval" in c.verdict.rationale
     assert one(PPL, [x * 1e-300 for x in BETTER], [x * 1e-300 for x in BASE]).verdict.verdict == "improved"
@@ -378,7 +378,7 @@ ENDS = {  # code, limits, terminal, exit code, signal, detail
     "too slow, stopped": ("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", {"wall_timeout_s": 1.0, "grace_s": 0}, "timeout", None, "SIGKILL", "longer"),
     "pipes closed, too slow": ("import os, time; os.close(1); os.close(2); time.sleep(60)", {"wall_timeout_s": 0.6}, "timeout", None, "SIGTERM", "longer"),
     "kills its own group": ("import os, signal; os.killpg(0, signal.SIGKILL)", {}, "crash", None, "SIGKILL", "did not send"),
-    "too large, with metrics": (f"print('{{\"loss\": 1.5}}', flush=True)\n{HOG}", {"memory_cap_mb": 100}, "oom", None, "SIGKILL", "cap 100 MB, and was killed")}
+    "too large, with metrics": (f"print('{{\"loss\": 1.5}}', flush=True)\n{HOG}", {"memory_cap_mb": 100}, "oom", None, "SIGKILL", "limit 100 MB, and was killed")}
 
 
 @posix

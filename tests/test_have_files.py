@@ -15,7 +15,7 @@ from commands import main
 
 ROOT, DATA = Path(__file__).parents[1], Path(__file__).parent / "data"
 BASE, TUNED = (Path(invar_nb.__file__).parent / "demo_models" / name for name in ("base", "tuned"))
-TASKS = {"wikitext": "invar_rolling", "arc_easy": "invar_choices", "gsm8k": "invar_words"}  # on the page, in the fixtures
+TASKS = {"wikitext": "invar_rolling", "arc_easy": "invar_choices", "gsm8k": "invar_words", "filter=strict-match": "filter=first-word"}  # on the page, in the fixtures
 ELSEWHERE = {"openai:": "test_servers.py"}  # needs a server: run there
 
 
@@ -46,8 +46,6 @@ def rows(path, make, n=36):
 def evidence(tmp_path, monkeypatch):
     "One folder with every file that the page names."
     monkeypatch.chdir(tmp_path)
-    Path("gsm8k.toml").write_text('[columns]\nfilter = "first-word"\n')
-    Path("mt.toml").write_text('[columns]\nreferences = "references.txt"\n')
     for k, name in enumerate(("base", "tuned")):
         for folder, tasks in (("results", ("rolling", "choices")), ("generation", ("words",))):
             for file in (DATA / "lm_eval" / name).iterdir():
@@ -104,5 +102,5 @@ def test_every_format_has_a_row(evidence):
     "A format that the package learns to read is missed here until the page shows it."
     named = {word for c in LISTED for word in shlex.split(c) if Path(word).exists() and not word.startswith("models/")}
     texts = {"base.txt", "tuned.txt", "references.txt"}
-    found = {find_source(path, Reading(references=("x",) if path in texts else ())).name for path in named - {"docs.jsonl", "questions.jsonl", "gsm8k.toml", "mt.toml"}}
+    found = {find_source(path, Reading(references=("x",) if path in texts else ())).name for path in named - {"docs.jsonl", "questions.jsonl"}}
     assert found | {"losses"} == {*SOURCES}  # our own losses are made by `score`

@@ -90,12 +90,12 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
     text = shell("compare", "--help")[1]
     assert text.count("\n  invar-nb compare ") == 3 and len(text.splitlines()) < 70
     assert re.findall(r"^│ (--[\w-]+)", text, re.M) == "--text --questions --margin --out --force --until-decided --divergence --by --json --profile".split()
-    assert shell("help")[1] == shell("--help")[1] and shell("help", "compar")[::2] == (2, shell("help", "compar")[2]) and "Did you mean compare?" in shell("help", "compar")[2]
+    assert shell("help")[1] == shell("--help")[1] and shell("help", "compar")[::2] == (2, shell("help", "compar")[2]) and "Did you mean 'compare'?" in shell("help", "compar")[2]
 
 
 def test_a_reader_of_the_help_may_stop_after_three_lines():
     "`compare --help | head -3` added `stdout was closed too early`."
-    with subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-m", "invar_nb", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         for _ in range(3): process.stdout.readline()
         process.stdout.close()
         assert process.stderr.read() == b""
@@ -114,9 +114,8 @@ def runs(tmp_path, monkeypatch):
 
 
 def follow(err):
-    "What the command line of a refusal gives, with the study file that it asks for."
+    "What the command line of a refusal gives."
     line = re.search(r"Write: (invar-nb compare .*?)(?: \(|\.$)", err.strip())[1]
-    if study := re.search(r"runs\.toml: (.*?), where", err): open("runs.toml", "w").write(study[1] + "\n")
     return line, shell(*shlex.split(line)[1:])
 
 
@@ -153,7 +152,7 @@ def test_each_metric_of_runs_has_its_own_direction_and_margin(runs):
     assert shell(*both, "--study", "c.toml", "--out", "c")[0] == 0
     (runs / "b.toml").write_text('[columns]\nbetter = "lower"\n')
     assert shell(*both, "--study", "b.toml", "--out", "b")[0] == 2
-    for words, said in ((("--better", "val_loss=up"), "must be higher or lower"), (("--better", "lower", "--better", "higher"), "must be said once"), ((*ways, "--better", "val_acc=lower"), "must be said once"),
+    for words, said in ((("--better", "val_loss=up"), "must be higher or lower"), (("--better", "lower", "--better", "higher"), "must be given once"), ((*ways, "--better", "val_acc=lower"), "must be given once"),
                         ((*ways, "--better", "hours=lower"), "of metrics that are compared")):
         code, _, err = shell(*both, *words, "--out", "x")
         assert code == 2 and said in err and not (runs / "x").exists(), err

@@ -19,7 +19,8 @@ import pages
 ROOT, LIB = pages.root, pages.lib
 ALL = pages.pages()
 ROOMS = [p for p in ALL if pages.exported_module(pages.read(p))]
-MODULES = sorted(p for p in LIB.rglob("*.py") if p.name not in ("__init__.py", "_modidx.py"))
+BY_HAND = ("__init__.py", "__main__.py")
+MODULES = sorted(p for p in LIB.rglob("*.py") if p.name not in (*BY_HAND, "_modidx.py"))
 SOURCES = sorted([*LIB.rglob("*.py"), *(ROOT / "tests").rglob("*.py"), *(ROOT / "tools").rglob("*.py"), *(ROOT / "benchmarks").rglob("*.py")])
 
 
@@ -70,8 +71,8 @@ def exported(tmp_path_factory):
 
 def test_exports_are_in_sync(exported):
     "Exporting every page to an empty project gives the modules that are there, byte for byte; none is missing, none is left over."
-    made = {p.relative_to(exported).as_posix(): p.read_bytes() for p in exported.rglob("*.py") if p.name != "__init__.py"}
-    here = {p.relative_to(LIB).as_posix(): p.read_bytes() for p in LIB.rglob("*.py") if p.name != "__init__.py"}
+    made = {p.relative_to(exported).as_posix(): p.read_bytes() for p in exported.rglob("*.py") if p.name not in BY_HAND}
+    here = {p.relative_to(LIB).as_posix(): p.read_bytes() for p in LIB.rglob("*.py") if p.name not in BY_HAND}
     nothing([f"{k}: no page exports it" for k in here.keys() - made.keys()] + [f"{k}: not exported yet" for k in made.keys() - here.keys()]
             + [f"{k}: edited by hand, or not exported" for k in here.keys() & made.keys() if here[k] != made[k]],
             "modules are made from pages: `make room R=NAME` exports one, `make fresh` all and the index")
@@ -517,7 +518,7 @@ def test_readme_is_rendered_from_index():
 def test_readme_shows_the_demo(tmp_path):
     "The change and the interval of each edit in the README's picture are those of the evidence that the demo saves."
     from invar_nb.report.page import cells_of_row
-    run = subprocess.run([sys.executable, "-m", "invar_nb.shell.cli", "demo", "--out", str(tmp_path / "demo")], cwd=tmp_path, capture_output=True, text=True)
+    run = subprocess.run([sys.executable, "-m", "invar_nb", "demo", "--out", str(tmp_path / "demo")], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode in (0, 1), run.stderr[-2000:]
     picture, folder = (ROOT / "nbs" / "images" / "verdicts.svg").read_text(), tmp_path / "demo"
     rows = {row["key"]["candidate"]: row for row in json.loads((folder / "report.json").read_text())["rows"] if row["role"] == "lead"}

@@ -56,7 +56,7 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     code, _, err = shell("compare", *LM)
     assert code == 3 and "Say --score" in err and not (tmp_path / "r").exists()
     code, _, err = shell("compare", *LM, "--score", "shared")
-    assert code == 3 and "Say filter = \"invar_words=first-word\"" in err
+    assert code == 3 and "Say --set filter=invar_words=first-word" in err
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--column", "cluster=x")
     assert code == 2 and "cluster" in err
     code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "columns.filter=first-word")
@@ -66,7 +66,7 @@ def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
     assert margins["invar_rolling"] == 0.09 and margins["invar_choices"] == 0.3
     assert shell("compare", *LM, "--metric", "perplexity", "--score", "shared", "columns.filter=first-word", out="n")[0] == 2
     assert shell("compare", *LM, "--score", "shared", "columns.filter=first-word", "--force", out="m")[0] == code
-    for more, words in ((("--by", "x"), "--by must be one of 'position'"), (("--stride", "5"), "--stride is for models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("columns.sums=true",), "sums is an option of table")):
+    for more, words in ((("--by", "x"), "--by must be one of 'position'"), (("--stride", "5"), "--stride works only when models"), (("--task", "invar_choices", "--score", "nope"), "--score must be one of 'acc'"), (("columns.sums=true",), "sums is an option of table")):
         code, _, err = shell("compare", *LM, *more, *(() if "--score" in more else ("--score", "shared", "columns.filter=first-word")), out="o")
         assert code == 2 and words in err and not (tmp_path / "o").exists(), err
 
@@ -89,7 +89,7 @@ def test_a_gate_and_a_profile_name_the_part_that_fails(shell, tmp_path):
     code, out, _ = shell(*asked, "--gate", "1.01", "--json")
     assert code == 1 and json.loads(out)["exit"]["rule"] == "gate_failed" and "the upper end of the ratio on invar_rolling, 1.5" in json.loads(out)["exit"]["because"]
     code, _, err = shell(*asked, "--profile", "ci", out="w")
-    assert code == 3 and "invar_rolling: profile ci needs the 360 windows" in err and not (tmp_path / "w").exists()
+    assert code == 3 and "invar_rolling: the profile ci with the balanced tier needs 360 windows" in err and not (tmp_path / "w").exists()
 
 
 def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
@@ -159,7 +159,7 @@ def test_one_report_on_text_and_questions(shell, tmp_path, models):
     d = json.loads((tmp_path / "r" / "report.json").read_text())
     assert code == d["exit"]["code"] and [part["part"] for part in d["parts"]] == ["text", "examples"] and d["primary_metric"]["metric"] == "perplexity" and d["dataset"]["windows"]
     assert d["rows"][0]["key"]["part"] == "text" and {"accuracy", "brier"} <= {row["key"]["metric"] for row in rows(d, part="examples")}
-    assert {row["key"]["slice"] for row in rows(d, part="examples")} >= {"size big", "size small", "leaked yes", "leaked no"} and "1 of 24 examples stand in the training text" in err
+    assert {row["key"]["slice"] for row in rows(d, part="examples")} >= {"size big", "size small", "leaked yes", "leaked no"} and "1 of 24 examples occur in the training text" in err
     assert d["arms"]["examples.candidate"]["provenance"]["checkpoint"] == {"step": 1200, "parent": "base"} and verify(tmp_path / "r")
     assert not list(tmp_path.glob(".*journal*"))
     code, out, _ = shell(*asked, "--json", out="only")
@@ -177,8 +177,8 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
     for arguments, code, words in (
             (("compare", *both, "--questions", bad), 3, "line 25"), (("answer", both[0], bad), 2, "--out FILE, .jsonl"),
             (("compare", *LM, "--questions", bad), 2, "two models"), (("compare", *both, "--text", bad, "scoring.normalize=bytes"), 2, "normalize of the study file needs --questions"),
-            (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score is for files"), (("compare", *both), 2, "--text FILE, or --questions FILE"),
-            (("compare", *both, "--questions", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride is for models that score a text"),
+            (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score works only with files"), (("compare", *both), 2, "--text FILE, or --questions FILE"),
+            (("compare", *both, "--questions", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride works only when models score a text"),
             (("compare", *both, "--questions", questions(tmp_path / "ok.jsonl"), f"scoring.checkpoint_info={bad}"), 2, "JSON object")):
         found, _, err = shell(*arguments)
         assert found == code and words in err and "loading" not in err, err
@@ -198,7 +198,7 @@ def test_the_critical_mistake_is_a_metric_of_the_command(shell, tmp_path):
     assert shell("evaluate", "b.jsonl", "rules.mistakes=no:yes", out="one")[0] == 0 and "no called yes" in (tmp_path / "one" / "report.md").read_text()
     for wrong in ("no", "no:yes:x", "no:no"): assert shell("compare", "a.jsonl", "b.jsonl", f"rules.mistakes={wrong}", out="w")[0] in (2, 3)
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "rules.mistakes=a:b", out="v")
-    assert code == 2 and "mistakes are of answers" in err
+    assert code == 2 and "mistakes can be counted for answers only" in err
 
 
 def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
@@ -210,7 +210,7 @@ def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
         code, out, err = shell("evaluate", *arguments, "--json", out=f"e{k}")
         assert code == 0, err
         assert rows(json.loads(out), metric=metric)[0]["value"]["value"] > 0 and verify(tmp_path / f"e{k}")
-    for arguments, words in (((LM[0], "--score", "shared", "columns.filter=first-word"), "Say --task invar_"), (("said", "columns.references=ref", "--margin", "2%"), "No such option"),
+    for arguments, words in (((LM[0], "--score", "shared", "columns.filter=first-word"), "Give --task invar_"), (("said", "columns.references=ref", "--margin", "2%"), "No such option"),
                              (("org/name",), "needs a file")):
         code, _, err = shell("evaluate", *arguments)
         assert code == 2 and words in err and not (tmp_path / "r").exists()
@@ -243,8 +243,8 @@ def test_a_card_is_of_one_candidate_with_its_name_and_the_words_of_the_terminal(
     both = with_divergence()
     (report := study({("baseline", "news"): both.baseline, ("int8", "news"): both.candidate, ("int4", "news"): both.candidate}).report()).save(tmp_path / "k")
     code, _, err = shell("card", "k", out=None)
-    assert code == 2 and "a card is of one candidate; got int4, int8. Say --candidate int4" in err
-    assert "--candidate must be one of the report; got 'int3'" in shell("card", "k", "--candidate", "int3", out=None)[2]
+    assert code == 2 and "a card describes one candidate; got int4, int8. Give --candidate int4" in err
+    assert "--candidate must be in the report; got 'int3'" in shell("card", "k", "--candidate", "int3", out=None)[2]
     code, out, _ = shell("card", "k", "--candidate", "int8", "--dataset", "my", out=None)
     index = yaml.safe_load(out)["model-index"]
     results = hub.repocard_data.model_index_to_eval_results(index)[1]

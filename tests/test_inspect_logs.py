@@ -213,7 +213,7 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
     ("texts", "match", lambda log: [metric.update(value="x") for entry in log["results"]["scores"] for metric in entry["metrics"].values()], "of the log must be that of its samples; got 'x'"),
     ("texts", "match", sample(3, epoch="1"), "every sample must have id, epoch"), ("texts", "match", score(10**400), "a finite number; got 1000"),
     ("texts", "acuracy", lambda log: None, "score must be one of 'perplexity', 'match'; got 'acuracy'"),
-    ("choices", "choice", sample(1, epoch=5), "every sample must have the epochs 1 to 2; got "), ("choices", "choice", sample(1, id="q99"), "got [2] for 'q01'"), ("choices", "choice", sample(1, input="?"), "all epochs of a sample must ask the same"),
+    ("choices", "choice", sample(1, epoch=5), "every sample must have epochs 1 to 2; got "), ("choices", "choice", sample(1, id="q99"), "got [2] for 'q01'"), ("choices", "choice", sample(1, input="?"), "all epochs of a sample must ask the same"),
 ])
 def test_refusals(tmp_path, task, scorer, change, part): assert part in refused(edited(tmp_path, task, change), UsageError if scorer == "acuracy" else ContractError, score=scorer)
 

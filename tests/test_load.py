@@ -170,7 +170,7 @@ def test_remote_code_is_not_run_unless_allowed_and_then_hashed(copied, monkeypat
     mark = copied / "mark"
     (copied / "mine.py").write_text(REMOTE.format("Llama") + f"open({str(mark)!r}, 'w').close()\n")
     edit_config(copied, model_type="mine", auto_map={"AutoConfig": "mine.MyConfig", "AutoModelForCausalLM": "mine.MyModel"})
-    assert refused(copied, "read it, then allow remote code").code == "remote_code" and not mark.exists()
+    assert refused(copied, "read it, then give --trust-remote-code").code == "remote_code" and not mark.exists()
     loaded = load_model(copied, trust_remote_code=True)
     assert mark.exists() and loaded.provenance["code_digest"] == find_checkpoint(copied).code_digest and loaded.provenance["trust_remote_code"] is True
     before = loaded.provenance["code_digest"]

@@ -180,7 +180,7 @@ def test_two_candidates_on_two_texts_share_the_error_and_each_text_stops_by_itse
     for at in (("rows", 0, "bound"), ("rows", -1, "low"), ("level",), ("at", 0), ("decides",)):
         (tmp_path / "r/report.json").write_text(canonical_json(changed(d, ("looks", "pairs", 0, *at), .5), indent=2) + "\n")
         with pytest.raises(ContractError, match="looks"): verify(tmp_path / "r")
-    for more, said in (("rules.pooling=equal", "pooling"), ("rules.required=all", "required = all"), ("rules.required=parts rules.deciding=tuned", "required beside deciding")):
+    for more, said in (("rules.pooling=equal", "pooling"), ("rules.required=all", "required = all"), ("rules.required=parts rules.deciding=tuned", "required and deciding")):
         code, _, err = shell(*asked, *more.split(), "--out", tmp_path / "no")
         assert code == 2 and f"{said} cannot be used with --until-decided" in err
 

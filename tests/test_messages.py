@@ -70,7 +70,7 @@ def test_a_change_per_word_is_not_hidden_by_a_margin_per_byte(said, tmp_path):
 # --- refusals -------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("options, words", [
     ("--score brier", "--score must be one of 'acc', 'acc_norm',"), ("--score accnorm", "Did you mean 'acc_norm'?"), ("--task invar_choices columns.filter=foo", "filter must be one of 'none'; got 'foo'"),
-    ("--task invar_lengths --score nope", "got 'nope'"), ("--task invar_choices --metric acc_norm", "It is one of lm-eval: say --score acc_norm"),
+    ("--task invar_lengths --score nope", "got 'nope'"), ("--task invar_choices --metric acc_norm", "It is a metric of lm-eval: use --score acc_norm"),
     ("--task invar_choices --margin acc=30%", "It is called accuracy here: --margin accuracy=30%")])
 def test_a_name_of_another_tool_is_understood_or_refused(said, options, words):
     code, text = said(f"compare {options}", BASE, TUNED)
@@ -116,7 +116,7 @@ LOGIT = DATA / "llama_cpp"
     ("compare", ("nosuch1", "nosuch2"), "no file or folder 'nosuch1' here (it was taken for a hub id)"), ("compare", (BASE, "nosuch"), "no file or folder 'nosuch' here"),
     ("compare", (BASE, BASE), "BASELINE and CANDIDATE are the same files; nothing is compared"), ("compare", (LOGIT / "divergence.log", LOGIT / "base.kld"), "the two files that --kl-divergence-base wrote"),
     ("compare", (LOGIT, LOGIT.parent), "Name one file of it, such as "),
-    ("verify", ("nosuch",), "got 'nosuch', which is not there"), ("verify", ("j.json",), "the output of --json, j.json. Name the folder that it speaks of: some/where")])
+    ("verify", ("nosuch",), "got 'nosuch', which does not exist"), ("verify", ("j.json",), "the output of --json, j.json. Give the folder that it names: some/where")])
 def test_a_slip_is_understood(said, tmp_path, command, arms, words):
     (tmp_path / "j.json").write_text(json.dumps({"headline": "", "report": "some/where/report.json"}))
     code, text = said(command, *arms, out=None)
@@ -133,12 +133,12 @@ def test_a_forgotten_command_is_named(said, tmp_path):
 def test_what_is_undecided_is_not_called_not_worse(said, tmp_path):
     code, text = said("compare --task invar_choices", BASE, TUNED)
     rule = json.loads((tmp_path / "r" / "report.json").read_text())["exit"]["rule"]
-    assert (code, rule) == (0, "no_regression_shown") and "Exit code 0: nothing was shown to be worse, and nothing was ruled out; --fail-inconclusive makes it exit 4." in text and "effective)" not in text
+    assert (code, rule) == (0, "no_regression_shown") and "Exit code 0: no regression was shown, and none was ruled out; with --fail-inconclusive this is exit 4." in text and "effective)" not in text
     assert "2 parts: 1 inconclusive (invar_choices +15 points), 1 improved." in said("compare --task invar_choices --task invar_rolling", BASE, TUNED)[1]
     assert "to +51 %), perhaps by less than 20 %." in said("compare --task invar_rolling --margin 20%", TUNED, BASE)[1]
 
 
 def test_a_reader_that_stops_early_is_told_nothing():
-    with subprocess.Popen([sys.executable, "-m", "invar_nb.shell.cli", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+    with subprocess.Popen([sys.executable, "-m", "invar_nb", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() != 0

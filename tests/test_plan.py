@@ -72,12 +72,12 @@ def test_two_files_one_file_and_answers(files, tmp_path):
 
 
 @pytest.mark.parametrize("options, code, words", [
-    ((), 2, "a plan needs BASELINE and CANDIDATE"), (("--sd", "0"), 2, "--sd must be"), (("--sd", "nan"), 2, "--sd must be"), (("a", "--sd", "1"), 2, "without models"),
-    (("--sd", "1", "--margin", "0%"), 2, "--margin must be"), (("--sd", "1", "--half-width", "x"), 2, "--half-width must be"), (("--sd", "1", "--expect", "2%"), 2, "change on the margin"),
+    ((), 2, "plan needs BASELINE and CANDIDATE"), (("--sd", "0"), 2, "--sd must be"), (("--sd", "nan"), 2, "--sd must be"), (("a", "--sd", "1"), 2, "without models"),
+    (("--sd", "1", "--margin", "0%"), 2, "--margin must be"), (("--sd", "1", "--half-width", "x"), 2, "--half-width must be"), (("--sd", "1", "--expect", "2%"), 2, "as large as the margin"),
     (("--sd", "1", "--price", "2"), 2, "--price must be"), (("--sd", "1", "--price", "2/h"), 2, "--price needs models"), (("--sd", "1", "--units", "documents"), 2, "independent units"),
-    (("--sd", "1", "--pilot", "50"), 2, "--pilot is for models"), (("--sd", "1", "--stride", "5"), 2, "--stride is for models"), (("a",), 2, "one file with --correlation"),
-    (("a", "--correlation", "1"), 2, "correlation"), (("a", "b", "--correlation", ".9"), 2, "is for one file"), (("a", "a"), 3, "must show a spread"), (("--power", "1", "--sd", "1"), 2, "power"),
-    (("a", "b", "--margin", "brier=2%"), 2, "--margin must be a size"), (("a", "missing.jsonl"), 2, "must be there"), (("a", "b", "--units", "documents"), 2, "needs an id")])
+    (("--sd", "1", "--pilot", "50"), 2, "--pilot works only when models"), (("--sd", "1", "--stride", "5"), 2, "--stride works only when models"), (("a",), 2, "one file with --correlation"),
+    (("a", "--correlation", "1"), 2, "correlation"), (("a", "b", "--correlation", ".9"), 2, "works with one file"), (("a", "a"), 3, "must show some spread"), (("--power", "1", "--sd", "1"), 2, "power"),
+    (("a", "b", "--margin", "brier=2%"), 2, "--margin must be a size"), (("a", "missing.jsonl"), 2, "must exist"), (("a", "b", "--units", "documents"), 2, "needs an id")])
 def test_what_makes_no_plan_is_refused_in_one_line(files, tmp_path, monkeypatch, options, code, words):
     monkeypatch.chdir(tmp_path)
     named = {"a": files[0], "b": files[1]}
@@ -89,7 +89,7 @@ def test_what_makes_no_plan_is_refused_in_one_line(files, tmp_path, monkeypatch,
 def test_the_library_refuses_too():
     with pytest.raises(UsageError, match="margin"): Goal(margin=None)
     with pytest.raises(ContractError, match="10 effective"): plan_comparison(losses(0.0, n=8))
-    with pytest.raises(UsageError, match="on the margin"): Goal(margin=0.01, expected=-0.01)
+    with pytest.raises(UsageError, match="as large as the margin"): Goal(margin=0.01, expected=-0.01)
 
 
 @pytest.fixture(scope="module")

@@ -245,7 +245,7 @@ CASES = [
     ("prompt", "kept", put("prompt_digests", 3, "sha256:4"), "q3"),
     ("prompt", LOSSES, put("data_id", "sha256:other"), "sha256:text", "sha256:other"),
 
-    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "filter = \"invar_words=first-word\""),
+    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "--set filter=invar_words=first-word"),
     ("filters", "lm-eval", other_filter, "filter must match", "'none' and 'strict'"),
     ("filters", "lm-eval", put("rows", 3, "filter", "strict"), "20 rows of filter 'none'", "got 19"),
     ("filters", INSPECT, lambda log: None, [], "one scorer", "letters", "--score choice"),

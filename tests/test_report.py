@@ -112,13 +112,13 @@ def test_what_is_required_of_parts_and_slices():
     assert small.exit_code == 1 and "1 of 2 slices" in small.exit["because"] and "language es has too few units" in small.exit["because"]
     everything = ask("all", languages).document()["required"][0]
     assert len(everything["missed"]) >= 3 and "of 6 parts and slices" in everything["because"]
-    with pytest.raises(UsageError, match="needs slices of the first metric"): ask("slices")
+    with pytest.raises(UsageError, match="needs slices of the primary metric"): ask("slices")
     with pytest.raises(UsageError, match="required must be one of"): ask("documents")
 
 
 def test_profiles_refuse_and_dev_warns():
     assert any("at least 360" in line for line in report_of(compare(losses())).document()["warnings"])
-    with pytest.raises(ContractError, match="360 windows of tier balanced") as error: report_of(compare(losses(), profile="ci"))
+    with pytest.raises(ContractError, match="balanced tier needs 360 windows") as error: report_of(compare(losses(), profile="ci"))
     assert error.value.code == "too_few_windows"
     lenient = {"name": "aggressive", "preview": 4, "final": 4, "note": "a test of ours"}
     assert report_of(compare(losses(), profile="ci", tier=lenient)).document()["pairs"][0]["gate"]["limit"] == 1.2
@@ -146,7 +146,7 @@ def test_slices_are_a_table_and_reliability_a_picture():
 def test_a_tail_that_cannot_be_shown_is_refused():
     with pytest.raises(ContractError, match="q99 needs at least 299 windows; got 96"): report_of(compare(losses(n=96), tail={"q99": .1}))
     short = report_of(compare(losses(n=96), tail={"q95": .5, "tokens": 10**6}))
-    assert short.exit_code == 1 and "1e+06 asked for" in short.exit["because"]
+    assert short.exit_code == 1 and "1e+06 are required" in short.exit["because"]
 
 
 # --- the page -------------------------------------------------------------------------------------------------------------------------
@@ -258,4 +258,4 @@ def test_a_loss_that_not_beyond_lets_pass_is_said_also_of_a_metric_that_does_not
     usual, mild = (report_of(compare(answers(), **rules, required=asked)) for asked in (None, "not-beyond"))
     row, = (row for row in mild.document()["rows"] if row["key"]["metric"] == "brier" and not row["key"]["slice"])
     assert row["claim"] == "regressed" and row["value"]["ci"][0] < row["margin"] and usual.exit["rule"] == "secondary_regressed"
-    assert mild.exit == {"code": 0, "rule": "no_loss_beyond_shown", "because": "what is worse was not shown to be worse by more than the margin."}
+    assert mild.exit == {"code": 0, "rule": "no_loss_beyond_shown", "because": "a loss was shown, but none beyond the margin."}

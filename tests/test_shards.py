@@ -115,7 +115,7 @@ def test_what_is_no_part_of_the_run_is_refused_by_name(name, says, run, parts):
 
 @pytest.mark.parametrize("arguments, says", [
     (["--out", "{}/p", "--shard", "0/4"], "counted from 1"), (["--out", "{}/p", "--shard", "5/4"], "counted from 1"), (["--out", "{}/p", "--shard", "half"], "I/N"), (["--shard", "1/2"], "no --out"),
-    (["--out", "{}/x.parquet", "--shard", "1/2"], "a folder"), (["--out", "{}/text.txt", "--shard", "1/2"], "must be a folder"), (["--out", "{}/p"], ".parquet or .jsonl"), (["--out", "s3://b/x.jsonl"], "A URL is for parts"), (["--out", "{}/p", "--shard", "1/2", "--engine", "ray"], "cuts the text itself"), (["--out", "{}/p.jsonl", "--workers", "2"], "--engine ray"),
+    (["--out", "{}/x.parquet", "--shard", "1/2"], "a folder"), (["--out", "{}/text.txt", "--shard", "1/2"], "must be a folder"), (["--out", "{}/p"], ".parquet or .jsonl"), (["--out", "s3://b/x.jsonl"], "A URL is for --shard"), (["--out", "{}/p", "--shard", "1/2", "--engine", "ray"], "cuts the text itself"), (["--out", "{}/p.jsonl", "--workers", "2"], "--engine ray"),
     (["--out", "nosuch://b/x", "--shard", "1/2"], "fsspec can open"), (["--out", "{}/p", "--shard", "1/2", "--per-byte"], "--per-byte"), (["--out", "{}/p", "--shard", "auto"], "torchrun"),
     (["--out", "{}/parts", "--shard", "1/4"], "one cut")])
 def test_wrong_shards_are_refused_before_anything_is_loaded(arguments, says, run, monkeypatch):
@@ -151,7 +151,7 @@ def test_a_part_is_not_replaced_unasked(run, parts):
 def test_a_killed_shard_goes_on_and_the_bytes_are_the_same(run, tmp_path, of):
     "Every shard is killed twice, at moments spread over its run; two processes for one shard exclude each other."
     out = tmp_path / "parts"
-    command = lambda i: [sys.executable, "-m", "invar_nb.shell.cli", "score", BASE, "--text", str(run / "text.txt"), *map(str, OPTIONS), "--out", str(out), "--shard", f"{i}/{of}"]
+    command = lambda i: [sys.executable, "-m", "invar_nb", "score", BASE, "--text", str(run / "text.txt"), *map(str, OPTIONS), "--out", str(out), "--shard", f"{i}/{of}"]
     for i in range(1, of + 1):
         for wait in (2 + i / of, 4):
             process = subprocess.Popen(command(i), cwd=ROOT, stderr=subprocess.DEVNULL)

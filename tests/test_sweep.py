@@ -15,6 +15,7 @@ from invar_nb.models.demo_text import demo_documents
 from invar_nb.report.report import report_of
 from invar_nb.report.verify import verify
 from invar_nb.shell import arms as shell_arms
+from invar_nb.shell.groups import set_keys
 import studies
 from studies import answers, marks, translations
 from test_shell import MODELS, shell
@@ -170,11 +171,29 @@ def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
     assert json.loads(shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1])["rules"]["margin"] == {"perplexity": 0.09}
     (files / "level.toml").write_text('\ufeff[rules]\nlevel = 0.9\n')
     assert [json.loads(shell("compare", "base.jsonl", "q8.jsonl", "--study", "level.toml", *typed, "--out", f"l{len(typed)}", "--json")[1])["rules"].get("level") for typed in ((), ("--level", "0.95"))] == [0.9, None]  # a usual value that is typed wins; the report keeps what is unusual
-    for text, said in (("[rule]\n", "Did you mean rules?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean deciding?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
-                       ('[rules]\nlevel = "high"\n', "must be a value that its option takes"), ('rules = "none"\n', "must be a table")):
+    for text, said in (("[rule]\n", "Did you mean 'rules'?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean 'deciding'?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
+                       ('[rules]\nlevel = "high"\n', "must be a valid value"), ('rules = "none"\n', "must be a table")):
         (files / "wrong.toml").write_text(text)
         code, out, err = shell("compare", "--study", "wrong.toml", "--out", "u")
         assert code == 2 and said in err and err.count("\n") == 1 and not (files / "u").exists()
+
+
+def test_a_key_of_the_study_file_is_typed_with_set(files, monkeypatch):
+    "--sums, --repeats, --assume-ok: what newcomers typed had no option, and needed a file of one line."
+    monkeypatch.chdir(files)
+    for name, shift in (("a", 0.0), ("b", .5)): (files / f"{name}.csv").write_text("id,loss,tokens\n" + "".join(f"{i % 20},{30 + i % 7 + shift},10\n" for i in range(40)))
+    (files / "once.toml").write_text("[columns]\nrepeats = 'refuse'\n[rules]\nlevel = 0.9\n")
+    line = ("compare", "a.csv", "b.csv", "--json", "-q", "--force", "--out", "set")
+    assert "say --set sums=true" in shell(*line)[2] and "--column cluster=id" in shell(*line, "--set", "sums=true", "--set", "repeats=refuse")[2]
+    typed = ("--set", "columns.sums=true", "--set", "cluster=id")
+    assert json.loads(shell(*line, *typed)[1])["rows"][0]["value"]["n_units"] == 20
+    levels = [json.loads(shell(*line, *typed, "--study", "once.toml", *more)[1])["rules"].get("level") for more in ((), ("--set", "level=0.8"), ("--set", "level=0.8", "--level", "0.85"))]
+    assert levels == [.9, .8, .85]  # the file, then --set, then the option
+    for words, said in ((("--sums",), "write --set sums=..."), (("--loss", "nll"), "Write --column loss=NAME"), (("--set", "sum=1"), "Did you mean 'sums'?"), (("--set", "sums"), "must be KEY=VALUE"), (("--set", "zzz=1"), "invar-nb help keys"),
+                        (("--set", "rules.sums=true"), "a key of [rules] must be"), (("--set", "looks=many"), "must be a valid value"), (("--set", "=1"), "must be KEY=VALUE"), (("--set", "a b=1"), "must")):
+        code, out, err = shell("compare", "a.csv", "b.csv", *words)
+        assert code == 2 and said in err and err.count("\n") == 1, err
+    assert "repeats             What to do with repeated ids" in shell("help", "keys")[1] and set_keys({}, ["tail.q95=0.1"]) == {"rules": {"tail": {"q95": .1}}}
 
 
 def test_what_an_attack_found(files, monkeypatch):
@@ -185,7 +204,7 @@ def test_what_an_attack_found(files, monkeypatch):
     (files / "arms.toml").write_text('[arms]\nbaseline = "nowhere.jsonl"\nq8 = "q8.jsonl"\nq4 = "q4.jsonl"\n')
     assert "q8" in shell("compare", "base.jsonl", "--study", "arms.toml", "--out", "typed")[1]  # a typed baseline, candidates of the file
     code, _, err = shell("verify", "typed", "--without", "perplexity")
-    assert code == 2 and "without must leave the leading metrics; got perplexity" in err
+    assert code == 2 and "without must keep the leading metrics; got perplexity" in err
     text, quiz = studies.losses(), studies.answers()
     arms = {(name, part): getattr(both, {"baseline": "baseline", "a": "candidate"}[name]) for part, both in (("text", text), ("quiz", quiz)) for name in ("baseline", "a")}
     folder = study(arms, Rules(deciding=("text",))).report().save(files / "both")
@@ -195,12 +214,12 @@ def test_what_an_attack_found(files, monkeypatch):
 @pytest.mark.parametrize("more, said", [
     (["q4.jsonl"], "given once"), (["--size", "q5=4"], "--size must name a candidate"), (["--size", "q4"], "NAME=BITS"), (["--size", "q4=4"], "none for q8"), (["rules.deciding=q5"], "deciding must be one of 'q4', 'q8'"),
     (["--divergence"], "--divergence needs two models"), (["--questions", "base.jsonl"], "--questions needs two models"), (["scoring.separator=:"], "separator of the study file needs --questions"),
-    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "--until-decided needs two models"), (["--text", "base.jsonl"], "--text is for models")])
+    (["--control"], "--control needs a BASELINE"), (["--until-decided"], "--until-decided needs two models"), (["--text", "base.jsonl"], "--text works only when models")])
 def test_the_command_refuses_for_the_right_reason(files, monkeypatch, more, said):
     monkeypatch.chdir(files)
     code, out, err = shell("compare", "base.jsonl", "q4.jsonl", "q8.jsonl", *more, "--out", "r")
     assert code == 2 and said in err.splitlines()[-1] and not out and not (files / "r").exists()
-    assert "contrasts of the study file is for several candidates" in shell("compare", "base.jsonl", "q4.jsonl", "rules.contrasts=true", "--out", "r")[2]
+    assert "contrasts of the study file works only with several candidates" in shell("compare", "base.jsonl", "q4.jsonl", "rules.contrasts=true", "--out", "r")[2]
 
 
 def test_what_a_second_attack_found(files, monkeypatch):
@@ -211,9 +230,9 @@ def test_what_a_second_attack_found(files, monkeypatch):
     wins = ["compare", "rb.csv", "ra.csv", "--metric", "loss"]
     assert shell(*wins, "--better", "lower", "rules.better={loss='higher'}", "--out", "w1")[0] == 1 and shell(*wins, "rules.better={loss='lower'}", "--out", "w2")[0] == 1
     (files / "flat.toml").write_text('rules = "none"\n')
-    cases = [((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"), ((*wins, "columns.better=higher", "rules.better={loss='lower'}"), "must be said once"), (("evaluate", "two.csv", "--score", "score", "--column", "score=other", "--better", "higher"), "the one of --score"),
-             (("compare", "base.jsonl", "q4.jsonl", "scoring.by=context"), "by of the study file is for models"), (("compare", "base.jsonl", "q4.jsonl", "--task", "x"), "--task is an option of lm-eval"),
-             (("compare", "two.csv", "two.csv", "--score", "other", "--better", "higher", "columns.id="), "must have a value"), (("compare", f"{MODELS}/base@v1", f"{MODELS}/tuned", "--text", "base.jsonl"), "a revision must be of a hub id")]
+    cases = [((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"), ((*wins, "columns.better=higher", "rules.better={loss='lower'}"), "must be given once"), (("evaluate", "two.csv", "--score", "score", "--column", "score=other", "--better", "higher"), "must name the same column"),
+             (("compare", "base.jsonl", "q4.jsonl", "scoring.by=context"), "by of the study file works only when models"), (("compare", "base.jsonl", "q4.jsonl", "--task", "x"), "--task is an option of lm-eval"),
+             (("compare", "two.csv", "two.csv", "--score", "other", "--better", "higher", "columns.id="), "must have a value"), (("compare", f"{MODELS}/base@v1", f"{MODELS}/tuned", "--text", "base.jsonl"), "a revision must follow a hub id")]
     for arms in ("baseline=1\nx='q4.jsonl'", "baseline='base.jsonl'\nx=['q4.jsonl']", "baseline='base.jsonl'\n''='q4.jsonl'", "baseline='base.jsonl'\ncandidate='q4.jsonl'\nb='q8.jsonl'",
                  "baseline='base.jsonl'\na='q4.jsonl'\nb='q4.jsonl'", 'baseline="base.jsonl"\n"a\\nb"="q4.jsonl"', "x='q4.jsonl'"):
         (files / f"arms{len(cases)}.toml").write_text(f"[arms]\n{arms}\n")

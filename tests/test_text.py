@@ -234,7 +234,7 @@ def test_languages_count_what_is_scored(texts, names, keep):
     ("ab\ud800", {}, "that UTF-8 can write.* as text 0"), ("abcdef", dict(stride=9), "stride must not exceed max_length"),
     ("abcdef", dict(stride=0), "stride must be"), ("abcdef", dict(max_length=1), "max_length must be"), ("abcdef", dict(max_length=None), "max_length must be given with a bare tokenizer"),
     ("abcdef", dict(first_window="some"), "first_window must be one of"), ("abcdef", dict(bos="both"), "bos must be one of"), ("abcdef", dict(preview=50), "preview and final must not ask for more"),
-    ("abcdef", dict(windows=99), "windows must not ask for more than the text holds; got windows 99, 1 planned")])
+    ("abcdef", dict(windows=99), "windows must not exceed what the text holds; got windows 99, 1 planned")])
 def test_bad_plans_are_refused(text, options, words):
     with pytest.raises(ContractError, match=words) as caught: plan_text(byte_tokenizer(), text, **{"max_length": 8, **options})
     assert "\n" not in str(caught.value)

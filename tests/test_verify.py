@@ -130,7 +130,7 @@ def test_edited_pages_are_refused_and_absent_ones_named(saved, name, tmp_path):
     with pytest.raises(ContractError, match=f"{name} must be what") as caught: verify(folder)
     assert caught.value.code == "page_differs"
     (folder / name).unlink()
-    assert f"{name}: it is not there" in verify(folder).not_covered
+    assert f"{name} is missing" in verify(folder).not_covered
 
 
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])

@@ -132,7 +132,7 @@ def test_the_shell_cuts_as_asked_and_follows_a_file(tmp_path):
     first = json.loads((tmp_path / "b.jsonl").read_text().splitlines()[1])
     assert read_losses(tmp_path / "b.jsonl").provenance["first_window"] == "context_only" and first["window_id"] == "0:32-64"
     code, _, err = shell("score", base, "--text", text, "scoring.windowing=lm-eval", "--out", tmp_path / "c.jsonl")
-    assert code == 2 and "Under [scoring] of --study FILE: windowing, prefix_token." in err
+    assert code == 2 and "--set windowing=lm-eval" in err
 
 
 @pytest.mark.parametrize("name", PLAY)

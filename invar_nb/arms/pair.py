@@ -54,7 +54,7 @@ def _match_ids(*arms):
                   f"{', '.join(lacks)}", "Measure both models on the same items")
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
-              "The ids are the same in another order: write both in one order")
+              "The ids are the same in another order: sort both files alike")
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000017
 _SETTINGS = {name: name for name in (  # what a source says, and what to call it
@@ -139,9 +139,9 @@ _AGREE = {
     "labels": "Give both arms the same label set",
     "score": "Compare one score with itself", "metric": "Compare one metric with itself",
     "better": "Say for both arms which direction is better",
-    "prompt_digests": "The examples were rewritten in between; use one version",
+    "prompt_digests": "The examples changed in between; use one version",
     "repeats": "Measure both models equally often, or allow unequal repeats",
-    "references": "Translate the same sentences", "tokenize": "Say one tokenizer for both",
+    "references": "Translate the same sentences", "tokenize": "Use one tokenizer for both",
     "case": "Keep the case in both, or in neither",
     "clusters": "Correct the column: clusters belong to the items"}
 

@@ -107,10 +107,10 @@ def as_labels(labels, where: str) -> tuple[str, ...]:
         refuse(where, "labels must be different", repr(twice), "List each class once")
     if len(labels) < 2:
         refuse(where, "there must be at least two labels", listed(labels) or "none",
-               "Name all classes with labels=, also those that never occur")
+               "Name all classes with labels=, including those that never occur")
     if len(labels) > MOST_LABELS:
         refuse(where, f"there must be at most {MOST_LABELS} labels", str(len(labels)),
-               "Is this a column of free text? Group the rare labels on purpose")
+               "Is this a column of free text? Otherwise group the rare labels")
     return tuple(labels)
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000009
@@ -131,7 +131,7 @@ def _matrix(rows: _Rows, values, labels) -> np.ndarray:
         rows.refuse(int(off[0]), "the probabilities of a row must add up to 1",
                     f"{float(p[off[0]].sum())!r} ({off.size} of {len(p)} rows)",
                     "Write six digits or more (0.333333, not 0.333), or normalize them"
-                    if short else "A label is missing, or these are no probabilities")
+                    if short else "A label is missing, or these are not probabilities")
     return lock(p)
 
 
@@ -170,7 +170,7 @@ def _tallies(rows: _Rows, drawn, right) -> tuple:
             rows.refuse(i, "samples must be a whole number of at least 1, correct_samples one "
                         "of at most samples, and neither goes alone",
                         f"samples {a!r}, correct_samples {b!r}",
-                        "They count what was drawn for one example; were the two exchanged?")
+                        "They count the samples drawn for one example; were the two swapped?")
     if all(v is None for v in columns[0]): return None, None
     return tuple(tuple([None if v is None else int(v) for v in column]) for column in columns)
 

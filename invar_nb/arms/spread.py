@@ -71,8 +71,8 @@ def choose_windows(
     "The windows that a budget pays for; refuses more than there are."
     n, total = budget.n, len(window_ids)
     if n > total:
-        refuse("plan_text", "windows must not ask for more than the text holds",
-               f"windows {n}, {total} planned", "Ask for fewer, or give more text")
+        refuse("plan_text", "windows must not exceed what the text holds",
+               f"windows {n}, {total} planned", "Ask for fewer, or add text")
     if budget.rule == "first" or n == total: return np.arange(n)
     if len(set(document_ids)) > 1:
         return np.sort(rank_windows(window_ids, document_ids, budget.seed)[:n])

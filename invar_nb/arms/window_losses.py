@@ -30,7 +30,7 @@ def sums_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray
     "Further per-window sums by name."
     if columns is None: return {}
     if not isinstance(columns, Mapping):
-        refuse(where, f"{name} must map names to one number for each window",
+        refuse(where, f"{name} must map names to one number per window",
                type(columns).__name__, 'Pass columns={"kl": [...]}')
     names = as_names(columns.keys(), where=where, name="names of columns")
     for column in {*names} & {*RESERVED}:

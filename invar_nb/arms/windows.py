@@ -36,8 +36,8 @@ class Window:
         if not self.start < self.score_from < self.stop:
             refuse("Window", "start, score_from and stop must rise",
                    f"start {self.start}, score_from {self.score_from}, stop {self.stop}",
-                   "Score from the second token of the window: the first has no context in "
-                   "it, and leave out a window that scores nothing")
+                   "Score from the second token of the window, since the first has no "
+                   "context, and leave out windows that score nothing")
         names = as_names([self.document_id], where="Window", name="document_id")
         object.__setattr__(self, "document_id", names[0])
         as_choice(self.split, SPLITS, where="Window", name="split")
@@ -128,7 +128,7 @@ def assign_splits(
     if min(preview, final) < 0 or preview + final > len(windows):
         refuse(where, "preview and final must not ask for more windows than there are",
                f"preview {preview}, final {final}, {len(windows)} windows",
-               "Ask for fewer, or plan more text")
+               "Ask for fewer, or add text")
     return tuple(replace(window, split=SPLITS[i >= preview])
                  for i, window in enumerate(windows[:preview + final]))
 
@@ -149,7 +149,7 @@ def perplexity(
     mean = weighted_mean(log_loss, tokens)
     if mean > math.log(np.finfo(float).max):
         refuse("perplexity", "the mean log-loss must stay below 709.78 nats", f"{mean:.6g}",
-               "Report the mean log-loss itself: its exponential is beyond a float")
+               "Report the mean log-loss itself: its exponential does not fit a float")
     return math.exp(mean)
 
 # %% ../../nbs/arms/01_windows.ipynb #c060

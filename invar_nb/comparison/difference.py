@@ -56,7 +56,7 @@ class Settings:
             object.__setattr__(self, "replicates", replicates)
         if self.replicates and self.replicates > 10**7:
             refuse("compare", "replicates must be at most 10000000", self.replicates,
-                   "Leave them out: the exact bootstrap has no Monte Carlo error",
+                   "Leave it out: the exact bootstrap has no Monte Carlo error",
                    error=UsageError)
         self.plan(level)
 
@@ -118,7 +118,7 @@ def _bootstrap(metric, a, b, units, settings):
                'Say units="windows" or units="documents", or use the jackknife',
                error=UsageError)
     if a is None or not np.array_equal(a[1], b[1]) or (a[1] != np.round(a[1])).any():
-        refuse("compare", "a bootstrap needs paired differences with whole weights",
+        refuse("compare", "a bootstrap needs paired differences with whole-number weights",
                f"metric {metric.name!r}", 'Use method="jackknife"', error=UsageError)
     numerators, weights = by_unit((paired_totals(a, b), a[1]), units)
     keep = weights > 0
@@ -248,8 +248,8 @@ def conclude(
                       note=metric.caveat or None, p_of=p_of, influence=influence)
 
 # %% ../../nbs/comparison/01_difference.ipynb #pos1
-_CUT = Fallback(code="not_positive", reason="All of it comes from one unit, so that the "
-                "interval is that of the mean itself, cut at 0.")
+_CUT = Fallback(code="not_positive", reason="All of it comes from one unit, so the interval "
+                "is that of the mean itself, cut at 0.")
 
 
 def positive_interval(metric: Metric, numerators: np.ndarray, weights: np.ndarray,

@@ -96,8 +96,8 @@ def order_units(
     if not known or not all(type(count) is int and n <= count < 2**53
                             for count, n in zip(counts, least, strict=True)):
         refuse("looks", "the record of the looks must have its design and the windows and "
-               "tokens of the whole text", repr(record), "It was edited, or cut: score the "
-               "models again")
+               "tokens of the whole text", repr(record), "It was edited or cut off: score "
+               "the models again")
     design = LooksDesign(**{name: record[name] for name in agreed})
     units, total = "windows" if design.target == "text" else "documents", counts[0]
     names, n = list(arm.window_ids), len(arm.window_ids)
@@ -109,7 +109,7 @@ def order_units(
     if units == "documents" and (not arm.document_ids or effective < FEWEST):
         refuse("looks", f"texts like this need {FEWEST} effective documents",
                f"{effective:.3g}" if arm.document_ids else "no documents",
-               "Give more documents, or say target='text'", error=UsageError)
+               "Add documents, or say target='text'", error=UsageError)
     return LooksOrder(design=design, units=units, place=place, total=total,
                       at=look_counts(weights, total, design.looks, unit_of),
                       tokens=counts[1])
@@ -173,13 +173,13 @@ def stop_sentences(
         {name: own for (name, p), own in looks.items() if p == part}) for part in parts]
     finished = all(own.finished for own in looks.values())
     if finished and some.design.target == "text":
-        return [*said, "Every token was scored: the ratio on this text is a fact."]
+        return [*said, "Every token was scored, so the ratio on this text is a fact."]
     if len(looks) > 1: said.append(
         f"Each interval holds at all its looks together; the {len(looks)} changes that decide "
         "share the error, so all claims hold together.")
     elif len(some.at) > 1:
         said.append(f"The interval holds at all {len(some.at)} looks together.")
-    lean = "The estimate after an early stop leans away from the edge of the margin."
+    lean = "After an early stop the estimate is biased away from the edge of the margin."
     return said if finished else [*said, lean]
 
 # %% ../../nbs/comparison/04_looks.ipynb #c024
@@ -230,7 +230,8 @@ def look_at(
 ) -> Looked:
     "The difference at the last look, with the looks up to it; raises ContractError."
     if pair.kind != "losses":
-        refuse("looks", "stopping early is for losses", pair.kind, "Compare all of them",
+        refuse("looks", "stopping early works with losses "
+               "only", pair.kind, "Compare all of them",
                error=UsageError)
     a, b = (arm.provenance.get("looks") for arm in (pair.baseline, pair.candidate))
     if a != b:

@@ -171,7 +171,7 @@ def sum_files(
         numbers = None if part.clusters is None else spans.number(part.clusters)
         if units == "documents" and numbers is None:
             refuse("compare", "units='documents' needs an id for every row", "none",
-                   "Give the ids with the evidence, or choose other units", error=UsageError)
+                   "Give the ids with the data, or choose other units", error=UsageError)
         same += int((part.baseline.log_loss == part.candidate.log_loss).sum())
         if numbers is None or units == "serial" or "perplexity" not in metrics:
             tokens = {"weight": part.baseline.tokens.astype(float)}
@@ -183,11 +183,11 @@ def sum_files(
             if numbers is None or units != "documents":
                 sums[name, "serial"].add(sum_pair(part, metric, start=start, block=block))
         start += len(part)
-    once.check(base.file, "window_id must be unique", "Rows were doubled: score again")
+    once.check(base.file, "window_id must be unique", "Rows are duplicated: score again")
     owner = next((arm.file for arm in (base, both.candidate)
                   if "document_id" in arm.file.columns), base.file)
     spans.check(owner, "windows of a document must stand together in a file of this size",
-                "Order both files by document, with all windows in the order of the text")
+                "Sort both files by document, with all windows in the order of the text")
     documents = spans.n or None
     del once, spans  # 8 bytes a window are free before the totals are joined
     weighed = "tokens" if "tokens" in sums else ("perplexity", "documents")
@@ -242,7 +242,7 @@ def needs_rows(metric: Metric, sample: Pair) -> str | None:
     ready = prepare_metric(metric, sample.baseline, sample.candidate)
     sums = ready.totals is not None and ready.inverse is None
     return None if sums and ready.margin == metric.margin else (
-        "needs all windows at once, and files of this size are read in batches")
+        "needs all windows at once, but files of this size are read in batches")
 
 # %% ../../nbs/comparison/07_measured.ipynb #mm04
 @dataclass(frozen=True, kw_only=True, eq=False)

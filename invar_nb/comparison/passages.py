@@ -206,8 +206,8 @@ def check_shown(
     "Refuse quantiles that so many windows cannot show."
     for name in [*rule][:-2]:
         if n < (least := least_windows(share_of(name), level)):
-            refuse("tail gate", f"{name} needs at least {least} windows", n, "Give more text, "
-                   "or gate a lower quantile", error=ContractError, code="too_few_windows")
+            refuse("tail gate", f"{name} needs at least {least} windows", n, "Add text, or "
+                   "gate a lower quantile", error=ContractError, code="too_few_windows")
 
 
 def bound_quantile(
@@ -307,11 +307,11 @@ def judge_tail(
     fraction = min(1.0, pair.n / known) if isinstance(known, int) and known > 0 else 1.0
     failed = [result.because for result in results if not result.passed]
     if arm.weight < rule["tokens"]:
-        failed.append(f"{arm.weight:g} {arm.weight_unit} are scored, {rule['tokens']:g} asked "
-                      "for.")
+        failed.append(f"{arm.weight:g} {arm.weight_unit} are scored; {rule['tokens']:g} are "
+                      "required.")
     if fraction < rule["fraction"]:
-        failed.append(f"{fraction:.3g} of the windows are scored, {rule['fraction']:g} asked "
-                      "for.")
+        failed.append(f"{fraction:.3g} of the windows are scored; {rule['fraction']:g} is "
+                      "required.")
     return Tail(level=level, results=results, tokens=arm.weight, fraction=fraction,
                 tokens_needed=float(rule["tokens"]), fraction_needed=rule["fraction"],
                 passed=not failed, because=failed[0] if failed else results[-1].because)

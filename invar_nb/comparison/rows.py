@@ -280,7 +280,7 @@ def pool_rows(
     alone = next((row.key.part for row in rows if row.value.fit.n_units < 2), None)
     if alone is not None:
         refuse("study", "every text must have an interval", f"one unit in {alone!r}",
-               "Leave this text out, or give more of it", code="single_pair")
+               "Leave this text out, or score more of it", code="single_pair")
     random = pooling == "random"
     weights = pooling if isinstance(pooling, Mapping) else dict(tokens) \
         if pooling == "tokens" else dict.fromkeys(tokens, 1.0)

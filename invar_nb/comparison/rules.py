@@ -174,8 +174,8 @@ NEEDS = {"tier": "losses", "gate": "losses", "tail": "losses", "better": "runs",
 def check_read(rules: Rules, read: Collection[str], what: str) -> None:
     "Refuse rules that such a study does not read."
     unread = [name for name in rules.to_dict() if name not in read]
-    if unread: refuse("study", f"rules must be ones that {what} read", ", ".join(unread),
-                      f"Leave it out; read are {', '.join(read)}", error=UsageError)
+    if unread: refuse("study", f"rules must be ones that {what} use", ", ".join(unread),
+                      f"Leave it out; {', '.join(read)} are used", error=UsageError)
 
 
 def check_kinds(rules: Rules, kinds: Collection[str]) -> None:

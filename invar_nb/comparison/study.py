@@ -52,13 +52,13 @@ def check_names(arms: Mapping, rules: Rules) -> None:
         refuse("study", "every part must have a baseline", f"none in {lone!r}", "Give it",
                error=UsageError)
     if POOLED in (*parts, *names):
-        refuse("study", "'pooled' is no name for a part or a candidate", "one", "Rename it",
+        refuse("study", "no part or candidate can be called 'pooled'", "one", "Rename it",
                error=UsageError)
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
     if rules.pooling is not None and {*rules.deciding} & {*parts}:
-        refuse("study", "a pooled change decides for all parts", "deciding parts beside it",
+        refuse("study", "with pooling the pooled change decides", "deciding parts as well",
                "Leave one of them out", error=UsageError)
     if rules.pooling is not None and len(parts) < 2:
         refuse("study", "pooling needs at least two texts", f"{len(parts)}", "Leave it out",
@@ -214,7 +214,7 @@ def judged_against(d: Difference, margin: float | None) -> Difference:
     "A divergence is judged where a margin is given; UsageError for what takes none."
     if not margin or not d.metric.caveat: return d
     if not d.metric.positive:
-        refuse("study", "a margin must be of a metric that is judged",
+        refuse("study", "a margin must be for a metric that is judged",
                f"{d.metric.name} = {margin:g}", f"Leave it out. {d.metric.caveat}",
                error=UsageError)
     return replace(d, metric=replace(d.metric, caveat=""), note=None)
@@ -239,7 +239,8 @@ def judge_study(
     margins, leads = rules.margin, {m.lead for m in measured.values()}
     if margins is not None and not isinstance(margins, Mapping):
         if len(leads) > 1:
-            refuse("study", "a bare margin needs one leading metric", ", ".join(sorted(leads)),
+            refuse("study", "a margin without a metric needs one "
+                   "leading metric", ", ".join(sorted(leads)),
                    "Give {'accuracy': 0.02}, one for each", error=UsageError)
         margins = dict.fromkeys(leads, margins)
     for what, asked in (("a margin's metric", margins or {}),
@@ -310,7 +311,7 @@ ITEMS = {"losses": "windows", "answers": "examples", "scores": "examples", "runs
 
 # %% ../../nbs/comparison/08_study.ipynb #c031
 _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
-           "random": "taken as a sample of such texts", "given": "with the weights given"}
+           "random": "as a sample of such texts", "given": "with the weights given"}
 
 
 def row_headline(row: Row, of: str = "") -> str:
@@ -488,14 +489,16 @@ def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
     "(candidate, part) -> measured and looks, of models that were scored until decided."
     check_read(rules, OF_LOOKS, "looks")
     if {*rules.metrics} - {"perplexity"} or rules.required in ("slices", "all"):
-        refuse("study", "looks are at perplexity on whole texts", ", ".join(
+        refuse("study", "--until-decided works with perplexity on whole texts "
+               "only", ", ".join(
             [*rules.metrics, *filter(None, [rules.required])]), "Leave it out",
             error=UsageError)
     if any(name == CONTROL for name, _ in pairs):
-        refuse("study", "looks cannot have a control", CONTROL, "Leave it out",
+        refuse("study", "--until-decided cannot have a control", CONTROL, "Leave it out",
                error=UsageError)
     if rules.required == "parts" and rules.deciding:
-        refuse("study", "what is required of every part must decide", "deciding beside it",
+        refuse("study", "with deciding, parts cannot be required as "
+               "well", "deciding beside it",
                "Leave one of them out", error=UsageError)
     margin, found = rules.margin, {}
     if isinstance(margin, Mapping): margin = margin.get("perplexity")

@@ -63,7 +63,7 @@ def units_rule(
     if asked == "serial":
         return asked, f"Chosen by the caller{': ' + order if size > 1 else ''}."
     if asked == "windows":
-        why = "Windows are taken for independent, as asked or as a bootstrap does by default"
+        why = "Windows are treated as independent, as asked for or as a bootstrap does"
         return asked, why + ("." if documents is None else
                              f"; their documents ({documents}) are not used.")
     if documents is None: return "serial", f"No documents are given, so {order}; {speaks}"
@@ -102,7 +102,7 @@ def choose_units(
     asked, ones, names = check_units(asked, pair.kind), np.ones(pair.n), pair.clusters
     if asked in ("documents", "clusters") and names is None:
         refuse("compare", f"units={asked!r} needs an id for every row", "none",
-               "Give the ids with the evidence, or choose other units", error=UsageError)
+               "Give the ids with the data, or choose other units", error=UsageError)
     if pair.kind == "runs": return _made("seeds", ones, "Runs are paired by seed.")
     if pair.kind != "losses":
         if asked == "items": return _made("items", ones, "Chosen by the caller.")
@@ -252,11 +252,11 @@ def check_by(
     names = [{*slice_names(one)} for one in measured if by]
     known = sorted(set().union(*names))
     if by and not known:
-        refuse("study", "the evidence must have columns to slice by", "none",
+        refuse("study", "there must be columns to slice by", "none",
                "Add the column to the files", error=UsageError)
     for name in by:
         kept = [own for own, one in zip(names, measured, strict=True) if one.kind == "losses"]
         if name in CLASSES and not (name in known and all(name in own for own in kept)):
-            refuse("study", f"slices by {name} need sums that scoring keeps", "none",
+            refuse("study", f"slices by {name} need sums that are kept while scoring", "none",
                    f"Score both models again with --by {name}", error=UsageError)
         as_choice(name, known, where="study", name="by", error=UsageError)

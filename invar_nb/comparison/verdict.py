@@ -200,12 +200,12 @@ def is_beyond(d: Difference, margin: float) -> bool:
 
 def _too_few(d):
     if not d.judged: return "no claim rests on this metric"
-    if d.unmoved: return "no example changed, which bounds nothing about others"
+    if d.unmoved: return "no example changed, which does not bound how many others would"
     if d.units == "seeds": return "one seed has no spread"
     noun = noun_of(d.units).partition(" ")[0]
     if d.units_eff < 10:
-        return f"only {counted(f'{d.units_eff:.2g}', f'effective {noun}')}, a claim needs 10"
-    return f"a few {noun} dominate the spread, so nothing is claimed"
+        return f"only {counted(f'{d.units_eff:.2g}', f'effective {noun}')}; a claim needs 10"
+    return f"a few {noun} dominate the spread, so no claim is made"
 
 
 def claim_word(
@@ -268,13 +268,13 @@ def rationale(
     size = margin_text(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
            "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
-           if margin > 0 else "the interval holds 0"}.get(claim, "the interval excludes 0")
+           if margin > 0 else "the interval contains 0"}.get(claim, "the interval excludes 0")
     if d.metric.positive and claim == "inconclusive":
-        why = f"the interval holds the margin of {size}"
+        why = f"the interval contains the margin of {size}"
     if is_identical(d): why = "it is the same on every item"
     elif not d.enough: why = _too_few(d)
     elif alone: why = (f"the interval alone would say {alone}, but adjusted for all rows "
-                       f"judged with it that has p = {p_alone:.2g}")
+                       f"judged together p = {p_alone:.2g}")
     elif claim in ("improved", "regressed") and margin > 0:
         why += (" and lies beyond" if is_beyond(d, margin) else "; it reaches into") + \
             f" the margin of {size}"

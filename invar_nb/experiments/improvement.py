@@ -208,7 +208,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
     else: why = f"; significant ({test}), but below the {margin} threshold, maybe by chance"
     if seeds: why += f"; about {seeds} seeds would give 80 % power at this difference"
-    if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds the interval claims nothing"
+    if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
     title = claim.title() + f" within {margin}" * (claim == "equivalent")
@@ -434,7 +434,7 @@ def study_runs(
     if other or not names or len(arms) == len(names):
         refuse("study", "runs need a baseline and candidates on one part, all of them runs",
                ", ".join(" on ".join(filter(None, key)) for key in arms),
-               "Compare other evidence by itself", error=UsageError)
+               "Compare other data by themselves", error=UsageError)
     (part,), done = parts, {}
     for name in names:
         with of_part(name * (len(names) > 1)): done[name] = [compare_runs(

@@ -73,7 +73,7 @@ class ExperimentSpec:
             number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not number or not least <= value < math.inf:
                 refuse(where, f"{name} must be a finite number above 0", repr(value),
-                       "Without a limit one run can hold the queue forever")
+                       "Without a limit one run can block the queue forever")
             put(name, float(value))
         if self.folder is not None: put("folder", os.fspath(self.folder))
 
@@ -142,7 +142,7 @@ def outcome_of(
     metrics, code, error = {"seed": spec.seed}, facts["exit_code"], facts["error"]
     if facts["peak_memory_mb"] > spec.memory_cap_mb:
         how = "and was killed" if facts["killed"] else "and ended by itself"
-        terminal, detail = "oom", (f"{facts['peak_memory_mb']:.0f} MB of memory, cap "
+        terminal, detail = "oom", (f"{facts['peak_memory_mb']:.0f} MB of memory, limit "
                                    f"{spec.memory_cap_mb:g} MB, {how}")
     elif facts["seconds"] >= spec.wall_timeout_s:
         terminal, detail = "timeout", f"longer than {spec.wall_timeout_s:g} s"

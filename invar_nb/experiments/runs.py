@@ -68,7 +68,7 @@ class ExperimentResult:
         where, metrics = "ExperimentResult", self.metrics
         for name in ("terminal", "experiment_id", "detail"):
             if not isinstance(text := getattr(self, name), str):
-                refuse(where, f"{name} must be text", repr(text), "Spell it out")
+                refuse(where, f"{name} must be text", repr(text), "Convert it to text")
         if (word := self.terminal.strip().lower()) == "ok" != self.terminal or not word:
             refuse(where, "terminal must say how the run ended, 'ok' if it ended well",
                    repr(self.terminal), f"Write one of {', '.join(TERMINALS)}")
@@ -113,8 +113,8 @@ def read_row(
         if "terminal" not in fields:
             if terminal is None:
                 refuse(where, "a row must say how its run ended", "no terminal",
-                       'Write "terminal": "ok"; if only finished runs are kept, say '
-                       'assume_ok = true in a study file, terminal="ok" in Python')
+                       'Write "terminal": "ok"; if every row is a finished run, say --set '
+                       'assume_ok=true, or terminal="ok" in Python')
             assumed = f"terminal was not written and is taken as {terminal!r}"
             fields = {"detail": assumed, **fields, "terminal": terminal}
         metrics, other = (fields.setdefault(name, {}) for name in ("metrics", "other"))
@@ -123,7 +123,7 @@ def read_row(
             for name, value in row.items():
                 if name in FIELDS: continue
                 if name in metrics or name in other:
-                    refuse(where, "a name must be written once", repr(name), "Remove one")
+                    refuse(where, "each name must occur once", repr(name), "Remove one")
                 value = _spelled(value)
                 number = name == "seed" or value is None or _is_number(value)
                 (metrics if number else other)[name] = value
@@ -229,8 +229,8 @@ def pair_runs(
     if not problems and alone and not intersect:
         missing = (("baseline", c.keys() - b.keys()), ("candidate", b.keys() - c.keys()))
         problems = [f"{arm} lacks {_listed(seeds)}" for arm, seeds in missing if seeds]
-        cure = ("Run what is missing, or leave these seeds out: intersect = true in a "
-                "study file, intersect=True in Python")
+        cure = ("Run what is missing, or leave these seeds out with --set intersect=true, or "
+                "intersect=True in Python")
     if not problems and not both:
         problems = [f"no seed in common ({_listed(b)} and {_listed(c)})"]
     if problems:

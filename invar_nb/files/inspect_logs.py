@@ -194,10 +194,10 @@ def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> di
     n, total = sum(map(len, rows.values())), log.results.total_samples
     if not n or not n == total == log.results.completed_samples:
         refuse(where, f"{total} samples must be there, all completed", str(n),
-               f"Was the log written without its samples, or limited? {_AGAIN}")
+               f"Was the log written without its samples, or with a limit? {_AGAIN}")
     for name, row in rows.items():
         if sorted(found := [epoch for _, epoch, *_ in row]) != list(range(1, epochs + 1)):
-            refuse(where, f"every sample must have the epochs 1 to {epochs}",
+            refuse(where, f"every sample must have epochs 1 to {epochs}",
                    f"{found} for {name!r}", _AGAIN)
         if len({asked for asked, *_ in row}) > 1:
             refuse(where, "all epochs of a sample must ask the same", repr(name), _AGAIN)
@@ -339,7 +339,7 @@ def read_inspect_log(
             if len(files) > 1: example = f"{task}={example}"
             refuse(where, "one scorer must be chosen",
                    f"{name!r} where there are {got}" if name else got,
-                   f"Say score={example!r}, for instance" if entries else
+                   f"Say score={example!r}, for example" if entries else
                    "Score the log first", error=UsageError if name else ContractError)
         arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where, slices,
                           cluster, known)

@@ -132,7 +132,7 @@ def check_repeats(ids: TextColumn, place: Callable[[int], str]) -> None:
         early, late = map(place, repeat)
         refuse(late, "window_id must be unique", f"{ids[repeat[1]]!r}, as at "
                f"{early.rpartition(':')[2]}",
-               "Rows were doubled, or two files were joined: score again")
+               "Rows are duplicated, or two files were joined: score again")
 
 # %% ../../nbs/files/01_losses.ipynb #a06bf8ba
 class ColumnDigests:

@@ -61,7 +61,7 @@ class Roles:
                    f"columns {listed(columns)}", "Say loss='NAME' or score='NAME'")
         weights = ("tokens", "n_bytes")
         if "score" in found and (idle := [role for role in weights if role in found]):
-            refuse(where, "tokens and bytes weigh losses, a score counts alike", idle[0],
+            refuse(where, "tokens and bytes are weights of losses; scores have none", idle[0],
                    "Leave it out", error=UsageError)
         for role in ("id", *(weights if "loss" in found else ()), "cluster"):
             if role not in found: found |= self._guess(role, columns, found, where)
@@ -186,7 +186,7 @@ def _scores(plain: PlainColumns, better: str | None, repeats: str) -> Scores:
     if better is not None:
         as_choice(better, ("higher", "lower"), where=where, name="better", error=UsageError)
     elif usual not in USUAL["score"] + LOWER:
-        refuse(where, f"it must be known whether a higher {name!r} is better",
+        refuse(where, f"it must be known whether higher {name!r} is better",
                "nothing said", "Say better='higher' or better='lower'", error=UsageError)
     counts, cells = average_repeats(plain, repeats)
     return Scores(

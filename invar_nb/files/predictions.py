@@ -56,7 +56,7 @@ def _normalized(rows: list, where: str, places) -> tuple[list, dict[int, float]]
         if away > min(0.005 * len(row), 0.05) + 1e-12:
             refuse(where, "probabilities must add up to 1 within the rounding of two decimals",
                    f"{total!r} at {places[i]}",
-                   "A label is missing, or these are no probabilities")
+                   "A label is missing, or these are not probabilities")
         sums[i], rows[i] = total, [v / total for v in row]
     return rows, sums
 

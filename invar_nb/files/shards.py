@@ -179,7 +179,7 @@ def read_part(target: Target, name: str) -> Part:
     at = Shard(shard.get("index", 0), shard.get("of", 0))
     if at != part_names(target).get(name):
         refuse(where, "a part must have the name of its shard", f"{name}, which holds shard "
-               f"{at}", "Give it its name back, or remove it", code="renamed")
+               f"{at}", "Rename it back, or remove it", code="renamed")
     plan = {k: v for k, v in shard.items() if k not in ("index", "of", "command")}
     return Part(name=name, shard=at, losses=losses, command=shard.get("command") or "",
                 facts={"model": header.get("model"), **known, "shard": plan})
@@ -189,7 +189,7 @@ def check_cut(target: Target, shard: Shard) -> None:
     "Refuse a place that has parts of another cut."
     other = next((name for name, s in part_names(target).items() if s.of != shard.of), None)
     if other is not None:
-        refuse("score_shard", "all parts in a place must be of one cut",
+        refuse("score_shard", "all parts in one place must come from one split of the text",
                f"shard {shard} beside {target.path(other)}",
                "Remove the older parts, or name another folder", code="cut")
 
@@ -204,7 +204,7 @@ def find_part(target: Target, shard: Shard, facts: Mapping, force: bool) -> str 
             if target.files is None: clear_staging(target.root / name)
             return name
         if not force:
-            refuse("score_shard", "a part that is there must be of this run",
+            refuse("score_shard", "existing parts must belong to this run",
                    f"{target.path(name)} ({why})",
                    "Give --force to replace it, or name another folder", code="exists")
     return None
@@ -231,8 +231,8 @@ def _check_one_run(parts: list[Part]) -> None:
     if len(cuts) > 1:
         few = min(cuts, key=lambda of: (cuts[of], of))
         names = [part.name for part in parts if part.shard.of == few]
-        refuse("merge", "all parts must be of one cut", " and ".join(
-            f"{n} of a cut in {of}" for of, n in sorted(cuts.items())),
+        refuse("merge", "all parts must come from one split of the text", " and ".join(
+            f"{n} of a split in {of}" for of, n in sorted(cuts.items())),
             f"Remove those of the other run, such as {', '.join(names[:3])}", code="cut")
     texts = [canonical_json(part.facts) for part in parts]
     usual = parts[texts.index(Counter(texts).most_common(1)[0][0])]

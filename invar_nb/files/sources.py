@@ -163,7 +163,7 @@ def read_translations(
         if len(texts[-1]) != len(texts[0]):
             refuse(f"read_arms: {path}", "references must have as many lines as translations",
                    f"{len(texts[-1])} lines in {file}, {len(texts[0])} here",
-                   "One sentence a line")
+                   "Write one sentence per line")
     ids = [str(i) for i in range(1, len(texts[0]) + 1)]
     return Translations(ids=ids, hypotheses=texts[0], model=Path(path).stem,
                         references=list(zip(*texts[1:], strict=True)), **options)

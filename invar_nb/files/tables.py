@@ -59,7 +59,7 @@ def _row(text: str, where: str) -> dict:
     "One object of JSON whose text UTF-8 can write: JSON can escape half a character."
     if not text.strip():
         refuse(where, "every line must be a JSON object", "a blank line",
-               "Remove it; were rows lost here?")
+               "Remove it, and check whether rows were lost")
     row = strict_json(text, where=where)
     if not isinstance(row, dict):
         refuse(where, "every row must be a JSON object", f"{type(row).__name__} {row!r}",
@@ -78,7 +78,7 @@ def _transposed(rows: list[dict], at: range, known: Counter, keep, place: str) -
     known.update(chain.from_iterable(rows))
     if len(known) * at[-1] > max(_MOST_CELLS, _MOST_EMPTY * known.total()):
         refuse(f"{place} {at[-1]}", "rows must share their keys", f"{len(known)} keys so far",
-               'Put names that differ into one object, {"values": {"name": 1}}')
+               'Put names that vary into one object, {"values": {"name": 1}}')
     for name in known:
         if name.strip(): continue
         i = next(i for row, i in zip(rows, at, strict=True) if name in row)
@@ -115,10 +115,10 @@ def _from_json(file, where: str, keep: Callable | None) -> Iterator:
 # %% ../../nbs/files/00_tables.ipynb #a0b05db7
 _CSV_ERRORS = {  # what the csv module says: what must hold, what there is, cure
     "field larger": ("a cell may have 131072 characters", "more",
-                     "Was a quote left open? Write such long texts as JSONL"),
+                     "Was a quote left open? Save such long texts as JSONL"),
     "end of data": ("every quote must be closed", "the end of the file inside a cell",
                     'Close the quote that opens in this record; inside, write "" for a quote'),
-    "new-line": ("lines must end in a line feed", "a carriage return by itself",
+    "new-line": ("lines must end with a line feed", "a carriage return by itself",
                  "Put the cell in quotes, or save the file with ordinary line ends"),
     "": ("the record must be CSV", "a quote inside a cell",
          'Put the whole cell in quotes; inside, write "" for a quote')}
@@ -289,7 +289,7 @@ _NO_NUMBERS = (  # a pattern of text that is no number, and what to do about it
     (r"[+-]?[0-9]+,[0-9]+", "Write a decimal point: {}?"),
     (r".*%", "Write a share, 0.75 for 75%"),
     (r"(?i)[+-]*(nan|inf|infinity|na|n/a|null|none|)",
-     "Measure it again, or take its row out of every file that is compared"),
+     "Measure it again, or remove its row from every file that is compared"),
     (r"(?s).*", "Is it the right column?"))
 
 
@@ -366,7 +366,7 @@ class Table:
         cells = self.columns[column_named(name, self.names, self.where)]
         for i in sorted(cells.index(value) for value in missing if value in cells):
             refuse(f"{self.where}, {self.place(i)}", f"every row must have {name!r}",
-                   "no value", "Fill it in, or leave the whole row out on purpose")
+                   "no value", "Fill it in, or remove the row from every file")
         return cells
 
     def name_column(self, name: str) -> Sequence:
@@ -420,8 +420,8 @@ def parse_table(
     where, suffix = f"{where}: {name}", Path(name).suffix.lower()
     if suffix not in _READERS:
         refuse(where, f"the name must end in {', '.join(_READERS)}", repr(suffix or name),
-               "Rename it to what it is; an archive is unpacked first, a spreadsheet saved as "
-               "CSV (UTF-8)")
+               "Rename it to what it is; unpack an archive first, save a spreadsheet as CSV "
+               "(UTF-8)")
     file = io.BytesIO(file) if isinstance(file, bytes) else file
     sha = hashlib.file_digest(file, "sha256").hexdigest()
     n, size, parts, rows, batch = file.seek(0), 0, {}, [], {}

@@ -81,7 +81,7 @@ class Interval:
         if self.high > math.log(sys.float_info.max) or math.exp(self.low) == 0:
             refuse("Interval.exp", "exp of an endpoint must be a positive finite float64",
                    f"exp of {[self.low, self.high]}",
-                   "So wide an interval says nothing: measure more units")
+                   "Such a wide interval says nothing: measure more units")
         return self.map(math.exp)
 
     def to_dict(self) -> dict:

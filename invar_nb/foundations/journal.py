@@ -27,7 +27,8 @@ def _explained(path: Path) -> Iterator[None]:
         if name.startswith(("SQLITE_CANTOPEN", "SQLITE_READONLY", "SQLITE_PERM")):
             refuse("Journal", "the journal must be a file that can be written",
                    f"{path} ({error})", "Check its permissions, or name another place")
-        refuse("Journal", "the file must be a journal of ours", f"{path} ({error})",
+        refuse("Journal", "the file must be a journal written by "
+               "invar_nb", f"{path} ({error})",
                f"It is damaged or something else. Delete {path} to start again",
                code="damaged")
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ContractError', 'PairingError', 'UsageError', 'refuse', 'of_part', 'lock', 'refuse_first', 'as_vector', 'as_counts',
-           'as_booleans', 'as_printed', 'find_precision', 'is_writable', 'as_names', 'as_choice', 'as_fraction',
-           'as_count']
+           'as_booleans', 'as_printed', 'find_precision', 'is_writable', 'as_names', 'suggest', 'as_choice',
+           'as_fraction', 'as_count']
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c062
 import difflib, math, numbers, sys
@@ -230,6 +230,18 @@ def as_names(
         refuse_first([*map(bad, values)], values, where, f"{name} must be {must}", cure)
     return tuple(str.__str__(v) if isinstance(v, str) else str(int(v)) for v in values)
 
+# %% ../../nbs/foundations/00_refuse.ipynb #a6qpek48
+def suggest(text: str, names: Iterable[str], otherwise: str = "Choose one of them") -> str:
+    "A cure for a misspelt or abbreviated name: the nearest of the names, if there is one."
+    text, names = text.lower(), list(names)
+
+    def abbreviates(name):
+        letters = iter(name)
+        return len(text) > 1 and all(letter in letters for letter in text)
+    close = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
+    close += filter(abbreviates, names)
+    return f"Did you mean {close[0]!r}?" if close else otherwise
+
 # %% ../../nbs/foundations/00_refuse.ipynb #c025
 def as_choice(
     value: object, options: Iterable[str], *, where: str, name: str,
@@ -238,10 +250,8 @@ def as_choice(
     "One of the options, or a refusal that lists them and suggests the nearest."
     options, text = tuple(options), str.__str__(value) if isinstance(value, str) else ""
     if text and text in options: return text
-    close = difflib.get_close_matches(text.lower(), options, n=1, cutoff=0.5)
     refuse(where, f"{name} must be one of {', '.join(map(repr, options))}",
-           repr(_plain(value)), f"Did you mean {close[0]!r}?" if close else
-           "Choose one of them", error=error)
+           repr(_plain(value)), suggest(text, options), error=error)
 
 
 def as_fraction(value: object, *, where: str, name: str, error: type = ContractError) -> float:

@@ -31,14 +31,16 @@ def _plain_json(value: object, path: str) -> object:
         wrong("numbers must be finite", repr(value), "Write None and say why")
     if isinstance(value, str):
         if is_writable(value): return str.__str__(value)
-        wrong("text must be writable as UTF-8", repr(value), "Decode it rightly")
+        wrong("text must be writable as UTF-8", repr(value), "Decode it with the right "
+              "encoding")
     if isinstance(value, (list, tuple)):
         return [_plain_json(item, f"{path}[{i}]") for i, item in enumerate(value)]
     if not isinstance(value, Mapping):
         wrong("values must be JSON: mapping, sequence, text, number, true, false or null",
               type(value).__name__, "Turn it into one of these first")
     for key in value:
-        if not isinstance(key, str): wrong("keys must be strings", repr(key), "Spell it out")
+        if not isinstance(key, str): wrong("keys must be strings", repr(key), "Convert it to "
+                                           "text")
     return {_plain_json(k, f"a key of {path}"): _plain_json(item, f"{path}.{k}")
             for k, item in value.items()}
 
@@ -117,7 +119,7 @@ def read_canonical(data: bytes, *, where: str) -> dict:
         at = next(i for i, (a, b) in enumerate(zip_longest(right, lines)) if a != b)
         got = b"".join(lines[at:at + 1]).decode("utf-8", "replace").strip()
         refuse(where, "the document must be in its canonical spelling", f"line {at + 1}: "
-               f"{got!r}", "It was edited or reformatted; ask for the file as it was written")
+               f"{got!r}", "It was edited or reformatted; get the file as it was written")
     return document
 
 # %% ../../nbs/foundations/02_store.ipynb #c010
@@ -203,8 +205,8 @@ def _explained(where: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         if error.errno not in _UNWRITABLE: raise
-        refuse(where, "the path must be one that can be written to",
-               f"{path} ({error.strerror})", "Name another place")
+        refuse(where, "the path must be writable",
+               f"{path} ({error.strerror})", "Choose another place")
 
 # %% ../../nbs/foundations/02_store.ipynb #c016
 def lock_file(path: Path) -> Path:
@@ -228,8 +230,9 @@ def locked(path: Path, where: str) -> Iterator[None]:
                 lock = SoftFileLock(f"{beside}.pid", timeout=0.2, thread_local=False)
                 lock.acquire()
     except Timeout:
-        refuse(where, "one process at a time may write there", f"{path}, held by another",
-               "Wait for it, or name another place", code="locked")
+        refuse(where, "only one process may write there", f"{path}, in use by another "
+               "process",
+               "Wait for it, or choose another place", code="locked")
     try: yield
     finally:
         with contextlib.suppress(OSError): beside.unlink()  # while it is still ours
@@ -283,7 +286,7 @@ def whole_file(
                 file.flush()
                 os.fsync(file.fileno())
             if not force and os.path.lexists(path):
-                refuse(where, "a file is never replaced unasked", str(path),
+                refuse(where, "an existing file is not replaced", str(path),
                        "Choose another name, or force it", code="exists")
             with _explained(where, path): os.replace(beside, path)
         finally: beside.unlink(missing_ok=True)
@@ -309,7 +312,8 @@ def write_folder(
         refuse(where, "names must be plain names of files", repr(wrong), "Leave out folders")
     if Path.cwd().is_relative_to(folder) or os.path.ismount(folder):
         refuse(where, "a report must be a folder that can be renamed",
-               f"{folder}, the current folder or a mount point", "Name a new folder in it")
+               f"{folder}, the current folder or a mount point", "Choose a new folder inside "
+               "it")
     with _explained(where, folder): folder.parent.mkdir(parents=True, exist_ok=True)
     with locked(folder, where):
         _recover(folder)
@@ -347,12 +351,12 @@ def _check_older(folder: Path, files: Collection[str], force: bool, replaces) ->
         refuse(where, "a report goes into a folder", f"{folder}, a file", "Name a folder")
     names = sorted(os.listdir(folder))
     if names and not force:
-        refuse(where, "a report is never overwritten unasked",
+        refuse(where, "an existing report is not overwritten",
                f"{folder}, which holds {names[0]!r}", "Choose another folder, or force it",
                code="exists")
     ours = {*files, *(replaces(folder) if callable(replaces) else replaces)}
     foreign = next((n for n in names if n not in ours or (folder / n).is_dir()), None)
     if foreign is not None:
         refuse(where, "only files of an older report are replaced", str(folder / foreign),
-               "Move it away, or name another folder", code="exists")
+               "Move it away, or choose another folder", code="exists")
     return bool(names)

@@ -68,7 +68,7 @@ def in_memory(act: Callable, windows: Iterable[Window]):
         lengths = [w.stop - w.start for w in windows]
         refuse("score_windows", "a pass must fit into memory",
                f"{len(lengths)} windows of up to {max(lengths)} tokens",
-               "Use fewer tokens a pass, or shorter windows", code="memory")
+               "Use fewer tokens per pass, or shorter windows", code="memory")
 
 # %% ../../nbs/models/05_batches.ipynb #c022
 def _choose(engine: Engine, documents: Mapping[str, np.ndarray],

@@ -258,8 +258,8 @@ def find_checkpoint(
     if (folder / "adapter_config.json").is_file():
         refuse(where, "a model folder must hold one whole model, not an adapter",
                f"adapter_config.json in {folder.name}",
-               "Merge the adapter into its base model and save that; "
-               "to score the weights beside it, take the file away", code="adapter")
+               "Merge the adapter into its base model and save that; to score the weights "
+               "beside it, remove this file", code="adapter")
     if not (folder / "config.json").is_file():
         named = [f"Name the file in it, such as {p.name}" for p in folder.glob("*.gguf")]
         refuse(where, "a model folder must hold config.json", str(folder),
@@ -300,7 +300,7 @@ def most_numbers(
 
 # %% ../../nbs/models/02_load.ipynb #c031
 CURES = {  # code: cure
-    "remote_code": "The model brings its own code: read it, then allow remote code",
+    "remote_code": "The model brings its own code: read it, then give --trust-remote-code",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
     "damaged_weights": "The file is cut off, damaged or a Git LFS pointer: fetch it again",
     "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights"}
@@ -377,7 +377,7 @@ def check_config(config: object, checkpoint: Checkpoint) -> None:
         reason = f"{kind}, an encoder with a decoder"
     if reason:
         refuse("load_model", "the model must be causal", reason,
-               "Use a language model that sees only what came before", code="not_causal")
+               "Use a language model that sees only earlier tokens", code="not_causal")
     elsewhere = getattr(config, "transformers_weights", None) or next(
         (file for file in code.values() if "--" in str(file)), None)
     if elsewhere:
@@ -400,7 +400,7 @@ def check_config(config: object, checkpoint: Checkpoint) -> None:
 def positions(
     model: object,  # a Hugging Face causal LM
 ) -> int | None:    # None: no limit, or none known
-    "How many tokens the model can see at once."
+    "How many tokens the model can read at once."
     config = getattr(model, "config", None)
     text = config.get_text_config() if hasattr(config, "get_text_config") else config
     names = ("max_position_embeddings", "n_positions", "n_ctx", "max_seq_len",

@@ -116,7 +116,7 @@ def _parsed(status: int, data: bytes, path: str, key: str = "") -> object:
     if data.lstrip()[:1] in (b"{", b"[") and data.rstrip()[-1:] not in (b"}", b"]"):
         raise ConnectionError("JSON that was cut")
     refuse(_WHERE, f"the server must answer {path} with JSON", _first_words(data, key),
-           "Is this the server itself, or a page in front of it?", code="not_json")
+           "Is this the server itself, or a proxy in front of it?", code="not_json")
 
 # %% ../../nbs/models/09_servers.ipynb #c0212
 async def exchange(url: str, body: Mapping | None, limit: int, options: dict) -> tuple:
@@ -281,7 +281,7 @@ def check_reply(
             "The server cuts, extends or changes prompts; look at its options", "count")
     if values[0] is not None:
         say("the first token must have no log-probability: nothing stands before it",
-            repr(values[0]), "The server puts something before the prompt", "first")
+            repr(values[0]), "The server adds something before the prompt", "first")
     for k, value in enumerate(values[1:], 1):
         number = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not number or not _SMALLEST < value <= _ROUNDING:
@@ -465,7 +465,8 @@ def score_served(
             done += int(tokens[k])
             if progress is not None: progress(done, int(tokens.sum()))
         if todo: _check_still(scorer, plan, kept["probe"])
-    if ask_server(address, requests) != served: refuse_change("another answer at /v1/models")
+    if ask_server(address, requests) != served: refuse_change("a different answer at "
+                                                              "/v1/models")
     return planned_losses(plan, np.array([kept[f"window {k}"] for k in range(len(tokens))]), {
         "model": served.model, "engine": served.engine, "server": place.url,
         "engine_version": served.version, "served_weights": served.weights,

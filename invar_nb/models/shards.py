@@ -154,7 +154,7 @@ def score_on_ray(
         except ray.exceptions.RayError as error:
             refuse("score_on_ray", "a shard must not lose more than 3 workers",
                    str(error).partition("\n")[0], "Perhaps the model does not fit into "
-                   "memory: use fewer workers, or fewer tokens a batch", code="lost")
+                   "memory: use fewer workers, or a smaller --batch-tokens", code="lost")
     return of
 
 

@@ -110,7 +110,7 @@ def read_documents(
     equal = [at for at in where.values() if len(at) > 1]
     if equal:
         n = "one text" if len(equal) == 1 else f"{len(equal)} texts, the first"
-        refuse("read_documents", "documents must differ, since equal ones count twice",
+        refuse("read_documents", "documents must differ, since equal ones would count twice",
                f"{n} at {' and at '.join(equal[0][:3])}",
                "Leave these out: " + ", ".join(place for at in equal for place in at[1:]),
                code="equal_documents")
@@ -134,7 +134,7 @@ def _read_text(path: Path) -> str:
         refuse(f"read_documents: {path}",
                "text must be plain UTF-8, without a byte order mark",
                f"byte {data[bad]:#04x} at offset {bad}",
-               "It is damaged or no text, or convert it: iconv -t utf-8")
+               "Convert it with iconv -t utf-8, unless it is damaged or not a text")
     return text
 
 # %% ../../nbs/models/00_text.ipynb #c025

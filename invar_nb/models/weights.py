@@ -99,8 +99,8 @@ def not_comparable(a: Checkpoint, b: Checkpoint) -> str:
         facts = a.metadata or b.metadata
         kind = facts["general.architecture"]
         if kind not in _TURNED or not isinstance(facts.get(f"{kind}.block_count"), int):
-            return (f"a GGUF of architecture {kind} has a layout of its own, so its "
-                    "tensors are not compared with a folder's")
+            return (f"a GGUF of architecture {kind} has its own layout, so its tensors are "
+                    "not compared with a folder's")
     return ""
 
 
@@ -270,7 +270,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     "How config and tokenizer differ, one line each."
     if a.kind == b.kind == "gguf": return _in_words("metadata", a.metadata, b.metadata)
     if "gguf" in (a.kind, b.kind):
-        return ["config and tokenizer not compared: a GGUF has fields of its own"]
+        return ["config and tokenizer are not compared, since a GGUF has its own fields"]
     lines = []
     for name in sorted({p.name for c in (a, b) for kind in _READ for p in c.folder.glob(kind)
                         if p.is_file()}):

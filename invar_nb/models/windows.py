@@ -87,7 +87,7 @@ def plan_as(
                error=UsageError)
     if n < tool.fewest * length:
         refuse("plan_text", f"windowing={windowing!r} needs {tool.fewest * length} tokens",
-               f"{n}", "Give more text, or shorter windows")
+               f"{n}", "Add text, or use shorter windows")
     windows = tuple(Window(start=start, score_from=first, stop=stop, document_id=document_id)
                     for start, first, stop in tool.loop(n, length, stride) if first < stop)
     if not windows:
@@ -198,7 +198,7 @@ class Cut:
                        repr(value), "Leave it out, or use windowing='invar'", error=UsageError)
 
     def of(self, source: object) -> "Cut":  # a tokenizer, or a LoadedModel
-        "The same with its lengths, within what the model can see, and its prefix token."
+        "The same with its lengths, within the model's limit, and its prefix token."
         tool, where = WINDOWINGS[self.windowing], "plan_text"
         loaded = hasattr(source, "weights_digest")
         limit, length = source.max_length if loaded else None, self.max_length or tool.length

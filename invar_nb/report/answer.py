@@ -197,7 +197,7 @@ def rests_line(d: Mapping) -> str:
     if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
         line += f" {units[0]['words']['pairing']}"
     if any(row["alone"] for row in leads):
-        line += " *: the interval alone would say more."
+        line += " *: the interval alone would claim more."
     return line
 
 

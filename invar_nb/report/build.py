@@ -75,9 +75,9 @@ def find_facts(baseline, candidate) -> dict:
             agree &= a == b
         same = int(agree.sum())
     sentence = weights["sentence"]
-    if same == n: sentence += f" Both models say exactly the same on all {n} items."
+    if same == n: sentence += f" Both models give exactly the same result on all {n} items."
     elif weights["state"] in ("identical", "rearranged") and same is not None:
-        sentence += (f" Yet {n - same} of {n} items differ: the scoring itself was not the "
+        sentence += (f" Yet {n - same} of {n} items differ, so the scoring itself was not the "
                      "same.")
     return {"weights": weights["state"], "identical_items": same,
             "tensors_changed": weights.get("tensors_changed"),
@@ -125,19 +125,20 @@ def passage_section(pair, level: float) -> dict | None:
         section[kind] = ranked and ranked.to_dict()
         if not ranked: continue
         first, beyond = next(iter(ranked.lost), None), [p.id for p in ranked.lost if p.beyond]
-        if first is None: sentence = f"None of {ranked.n} {kind} lost anything."
+        if first is None: sentence = f"None of {ranked.n} {kind} got worse."
         else:
             of = f" with at least {FEWEST_OF} windows" * (kind == "documents")
             left = "" if first.shrunk is None else (
-                f", {percent(first.shrunk)} without the luck of being the worst")
-            sentence = (f"Of {ranked.n} {kind}{of}, {kind[:-1]} {first.id} lost most: "
+                f", {percent(first.shrunk)} after correction for having been picked as the "
+                                                    "worst")
+            sentence = (f"Of {ranked.n} {kind}{of}, {kind[:-1]} {first.id} got worse most: "
                         f"{percent(first.delta)}{left}.")
-            sentence += " There are too few to say what noise alone shows." \
+            sentence += " There are too few to say how much of this is noise." \
                 if first.bound is None else (
-                    f" As the largest of {ranked.n} noise alone shows about "
-                    f"{percent(first.expected)}, and no more than {percent(first.bound)} "
+                    f" By noise alone the worst of {ranked.n} would show about "
+                    f"{percent(first.expected)}, and at most {percent(first.bound)} "
                     f"({100 * ranked.level:g} % confidence): {', '.join(beyond) or 'none'} "
-                    "lost more than noise.")
+                    "got worse by more than noise.")
         section[kind]["sentence"] = sentence
         for row in (*section[kind]["lost"], *section[kind]["gained"]):
             row["text"] = texts.get(f"{kind} {row['id']}")
@@ -169,7 +170,7 @@ def pair_doubts(measured, d) -> list[str]:
     lines = _settings(measured, MATTERS)
     noise = max((floor for facts in known
                  if (floor := facts.get("noise_floor")) is not None), default=None)
-    moved = f"one request, repeated, moved by {noise or 0:.2g} nats per token"
+    moved = f"the same request, repeated, moved by {noise or 0:.2g} nats per token"
     one, two = (f"{engine} {facts.get('engine_version') or ''}".strip()
                 if (engine := facts.get("engine")) else "transformers"
                 if "transformers" in facts else "an unknown engine" for facts in known)
@@ -180,8 +181,8 @@ def pair_doubts(measured, d) -> list[str]:
     elif noise is not None and noise >= abs(d.delta) / 2:
         lines.append(f"The difference is as small as the noise of the server: {moved}.")
     if d.interval.alarm == "slow_waves": lines.append(
-        "This text has topics longer than its interval can see, so that the interval is too "
-        "narrow. Name its documents, if it has any, or compare on more text.")
+        "This text has topics longer than its interval can see, so the interval is too "
+        "narrow. Mark its documents, if it has any, or compare on more text.")
     return lines
 
 
@@ -214,7 +215,7 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     lines += other_scores(measured.pair.candidate)
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
     if measured.totals: lines.append(
-        f"Files of more than {LARGE:,} windows are read in batches: windows that changed "
+        f"Files of more than {LARGE:,} windows are read in batches; the windows that changed "
         "most, slices and the source systems' fields are left out.")
     return lines
 
@@ -230,18 +231,18 @@ def family_notes(study: Study) -> list[str]:
         least = 2.0 ** (1 - few.n_units)
         by_holm = rows is not leads or len({row.key.candidate for row in leads}) == 1
         if by_holm and least * len(asked) > alpha: lines.append(
-            f"With {units} no p-value of a change is below {least:.2g}, so that among "
-            f"{len(asked)} rows that are judged together such a row cannot be called changed.")
+            f"With {units} no p-value of a change can fall below {least:.2g}, so no row can "
+            f"be called changed among {len(asked)} that are judged together.")
         sizes, counts = (sorted({key[k] for key in RATES}) for k in (0, 1))
         n = max((size for size in sizes if size <= few.n_units), default=sizes[0])
         m = min((count for count in counts if count >= len(asked)), default=counts[-1])
         rates = RATES[n, m]
         if max(rates) > 1.5 * alpha: lines.append(
             f"{len(asked)} rows are judged together over as few as {units}. Where a few units "
-            "carry a change (one in ten), such reports call some row equivalent that is at "
-            "the margin in {:.0f} of 100 cases and some unchanged row changed in {:.0f}; "
-            "where changes are symmetric, {:.0f} and {:.0f} (simulated: {} rows of {} units; "
-            "5 are promised).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
+            "(one in ten) carry a change, {:.0f} of 100 such reports call a row equivalent "
+            "that lies at the margin, and {:.0f} call an unchanged row changed; where "
+            "changes are symmetric, {:.0f} and {:.0f} (simulated: {} rows of {} units; the "
+            "promise is 5).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #91adae15
@@ -264,9 +265,9 @@ def gain_doubt(study: Study, row: Row) -> list[str]:
     both = study.measured[row.key[:2]].pair
     edit = study.rules.edit or weights_between(both.baseline, both.candidate).get("edit")
     if not edit: return []
-    return [f"{LOSSY[edit]}, which adds nothing to a model: a gain on this text is a warning "
-            "and no reason to prefer this copy. KL divergence and changed first choices "
-            "(--divergence) say how far it went."]
+    return [f"{LOSSY[edit]}, which adds nothing to a model: a gain on this text is a warning, "
+            "not a reason to prefer this copy. KL divergence and changed first choices "
+            "(--divergence) show how far the copy moved."]
 
 
 def find_doubts(study: Study) -> list[str]:
@@ -386,8 +387,8 @@ def units_section(study: Study, row: Row) -> dict:
         scale, unit = shown_unit(d)
         side = f"{scale * (math.expm1(half) if d.scale == 'log' else half):.2g}{unit}"
         if half < 5 and times >= 2: words["pairing"] = (
-            f"Without pairing the change would be known to within {side} only: pairing is "
-            f"like {float(f'{times:.2g}'):,.0f} times the evidence.")
+            f"Without pairing the change would be known only to within {side}: pairing is "
+            f"like having {float(f'{times:.2g}'):,.0f} times the evidence.")
         if times < 1 / (1 + 2 / math.sqrt(d.n_units)): words["pairing"] = (  # beyond chance
             "Pairing did not help: where one model does better, the other does worse. "
             f"Unpaired, the interval would be {math.sqrt(times):.2g} times as wide; check "
@@ -402,8 +403,8 @@ def units_section(study: Study, row: Row) -> dict:
     units["alike"] = {"heaviest": share, "delta": alike.estimate, "ci": [ends.low, ends.high]}
     change, low, high = (change_text(x, d) for x in (alike.estimate, ends.low, ends.high))
     words["alike"] = (
-        f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the tokens. With each "
-        f"counted the same the change is {change} ({low} to {high}).")
+        f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the tokens. If all "
+        f"counted equally, the change would be {change} ({low} to {high}).")
     return units
 
 # %% ../../nbs/report/05_build.ipynb #ps01
@@ -495,8 +496,8 @@ def looks_section(study: Study) -> dict | None:
     pairs, leads, looks = [], [row.key[:2] for row in study.leading], study.looks
     said = stop_sentences({key: looks[key] for key in leads})
     if len(leads) < len(looks):
-        said.append("What does not decide is described as at the stop; nothing is claimed of "
-                    "it.")
+        said.append("Changes that do not decide are described as they stood at the stop, "
+                    "without a claim.")
     for row in study.rows:
         text, mine = partial(change_text, d=row.value), looks[row.key[:2]]
         rows = [{**asdict(look), "share": look.tokens / mine.total_tokens,
@@ -515,8 +516,9 @@ def looks_section(study: Study) -> dict | None:
 SCHEMA = "invar_nb/report/2"
 CONVENTIONS = {
     "losses": ("Differences are candidate minus baseline; positive losses are worse.",
-               "A window counts by its scored tokens; perplexity is exp of the mean log-loss.",
-               "The source systems' interval takes windows for independent."),
+               "Windows are weighted by their scored tokens; perplexity is exp of the mean "
+               "log-loss.",
+               "The source systems' interval treats windows as independent."),
     "answers": ("Differences are candidate minus baseline on the same examples, joined by id.",
                 "Shares of one model have Wilson intervals, differences of unclustered shares "
                 "Tango's, with the p-value that is dual to it.", "0/0 is no value, never 0."),
@@ -524,12 +526,13 @@ CONVENTIONS = {
                "A score is a mean over examples; scores of 0 and 1 without clusters have "
                "Tango's interval, with the p-value that is dual to it."),
     "translations": ("Differences are candidate minus baseline on the same sentences.",
-                     "BLEU is a number from 0 to 1; papers print 100 times it. The interval "
-                     "leaves out one sentence at a time."),
+                     "BLEU is a number from 0 to 1; papers print 100 times that. The "
+                     "interval leaves out one sentence at a time."),
     "runs": ("Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
              "freedom.", "The word follows the evaluator's two thresholds."),
-    "family": ("Every interval is a single one. What decides alone is judged by it; in a "
-               "family each kind of claim rests on p-values adjusted for all its rows.",),
+    "family": ("Every interval is individual. A change that decides alone is judged by it; "
+               "in a family each kind of claim rests on p-values adjusted for all its "
+               "rows.",),
     "bootstrap": ("The bootstrap gives the intervals and the p-values of no change; the "
                   "p-values at a margin are those of the jackknife.",),
     "family of runs": ("p-values are adjusted over the metrics of a candidate, then by Holm "

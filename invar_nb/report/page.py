@@ -269,7 +269,7 @@ def noise_lines(d: Mapping) -> list[str]:
         lines.append(
             f"The baseline scored twice ({how}): {value['title']} "
             f"{control['words']['change']} ({100 * value['level']:g} % CI "
-            f"{control['words']['interval']}). The edit's change is "
+            f"{control['words']['interval']}). The change made by the edit is "
             f"{'below' if below else 'larger than'} this numerical noise.")
     return lines
 
@@ -289,10 +289,11 @@ def families_text(d: Mapping) -> str:
         "The p-values are adjusted over the metrics of a candidate, then by Holm over the "
         f"candidates; the intervals hold together.{level_text(d)}")
     if d["looks"]: return (
-        "What decides is judged by its repeated intervals, which hold together at all looks.")
+        "The deciding change is judged by its repeated intervals, which hold together at all "
+                           "looks.")
     names, parts = ({row["key"][name] for row in rows_of(d, "lead")}
                     for name in ("candidate", "part"))
-    first = "What decides is judged by its own interval."
+    first = "The deciding change is judged by its own interval."
     if len(parts) > 1: first = "The parts are one family, adjusted by Holm."
     if len(names) > 1: first = "The candidates are one family; their p-values step down."
     if len(names) > 1 < len(parts): first = (
@@ -303,9 +304,9 @@ def families_text(d: Mapping) -> str:
     if rows_of(d, "pooled"):
         first = "The pooled change decides."
         rest = "The texts, all other metrics and slices are"
-    return (f"{first} {rest} one family, adjusted by Holm. Each interval is a single one; a "
-            "claim in a family rests on adjusted p-values, and where it differs from what the "
-            "interval alone would say, that stands beside it.")
+    return (f"{first} {rest} one family, adjusted by Holm. Each interval is individual; a "
+            "claim within a family rests on adjusted p-values and is marked where the "
+            "interval alone would say something else.")
 
 # %% ../../nbs/report/02_page.ipynb #rulec
 def rule_line(d: Mapping) -> str:
@@ -321,9 +322,10 @@ def rule_line(d: Mapping) -> str:
     if margins: line += f", margin {' or '.join(sorted(margins))}"
     alpha = 1 - value["level"]
     if len(leads) > 1:
-        return (f"{line}. In at most {100 * alpha:.2g} of 100 reports some edit without "
-                "effect is called changed, or one as large as the margin equivalent; with few "
-                "or skewed units more, which a note then says.")
+        return (f"{line}. In at most {100 * alpha:.2g} of 100 reports is any edit without "
+                "effect called changed, or any edit as large as the margin called "
+                "equivalent; with few or skewed units the rate is higher, which a note then "
+                "says.")
     line += (". An edit without effect is called regressed in at most "
              f"{50 * alpha:.2g} of 100 comparisons")
     if not leads[0]["margin"] > 0 or not value["standard_error"] > 0: return f"{line}."
@@ -331,7 +333,7 @@ def rule_line(d: Mapping) -> str:
     margin = leads[0]["margin"]
     found = min(1 - alpha / 2, chance_of_claim(
         seen, value["n_units"], delta=margin, margin=margin, level=value["level"]))
-    return f"{line}; one that is worse by the margin is found in about {100 * found:.0f}."
+    return f"{line}; an edit that is worse by the margin is found in about {100 * found:.0f}."
 
 
 def unmeasured_line(d: Mapping) -> str:
@@ -343,7 +345,6 @@ def unmeasured_line(d: Mapping) -> str:
         not have & {"kl_divergence", "top1_changed"})
     missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
     return f"Not measured: {', '.join(missing)}." if scored and missing else ""
-
 
 # %% ../../nbs/report/02_page.ipynb #fnd2
 def found_line(d: Mapping) -> str:

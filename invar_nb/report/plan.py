@@ -71,7 +71,7 @@ def pilot_of(
         return replace(pilot, sd=pilot.sd * math.sqrt(2 * (1 - r))), d, both, about
     if not isinstance(source, Pair):
         pilot = source if isinstance(source, Pilot) else Pilot(sd=float(source))
-        about = f"a standard deviation of {pilot.sd:g} for each unit, taken for known"
+        about = f"a known standard deviation of {pilot.sd:g} per unit"
         return pilot, None, None, about
     options = {"metrics": () if metric is None else [metric], "level": level, "by": ()}
     record = source.baseline.provenance.get("pilot") or {}
@@ -86,11 +86,13 @@ def pilot_of(
     d = compare(pair, units=units, **options).row.value
     rows = single or d
     if rows.units_eff < FEWEST - 1e-9:
-        refuse(where, f"a pilot must have {FEWEST} effective {noun_of(rows.units)} or more",
+        refuse(where, f"a pilot must have at least {FEWEST} effective {noun_of(rows.units)}",
                f"{rows.units_eff:.3g}", "Measure more, or plan from a standard deviation")
     if not d.standard_error > 0:
-        refuse(where, "the pilot must show a spread", f"the same change of {d.title} "
-               "throughout", "Are both models the same? Compare them", code="no_spread")
+        refuse(where, "the pilot must show some "
+               "spread", f"the same change of {d.title} in every "
+               "unit", "Are both models the same? Compare them "
+               "instead", code="no_spread")
     about = counted(d.n, "windows" if source.kind == "losses" else "examples")
     if d.units == "documents":
         about += f" in {counted(d.n_units, 'documents' if single is None else 'blocks')}"
@@ -191,8 +193,10 @@ class Goal:
             refuse(where, "a plan needs a margin, a half-width or an expected change", "none",
                    "Pass margin=0.02", error=UsageError)
         if self.margin is not None and self.expected and abs(self.expected) == self.margin:
-            refuse(where, "no run decides whether a change on the margin is inside",
-                   f"{self.expected:g} and {self.margin:g}", "Expect more, or less",
+            refuse(where, "no amount of text decides whether a change as large as the margin "
+                   "lies inside it",
+                   f"{self.expected:g} and {self.margin:g}", "Expect a larger or a smaller "
+                   "change",
                    error=UsageError)
 
     def promises(self, pilot: Pilot, n: int) -> dict:
@@ -213,8 +217,9 @@ class Goal:
             return narrow and self._claims(pilot, n)
         n = smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
         if n is None:
-            refuse("plan_comparison", "a goal must be within reach of a trillion units",
-                   f"a spread of {pilot.sd:.3g}", "Wish for less", error=UsageError)
+            refuse("plan_comparison", "a goal must be reachable with a trillion units",
+                   f"a spread of {pilot.sd:.3g}", "Choose a wider margin "
+                   "or half-width", error=UsageError)
         return n
 
     def _claims(self, pilot, n):
@@ -243,7 +248,7 @@ def plan_sentences(plan) -> list[str]:
     already = f"The pilot already decides: {plan.decided}. For the goal asked:"
     lines = [already] if plan.decided else []
     lines, wishes = [*lines, f"Planned: {', '.join(parts)}."], []
-    if first := plan.in_order:
+    if plan.enough is not False and (first := plan.in_order):  # else of a longer text
         more = first["tokens"] / r["tokens"]
         beside = f"; whole documents in text order would take {more:.1f} times the tokens"
         lines.append(f"The windows are spread over {counted(r['documents'], 'documents')}"
@@ -265,16 +270,16 @@ def plan_sentences(plan) -> list[str]:
                      "margin.")
     lines.append(f"Pilot: {plan.source}. Independent: {noun_of(plan.units)}.")
     if plan.at_pilot:
-        lines.append(f"If the true change is the one that the pilot shows, {plan.at_pilot:,} "
-                     f"{plan.items} decide.")
+        lines.append(f"If the true change is the pilot's, {plan.at_pilot:,} {plan.items} "
+                     "decide.")
     if not math.isinf(plan.pilot.dof):
         lines.append(f"The table holds after {100 * goal.assurance:g} of 100 pilots: the "
                      f"spread is known to {_number(plan.pilot.dof)} degrees of freedom.")
     if plan.if_skewed and plan.if_skewed < goal.assurance - 0.025:
         lines[-1] += (f" If {noun_of(plan.units)} are skewed, with tails as heavy as the "
                       f"pilot's, it holds after about {5 * round(20 * plan.if_skewed)}.")
-    return [*lines, f"Change: the smallest that is found with {100 * goal.power:g} % "
-            "power. Margin: the smallest for which an unchanged model is called equivalent."]
+    return [*lines, f"Change: the smallest that is found with {100 * goal.power:g} % power. "
+            "Margin: the smallest within which an unchanged model is called equivalent."]
 
 
 def plan_table(plan) -> list[list[str]]:
@@ -327,7 +332,7 @@ class Plan:
         table = plan_table(self)
         *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
         lines = ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
-        said = {"next": "\nnext", "looks": "or, stopping when it is decided"}
+        said = {"next": "\nnext", "looks": "or, with --until-decided"}
         lines += [f"{said[name]}: {text}" for name, text in self.commands.items()]
         return "\n".join([*plan_sentences(self), "", *lines])
 
@@ -415,6 +420,6 @@ def plan_comparison(
             wish = replace(goal, expected=d.delta, half_width=None)
             shows["at_pilot"] = stock.size(wish.needs(pilot))["windows"]
         if supply is None and d.n >= needed["windows"]:
-            about += ", as many as are planned: compare them"
+            about += ", as many as the plan asks for: compare them"
     return Plan(goal=goal, pilot=pilot, needed=needed, rows=tuple(rows), text=whole,
                 units=kind, source=about, **shows)

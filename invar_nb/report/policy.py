@@ -70,8 +70,9 @@ def check_enough(
     total, wanted = counts["preview"] + counts["final"], tier.preview + tier.final
     if counts["preview"] >= tier.preview and counts["final"] >= tier.final: return []
     if profile != "dev":
-        refuse(where, f"profile {profile} needs the {wanted} windows of tier {tier.name}",
-               f"{total}", "Give more text, choose another tier, or use the profile dev",
+        refuse(where, f"the profile {profile} with the {tier.name} tier needs {wanted} "
+               "windows",
+               f"{total}", "Use more text, choose another tier, or use --profile dev",
                code="too_few_windows")
     return [f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "
             f"{wanted} ({tier.preview} preview and {tier.final} final)."]
@@ -93,8 +94,8 @@ def check_windows(
              pair.n > 1 and spread > 0)
     broken = [name for name, good in zip(BROKEN, holds, strict=True) if not good]
     if broken and profile != "dev":
-        refuse(where, f"profile {profile} needs every contract to hold", ", ".join(broken),
-               "Correct the evidence, or use the profile dev, which warns", code=broken[0])
+        refuse(where, f"the profile {profile} needs every contract to hold", ", ".join(broken),
+               "Correct the evidence, or use --profile dev, which only warns", code=broken[0])
     return lines + [BROKEN[name] for name in broken]
 
 # %% ../../nbs/report/01_policy.ipynb #16347f57
@@ -157,8 +158,8 @@ def gate_of(row, baseline, limit: float, label: str = "") -> dict:
     elif d.metric.name == "bits_per_byte":
         upper = math.exp(nats_per_token(baseline, d.interval.high))
     else:
-        refuse("report", "a gate needs perplexity as the first metric", repr(d.metric.name),
-               "Put perplexity first, or use the profile dev without a gate",
+        refuse("report", "a gate needs perplexity as the primary metric", repr(d.metric.name),
+               "Name perplexity first, or use --profile dev without --gate",
                error=UsageError)
     return {"limit": limit, "observed": upper, "passed": upper <= limit,
             "because": f"the upper end of the ratio{label and f' on {label}'}, {upper:.4f}, "
@@ -172,7 +173,7 @@ def required_gate(study: Study, candidate: str) -> dict:
     slices = [row for row in study.select(candidate=candidate, role="rest")
               if row.key.slice and row.key.metric == names[row.key.part]]
     if asked != "parts" and not slices:
-        refuse("report", f"required={asked!r} needs slices of the first metric", "none",
+        refuse("report", f"required={asked!r} needs slices of the primary metric", "none",
                "Slice by a column, or require parts", error=UsageError)
     absent = [part for name, part in study.arms if name == BASELINE and part not in names]
     sliced = {row.key.part for row in slices}
@@ -240,13 +241,13 @@ def exit_of(
                     f"not shown{labels and f' of {labels}'}.")
     if any(row.claim == "regressed" and row.key.candidate in candidates
            for row in study.rows):  # shown, and no loss beyond the margin
-        return made(0, "no_loss_beyond_shown", "what is worse was not shown to be worse by "
-                    "more than the margin.")
+        return made(0, "no_loss_beyond_shown", "a loss was shown, but none beyond the "
+                    "margin.")
     undecided = [row for row in leading if row.claim == "inconclusive"]
     if undecided and study.rules.fail_inconclusive:
         return made(4, "inconclusive", "the evidence does not decide.")
     if not all(row.shows("not_worse") for row in undecided):
-        return made(0, "no_regression_shown", "nothing was shown to be worse, and nothing "
-                    "was ruled out; --fail-inconclusive makes it exit 4.")
+        return made(0, "no_regression_shown", "no regression was shown, and none was ruled "
+                    "out; with --fail-inconclusive this is exit 4.")
     return made(0, "not_worse", f"{asked.replace('-', ' ')} was required and shown."
-                if asked in good else "nothing was shown to be worse.")
+                if asked in good else "no regression was shown.")

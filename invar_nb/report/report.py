@@ -268,7 +268,7 @@ class Report:
         try: msgspec.json.decode(self.text.encode(), type=Document, strict=True)
         except msgspec.ValidationError as error:
             refuse("report", "report.json must have the structure of its schema", str(error),
-                   "It was changed, or another version wrote it", code="structure")
+                   "It was edited, or another version wrote it", code="structure")
 
     def document(self) -> dict:
         "A fresh copy of the content of report.json."

@@ -49,7 +49,7 @@ def read_evidence(
                    "The report was never saved with its evidence; Report.save does that")
         if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
             refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
-                   repr(name), "A report that points elsewhere is not followed")
+                   repr(name), "A report must not point to files elsewhere")
         path = as_file(folder / name, "verify")
         if (now := file_digest(path)) != expected:
             refuse("verify", f"{name} must have the digest in arms.{stem}.sha256",
@@ -93,8 +93,9 @@ def check_metrics(d: dict, without: Collection[str]) -> None:
         refuse("verify", "without must name metrics of the report", ", ".join(idle),
                f"It has {', '.join(sorted(names))}", error=UsageError)
     if leads := {row["key"]["metric"] for row in d["rows"] if row["role"] == "lead"} & left:
-        refuse("verify", "without must leave the leading metrics", ", ".join(leads),
-               "What decides can be verified only where it is installed", error=UsageError)
+        refuse("verify", "without must keep the leading metrics", ", ".join(leads),
+               "A deciding metric can be verified only where it is "
+               "installed", error=UsageError)
     unknown = sorted(name for name in names - left if name not in METRICS)
     if unknown and d["parts"][0]["kind"] != "runs":  # whose metrics are columns of their own
         refuse("verify", "every metric must be installed here", ", ".join(unknown),
@@ -132,7 +133,7 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     for name, text in render(report).items():
         if name == "report.json": continue
         if not (path.parent / name).exists():
-            missing.append(f"{name}: it is not there")
+            missing.append(f"{name} is missing")
             continue
         files.append(name)
         lines = as_file(path.parent / name, "verify").read_bytes().split(b"\n")

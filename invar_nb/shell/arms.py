@@ -75,16 +75,16 @@ def arm_kind(
                              culprit=error.culprit, cure=error.cure) from None
     if is_address(argument): return "served"
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
-        usage("a server must be openai:URL, vllm:URL or sglang:URL",
+        usage("a server must be given as openai:URL, vllm:URL or sglang:URL",
               "another address", "Write openai:http://localhost:8000")
     name, at, _ = argument.partition("@")
     if at and Path(name).expanduser().exists():
-        usage("a revision must be of a hub id", repr(argument), "A folder has none: leave it "
-              "out")
+        usage("a revision must follow a hub id", repr(argument), "A folder has no revisions: "
+              "leave it out")
     hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?(@(?!.*\.\.)[\w./-]{1,96})?"
     endings = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
     if path.suffix in endings or not re.fullmatch(hub, argument):
-        usage("a model or a file must be there", repr(argument),
+        usage("the model or file must exist", repr(argument),
               "Check the path, or give a hub id such as org/name or org/name@revision")
     return "hub"
 
@@ -114,7 +114,7 @@ def planned(source, documents, o: Scoring) -> TextPlan:
 def one_text(o: Scoring):
     "The documents of the text, for what takes one."
     if len(o.texts) > 1:
-        usage("one text must be given here", ", ".join(o.texts), "Several are for compare")
+        usage("one text must be given", ", ".join(o.texts), "Only compare takes several")
     return read_documents(o.text, pieces=o.documents)
 
 
@@ -136,9 +136,9 @@ def check_origin(plan: TextPlan, losses: WindowLosses, o: Scoring) -> None:
     "Refuse losses of another text or another plan; PairingError."
     data_id = whole_data_id(plan) if o.per_byte else plan.data_id
     if losses.data_id and losses.data_id != data_id:
-        refuse("compare", "both arms must have one text and one plan of windows",
+        refuse("compare", "both models must be scored on the same text and windows",
                f"{losses.data_id[:19]} in the file, {data_id[:19]} from --text",
-               "Give the text, lengths and windowing with which the file was scored",
+               "Use the text, lengths and windowing that the file was scored with",
                error=PairingError, code="data_id")
 
 # %% ../../nbs/shell/04_arms.ipynb #c009e
@@ -241,7 +241,7 @@ def score_again(
         known = [each.read() for each in arms]
         if None in known: continue
         if not known:
-            if why: say(f"{label}: nothing of {why} can be kept", quiet)
+            if why: say(f"{label}: nothing of {why} can be reused", quiet)
             say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
         try: return act(on_known=taken, known=known[0] if len(known) == 1 else tuple(
             known) or None)
@@ -318,7 +318,7 @@ def open_model(argument: str, o: Scoring, label: str, quiet: bool = False,
     _check_classes(o)
     if o.tokenizer is None and tokenizer is None:  # the server is sent ids
         usage("a server needs --tokenizer DIR", "none",
-              "Name the folder of the tokenizer that its model was trained with")
+              "Give the folder of its model's tokenizer")
     words = tokenizer or load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
     return Opened(argument=argument, scoring=o, loaded=None, tokenizer=words)
 
@@ -431,8 +431,9 @@ def score_arms(
     models = [name for name, kind in kinds.items() if kind in SCORED]
     models.sort(key=lambda name: kinds[name] == "served")  # a tokenizer comes with the others
     if {*kinds.values()} - {*SCORED, "losses"}:
-        usage("both arms must be of one kind", " and ".join(kinds.values()),
-              "Compare a model with a model or with losses, files with files of their kind")
+        usage("both arms must be of the same kind", " and ".join(kinds.values()),
+              "Compare a model with a model or with losses, and files with files of the same "
+              "kind")
     for name in models:  # before the other one is scored: is it there, and may we ask?
         if kinds[name] != "served": continue
         _check_classes(o)
@@ -486,7 +487,7 @@ def check_memory(models: list[str], o: Loading) -> None:
     shorter = "" if o.dtype in ("bfloat16", "float16") else "Give --dtype bfloat16, or leave"
     refuse("compare", "both models must fit into memory for --divergence",
            f"at least {need / 2**30:.1f} GiB of weights, {free / 2**30:.1f} GiB free",
-           f"{shorter or 'Leave'} --divergence out: the models are then scored one after the "
+           f"{shorter or 'Leave'} --divergence out: the models are then loaded one after the "
            "other", error=UsageError, code="memory")
 
 # %% ../../nbs/shell/04_arms.ipynb #c016s
@@ -598,8 +599,9 @@ def score_rounds(
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on the same windows of each text, round by round, until looks decide."
     if design.target == "text" and o.windows and Budget.of(o.windows).rule == "spread":
-        usage("looks at this text take its windows at random already",
-              f"--windows {o.windows}", "Leave it out, or write first:N for a shorter text")
+        usage("with target text, --until-decided already takes windows at random",
+              f"--windows {o.windows}", "Leave --windows out, or write first:N for a shorter "
+              "text")
     o = fit_models(o, [*arguments.values()])
     check_inputs(arguments, o)
     weights = find_weights(arguments, o, quiet)

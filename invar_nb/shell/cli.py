@@ -7,7 +7,6 @@ __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'a
            'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
-import difflib
 import json
 import re
 import shlex
@@ -32,9 +31,10 @@ from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Progress, answer,
 app = typer.Typer(
     name="invar-nb", add_completion=False, pretty_exceptions_enable=False,
     cls=o.HelpGroup, context_settings={"help_option_names": ["-h", "--help"]},
-    epilog="Help of one command: invar-nb help compare. Exit codes: 0 no regression shown "
-           "(inconclusive too), 1 regressed or gate failed, 2 usage, 3 evidence refused, "
-           "4 inconclusive (with --fail-inconclusive), 5 the work failed, 130 interrupted.")
+    epilog="More about a command: invar-nb help compare. Exit codes: 0 no regression shown "
+           "(or inconclusive), 1 regressed or gate failed, 2 wrong usage, 3 evidence "
+           "refused, 4 inconclusive with --fail-inconclusive, 5 the work failed, 130 "
+           "interrupted.")
 
 
 def _version(asked: bool):
@@ -75,11 +75,10 @@ def _out(metavar, text, kind=Optional[Path]):
     return o.panel("Output")(kind, text, "--out", metavar=metavar)
 
 
-def _with_study(study, job, baseline=None, candidates=None):
-    "Arms and options, completed by a study file where one is given."
-    if study is None: return baseline, candidates, job
-    from invar_nb.shell.groups import read_study
-    return read_study(study, baseline, candidates, job)
+def _with_study(study, keys, job, baseline=None, candidates=None):
+    "Arms and options, completed by a study file and by --set where these are given."
+    if study is None and not keys: return baseline, candidates, job
+    return g.read_study(study, baseline, candidates, job, keys)
 
 
 def _saved(report, out, force, journals=()):
@@ -97,15 +96,16 @@ def _saved(report, out, force, journals=()):
                        f"Check:  invar-nb verify {shlex.quote(str(out))}")
 
 # %% ../../nbs/shell/09_cli.ipynb #c002
-_MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL "
-          "(its key in INVAR_NB_API_KEY)")
-_ARM = (f"{_MODEL}. Or losses, answers, scores: a table, a folder of lm-eval or inspect, a "
-        "file of llama.cpp or Every Eval Ever, recognised by its content.")
+_MODEL = ("Model folder, GGUF, hub id, or server: openai:URL, vllm:URL, sglang:URL (API key "
+          "in INVAR_NB_API_KEY)")
+_ARM = (f"{_MODEL}. Or results, recognised by their content: a table of losses, answers or "
+        "scores, a folder of lm-eval or inspect, a file of llama.cpp or Every Eval Ever.")
 _Baseline = _argument("BASELINE", _ARM, Optional[str])
-_Candidates = _argument("CANDIDATE...", "The edited model; several are ranked in one table.",
+_Candidates = _argument("CANDIDATE...", "The edited model, or several to rank in one table.",
                         Optional[list[str]])
-_Report = _argument("REPORT", "report.json, or the folder that holds it.", Path)
-_REPORTED = "Folder for report and evidence. Default, with -2, -3, ... if it is taken: "
+_Report = _argument("REPORT", "report.json or its folder.", Path)
+_REPORTED = ("Folder for report and evidence. If the default exists, -2, -3, ... is appended. "
+             "Default: ")
 
 # %% ../../nbs/shell/09_cli.ipynb #c025
 @command(
@@ -120,7 +120,8 @@ def compare(
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
-    baseline, candidates, job = _with_study(job.scoring.study, job, baseline, candidates)
+    baseline, candidates, job = _with_study(
+        job.scoring.study, job.scoring.keys, job, baseline, candidates)
     if not baseline or not candidates:
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
         o.usage("compare needs BASELINE and CANDIDATE", got,
@@ -142,15 +143,16 @@ def plan(
     baseline: _Baseline = None,
     candidate: _argument("CANDIDATE", "The edited model.", Optional[str]) = None,
     force: g.Force = False,
-    out: _out("DIR", "plan.json, plan.html and the pilot's losses. Default: invar-nb-plan, "
-              "for models.") = None,
+    out: _out("DIR", "Folder for plan.json, plan.html and the pilot's losses. Default for "
+              "models: invar-nb-plan.") = None,
 ):
-    "How many windows are enough, and what will they cost? From a pilot, or from files."
+    "How much text is enough, and what will it cost? Plans from a pilot, or from files."
     job = g.Job(scoring=scoring, columns=columns, output=output)
     baseline, candidate, job = _with_study(
-        scoring.study, job, baseline, [candidate] if candidate else None)
+        scoring.study, scoring.keys, job, baseline, [candidate] if candidate else None)
     if candidate and len(candidate) > 1:
-        o.usage("a plan is of one candidate", ", ".join(candidate), "Name BASELINE CANDIDATE")
+        o.usage("plan takes one candidate", ", ".join(candidate), "Give BASELINE and "
+                "CANDIDATE")
     job = replace(job, scoring=replace(job.scoring, windows=scoring.windows))
     named = candidate.values() if isinstance(candidate, dict) else candidate or ()
     given = [name for name in (baseline, *named) if name is not None]
@@ -168,22 +170,23 @@ _shards = o.panel("Shards")
 @dataclass(frozen=True, kw_only=True)
 class Sharding:
     "Which part of the text is scored here."
-    shard: _shards(Optional[str], "Score one share of the text: I/N, such as 3/7, or auto in "
-                   "a SLURM array or step, or under torchrun. --out is then a folder or a "
-                   "URL (s3://...), which merge joins into one file.", metavar="I/N") = None
-    engine: _shards(Literal["here", "ray"], "ray: shards are tasks of a Ray cluster, which "
-                    "may lose workers and machines. Default: here.") = "here"
-    address: _shards(Optional[str], "Address of the Ray cluster. Default: RAY_ADDRESS, or "
-                     "else this machine.", metavar="HOST:PORT") = None
-    workers: _shards(Optional[int], "Models that Ray loads, each in a process. Default: one "
-                     "a GPU, or else one a machine.", min=1) = None
+    shard: _shards(Optional[str], "Score one share of the text, such as 3/7, or auto in a "
+                   "SLURM array or step and under torchrun. --out is "
+                   "then a folder or URL (s3://...) for the parts, "
+                   "which invar-nb merge joins.", metavar="I/N") = None
+    engine: _shards(Literal["here", "ray"], "ray scores on a Ray cluster, which may lose "
+                    "workers and machines. Default: this machine.") = "here"
+    address: _shards(Optional[str], "Address of the Ray cluster. Default: RAY_ADDRESS, else "
+                     "this machine.", metavar="HOST:PORT") = None
+    workers: _shards(Optional[int], "Models that Ray loads, each in its own process. "
+                     "Default: one per GPU, else one per machine.", min=1) = None
 
     def __post_init__(self):
         if self.engine == "ray" and self.shard:
-            o.usage("--engine ray cuts the text itself", "--shard too", "Leave one out")
+            o.usage("--engine ray splits the text itself", "--shard too", "Leave one out")
         given = "--address" if self.address else "--workers" if self.workers else None
         if given and self.engine != "ray":
-            o.usage(f"{given} is for --engine ray", "none", "Leave it out")
+            o.usage(f"{given} works only with --engine ray", "none", "Leave it out")
 
 # %% ../../nbs/shell/09_cli.ipynb #c009
 @command(
@@ -193,11 +196,11 @@ class Sharding:
 def score(
     model: _argument("MODEL", f"{_MODEL}."), scoring: g.ScoringBy, sharding: Sharding,
     output: g.Output, force: g.Force = False,
-    out: _out("LOSSES", "File to write, .parquet or .jsonl; a folder or a URL for parts.",
+    out: _out("LOSSES", "File to write, .parquet or .jsonl; with --shard a folder or a URL.",
               Optional[str]) = None,
 ):
-    "Score one model and save its losses; run again to resume."
-    scoring = _with_study(scoring.study, g.Job(scoring=scoring))[2].scoring
+    "Score one model on a text and save its losses. Run again to resume."
+    scoring = _with_study(scoring.study, scoring.keys, g.Job(scoring=scoring))[2].scoring
     say(f"invar-nb score: {model}", output.quiet)
     ray, again = sharding.engine == "ray", {"force": force, "quiet": output.quiet}
     file, url = str(out).endswith((".parquet", ".jsonl")), "://" in str(out)
@@ -207,7 +210,7 @@ def score(
         got = "no --out" if out is None else repr(out) if scoring.text else "no --text"
         o.usage(f"{what} needs --text FILE and --out {want}", got, "Give both")
     if url and file:
-        o.usage("--out must be a file on this machine", repr(out), "A URL is for parts")
+        o.usage("--out must be a file on this machine", repr(out), "A URL is for --shard")
     if not url: check_out(Path(out), force if file else None, "file" if file else "folder")
     from invar_nb.shell import work
     if ray: return work.save_with_ray(model, scoring, out, sharding, **again)
@@ -217,31 +220,34 @@ def score(
 # %% ../../nbs/shell/09_cli.ipynb #c018
 @command("merge parts --out base.parquet")
 def merge(
-    folder: _argument("DIR", "Folder or URL that score --shard wrote to."),
+    folder: _argument("DIR", "Folder or URL with the parts that score --shard wrote."),
     output: g.Output, force: g.Force = False,
-    out: _out("LOSSES", "File to write, .parquet or .jsonl. Default: losses in DIR.") = None,
+    out: _out("LOSSES", "File to write, .parquet or .jsonl. Default: losses.parquet "
+              "in DIR.") = None,
 ):
-    "Join the shards of a text into the file that one process would have written."
+    "Join the parts that score --shard wrote into one file."
     say(f"invar-nb merge: {folder}", output.quiet)
     from invar_nb.shell.work import save_merged
     return save_merged(folder, out, force=force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c039
-@command("answer models/base questions.jsonl --out answers.jsonl")
+@command(
+    "answer models/base questions.jsonl --out answers.jsonl",
+    usual="out force device dtype batch_tokens tokenizer trust_remote_code study json quiet")
 def answer_questions(
     model: _argument("MODEL", "Model folder or hub id."),
-    examples: _argument("EXAMPLES", "Questions: .jsonl with id, prompt, candidates (a list) "
-                        "and label.", Path),
+    examples: _argument("EXAMPLES", "Questions: a .jsonl file with id, prompt, candidates (a "
+                        "list) and label.", Path),
     loading: g.Loading, output: g.Output, force: g.Force = False,
     out: _out("ANSWERS", "File to write, .jsonl.") = None,
 ):
-    "Ask one model questions with candidate answers and save what it answers."
+    "Ask one model multiple-choice questions and save its answers."
     say(f"invar-nb answer: {model}", output.quiet)
     if out is None or out.suffix != ".jsonl":
         got = repr(str(out)) if out else "none"
         o.usage("answer needs --out FILE, .jsonl", got, "Name the file to write")
     check_out(out, force, "file")
-    loading = _with_study(loading.study, g.Job(scoring=loading))[2].scoring
+    loading = _with_study(loading.study, loading.keys, g.Job(scoring=loading))[2].scoring
     from invar_nb.shell.work import save_answers
     return save_answers(model, examples, loading, out, output.quiet)
 
@@ -251,17 +257,17 @@ def answer_questions(
     "evaluate lm_eval_out/tuned",
     usual="metric by level task score column study out force json")
 def evaluate(
-    files: _argument("FILE...", "Losses, answers, scores, translations or runs, from any "
+    files: _argument("FILE...", "Losses, answers, scores, translations or runs from any "
                      "tool; every task of every file is measured by itself.", list[str]),
     asked: g.Measured, columns: g.Columns, output: g.Output, study: g.StudyOption = None,
-    force: g.Force = False,
+    keys: g.SetOption = None, force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-evaluation.", Path) = Path("invar-nb-evaluation"),
 ):
-    "The metrics of a model, from files; compare says whether models differ."
+    "Compute the metrics of a model from files; compare says whether models differ."
     say(f"invar-nb evaluate: {', '.join(files)}", output.quiet)
     out = free_out(out, force, output.quiet)
     from invar_nb.shell.compare import evaluate_files
-    job = _with_study(study, g.Job(asked=asked, columns=columns))[2]
+    job = _with_study(study, keys, g.Job(asked=asked, columns=columns))[2]
     return _saved(evaluate_files(files, job.asked, job.columns), out, force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c023
@@ -270,15 +276,15 @@ def diff(
     baseline: _argument("BASELINE", "Model folder, GGUF or hub id."),
     candidate: _argument("CANDIDATE", "The edited model."), output: g.Output,
     fail_different: Annotated[bool, typer.Option(
-        "--fail-different", help="Exit 1 where any tensor has other numbers.")] = False,
+        "--fail-different", help="Exit 1 if any number in any tensor differs.")] = False,
 ):
-    "What differs between the files of two models: tensors, config, tokenizer."
+    "List the tensors, config entries and tokenizer files that differ between two models."
     say(f"invar-nb diff: {baseline} and {candidate}", output.quiet)
     from invar_nb.models.weights import compare_weights
     from invar_nb.shell.arms import arm_kind
     other = next((arm for arm in (baseline, candidate)
                   if arm_kind(arm) not in ("model", "hub")), None)
-    if other is not None: o.usage("diff needs two models", repr(other), "Name their folders")
+    if other is not None: o.usage("diff needs two models", repr(other), "Give their folders")
     d = compare_weights(baseline, candidate,
                         progress=Progress("diff", quiet=output.quiet))
     failed = fail_different and d.state in ("different", "recast")
@@ -294,11 +300,11 @@ def find_report(
     must, missing = "REPORT must be a report.json or its folder", not report.exists()
     if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
         o.usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
-              f"verified: to plan again, invar-nb plan {path.parent}/*.jsonl")
+              f"verified; to plan again: invar-nb plan {path.parent}/*.jsonl")
     if path.suffix != ".json" or not path.is_file():
-        o.usage(must, f"{str(report)!r}{', which is not there' * missing}", "Name one")
+        o.usage(must, f"{str(report)!r}{', which does not exist' * missing}", "Name one")
     if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', path.read_bytes()):
-        o.usage(must, f"the output of --json, {path}", "Name the folder that it speaks of: "
+        o.usage(must, f"the output of --json, {path}", "Give the folder that it names: "
                 f"{printed[1].decode() or '.'}")
     return path
 
@@ -307,10 +313,10 @@ def find_report(
 def verify(
     report: _Report, output: g.Output,
     without: Annotated[list[str], typer.Option(
-        "--without", metavar="METRIC", help="Leave out a metric that is not installed here; "
-        "exit 3.")] = None,
+        "--without", metavar="METRIC", help="Skip a metric that is not installed here; the "
+        "exit code is then 3.")] = None,
 ):
-    "Compute every number of a report again from its evidence. Exit 3 if one differs."
+    "Recompute every number of a report from its evidence. Exit 3 if one differs."
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
@@ -330,9 +336,9 @@ def _arm_of_card(d, candidate):
     names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
     o.require(("a card needs a report with a metric", not names and "none",
                "Choose another report"),
-              ("a card is of one candidate", candidate == "" and len(names) > 1
-               and ", ".join(names), f"Say --candidate {names[0] if names else ''}"),
-              ("--candidate must be one of the report", candidate and candidate not in names
+              ("a card describes one candidate", candidate == "" and len(names) > 1
+               and ", ".join(names), f"Give --candidate {names[0] if names else ''}"),
+              ("--candidate must be in the report", candidate and candidate not in names
                and repr(candidate), f"Choose from {', '.join(names)}"))
     name = candidate or names[0]
     model = next(arm["model"] for arm in d["arms"].values() if arm["name"] == name)
@@ -382,8 +388,8 @@ def model_card(
     source = {"source_name": f"invar_nb {d['version']}",
               "source_url": "https://github.com/invar-nb/invar_nb"}
     if results:
-        o.require(("--results need a dataset of the Hub", not re.fullmatch(
-            r"[\w.-]+/[\w.-]+", dataset) and repr(dataset), "Say --dataset org/name"))
+        o.require(("--results needs a dataset on the Hub", not re.fullmatch(
+            r"[\w.-]+/[\w.-]+", dataset) and repr(dataset), "Give --dataset org/name"))
         return yaml.safe_dump(eval_result_entries_to_yaml([EvalResultEntry(
             dataset_id=dataset, task_id=part or kind, value=value, **source,
             notes=", ".join(f"{k} {v}" for k, v in ({"metric": title} | known).items()))
@@ -404,13 +410,15 @@ def model_card(
 def card(
     report: _Report, output: g.Output,
     candidate: Annotated[str, typer.Option(
-        "--candidate", metavar="NAME", help="Of several candidates: whose card.")] = "",
+        "--candidate", metavar="NAME", help="Candidate to write the card for, if the report "
+                                           "has several.")] = "",
     dataset: Annotated[str, typer.Option(
-        "--dataset", metavar="NAME", help="Name of the data on the card.")] = "",
+        "--dataset", metavar="NAME", help="Name of the dataset on the card.")] = "",
     results: Annotated[bool, typer.Option(
-        "--results", help="A file for .eval_results, of a dataset of the Hub.")] = False,
+        "--results", help="Write a file for .eval_results instead; needs the id of a dataset "
+                                          "on the Hub.")] = False,
 ):
-    "The metrics block of a Hugging Face model card, from a report."
+    "Write the metrics block of a Hugging Face model card from a report."
     from invar_nb.foundations.store import read_canonical
     d = read_canonical(find_report(report).read_bytes(), where="card")
     block = model_card(d, candidate=candidate, dataset=dataset, results=results)
@@ -425,7 +433,7 @@ _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on 
 
 @command("doctor")
 def doctor(output: g.Output):
-    "What is installed, what is missing, and which device scoring would use."
+    "Show what is installed, what is missing, and which device would score."
     say("invar-nb doctor: what can be imported here", output.quiet)
     python, versions = ".".join(map(str, sys.version_info[:3])), {}
     rows = [("Python", "ok" if sys.version_info >= (3, 11) else "error", python),
@@ -441,7 +449,7 @@ def doctor(output: g.Output):
             rows.append((name, "note" if use else "error", f"missing{use}"))
         else: rows.append((name, "ok", versions[name]))
     if not resources.files("invar_nb").joinpath("demo_models").is_dir():
-        rows.append(("demo models", "note", "missing: the package was cut down"))
+        rows.append(("demo models", "note", "missing: the package is incomplete"))
     device = "none"
     if "torch" in versions:
         import torch
@@ -459,7 +467,7 @@ def demo(
     output: g.Output, force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-demo.", Path) = Path("invar-demo"),
 ):
-    "Four edits of a small shipped model, ranked on real English; offline; needs torch."
+    "Rank four edits of a small shipped model on real English. Offline; needs torch."
     say("invar-nb demo: two shipped models, four edits", output.quiet)
     out = free_out(out, force, output.quiet)
     from invar_nb.shell.demo import run_demo
@@ -469,15 +477,16 @@ def demo(
 
 
 # %% ../../nbs/shell/09_cli.ipynb #helpc
-@command("help compare")
-def help_of(topic: _argument("COMMAND", "Its help; without one: of all commands.",
+@command("help compare", "help keys")
+def help_of(topic: _argument("COMMAND", "Command to explain, or keys: those of a "
+                             "study file. Default: list all commands.",
                              Optional[str]) = None):
-    "The help of a command."
+    "Explain a command."
     program = typer.main.get_command(app)
+    if topic == "keys": return {}, g.describe_keys()
     if topic is not None and topic not in program.commands:
-        near = difflib.get_close_matches(topic, program.commands, n=1)
-        o.usage(f"help is of one of {', '.join(program.commands)}", repr(topic),
-                f"Did you mean {near[0]}?" if near else "Choose one")
+        o.usage(f"help explains one of {', '.join(program.commands)}", repr(topic),
+                o.suggest(topic, program.commands))
     with program.make_context("invar-nb", [*[topic] * (topic is not None), "--help"]) as one:
         program.invoke(one)
 
@@ -485,7 +494,3 @@ def help_of(topic: _argument("COMMAND", "Its help; without one: of all commands.
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script; gives an exit code and never raises."
     return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
-
-# %% ../../nbs/shell/09_cli.ipynb #c020
-if __name__ == "__main__" and "__file__" in globals():
-    sys.exit(main())

@@ -56,7 +56,7 @@ def name_candidates(
     by_name, cure = isinstance(arguments, Mapping), "Rename it"
     names, paths = [*arguments], [*(arguments.values() if by_name else arguments)]
     if not by_name:
-        short, cure = [*map(short_name, paths)], "Write its path, ./NAME"
+        short, cure = [*map(short_name, paths)], "Write its path as ./NAME"
         names = [name if short.count(name) == 1 and name not in RESERVED else path
                  for name, path in zip(short, paths, strict=True)]
         if len(paths) == 1: names = ["candidate"]
@@ -64,7 +64,7 @@ def name_candidates(
     odd = [name for name in names if by_name and not (name.strip() and name.isprintable())]
     twice = [path for path in paths if paths.count(path) > 1]
     o.require(
-        ("there must be a candidate", not paths and "none", "Name one"),
+        ("a candidate must be given", not paths and "none", "Name one"),
         ("each candidate must be given once", twice and repr(twice[0]), "Leave one out"),
         (f"a candidate must not be called {' or '.join(RESERVED)}",
          reserved and repr(reserved[0]), cure),
@@ -88,31 +88,31 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
         *((f"--metric {name}", name != "perplexity") for name in asked.metric or ()),
         ("pooling", asked.pooling), ("contrasts", asked.contrasts), ("--per-byte", s.per_byte),
         (f"required = {asked.required}", asked.required not in (None, "parts")),
-        ("required beside deciding", asked.required and asked.deciding),
+        ("required and deciding", asked.required and asked.deciding),
         (f"--profile {asked.profile}", asked.profile != "dev")) if looks and asked_for]
     o.require(
-        ("a model or a file must be there", missing and f"no file or folder {missing[0]!r} "
+        ("the model or file must exist", missing and f"no file or folder {missing[0]!r} "
          "here (it was taken for a hub id)", "Check the path; a model needs --text FILE"),
         (f"{', '.join(here)} needs two models on this machine", here and shown,
-         "Leave it out; files of answers, and of llama.cpp's --kl-divergence-base, are "
-         "compared as they are"),
+         "Leave it out; answers, and files of llama.cpp's --kl-divergence-base, are compared "
+         "as they are"),
         (f"{', '.join(alone)} cannot be used with --until-decided", alone and "both",
          "Leave one of them out"),
         (f"--metric {', '.join(beside)} needs both models side by side",
          local and beside and "no --divergence", "Add it"),
-        ("a model needs text to be scored on, or questions",
+        ("a model needs a text to score, or questions",
          models and not (texts or asks) and "none", "Give --text FILE, or --questions FILE"),
         ("--divergence needs a text", s.divergence and not texts and "none",
          "Give --text FILE"),
         ("--divergence compares token by token", s.divergence and s.per_byte and "--per-byte",
          "Leave one of them out"),
-        ("pooling is of texts alone", asked.pooling and asks and "--questions beside it",
+        ("pooling is of texts alone", asked.pooling and asks and "--questions as well",
          "Leave one of them out"),
         (f"a text must not be called {QUESTIONS}", QUESTIONS in texts and "one", "Rename it"),
         ("show_text needs the text that was scored", s.show_text and not texts and "no --text",
          "Give --text FILE"),
         ("several texts need models on this machine", len(texts) > 1 and elsewhere
-         and repr(elsewhere[0]), "Compare text by text"),
+         and repr(elsewhere[0]), "Compare one text at a time"),
         *control_rows(kinds[BASELINE], s))
     refuse_idle(kinds, job)
 
@@ -120,7 +120,8 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
 def refuse_directions(columns: g.Columns) -> None:
     "Refuse a direction for each metric where scores are read, which are one."
     named = [text for text in columns.better or () if "=" in text]
-    o.require(("--better of each metric is for runs over seeds", named and repr(named[0]),
+    o.require(("--better METRIC=WORD works only with runs over "
+               "seeds", named and repr(named[0]),
                f"Write --better {''.join(named[:1]).rpartition('=')[2]}"))
 
 
@@ -149,7 +150,7 @@ def refuse_idle(kinds: Mapping, job: g.Job) -> None:
     if not s.per_byte: known += ["frequency", "context"]
     wrong = [name for name in job.asked.by or () if name not in known]
     o.require((f"--by must be one of {', '.join(known)} for a text", wrong and repr(wrong[0]),
-               "source needs several files" if "source" in wrong else "Choose one"))
+               "source needs several text files" if "source" in wrong else "Choose one"))
 
 
 def control_rows(kind: str, s: g.Comparing) -> tuple:
@@ -157,17 +158,18 @@ def control_rows(kind: str, s: g.Comparing) -> tuple:
     path, there = s.control_file, s.control_file is not None and s.control_file.is_file()
     kinds = (*SCORED, "losses") if there else LOCAL
     return () if not s.twice else (
-        ("--control is for losses of a text", s.questions and not s.text and "--questions",
-         "Leave one of them out"),
-        ("a control file is of one text", path and len(s.texts) > 1 and ", ".join(s.texts),
-         "Leave it out"),
+        ("--control works only with losses of a text", s.questions and not s.text
+         and "--questions", "Leave one of them out"),
+        ("a control file belongs to one text", path and len(s.texts) > 1
+         and ", ".join(s.texts), "Leave it out"),
         ("a control file must be .jsonl or .parquet", path and repr(str(path)) * (
             path.suffix not in (".jsonl", ".parquet")), "Rename it"),
-        ("control_dtype is for a scoring", there and s.control_dtype
-         and f"{path}, which is there", "Leave it out"),
+        ("control_dtype is for a control that is scored now", there and s.control_dtype
+         and f"{path}, which exists", "Leave it out"),
         ("--control needs a BASELINE that can be scored twice", kind not in kinds and kind,
-         "A control file is of losses of invar-nb" if there else "Name its folder, or the "
-         "file of a second scoring: control under [arms] of --study FILE"))
+         "A control file must have been scored by "
+         "invar-nb" if there else "Give its folder, or the "
+         "file of a second scoring: control under [arms] of a study file"))
 
 # %% ../../nbs/shell/07_compare.ipynb #c011
 def arms_of_models(
@@ -339,20 +341,21 @@ def given_sizes(
 ) -> dict[str, float]:
     "Name -> bits for each weight, as typed: of every candidate or of none."
     must, names = "--size must be NAME=BITS, such as q4=4.5", [*names]
-    sizes = o.as_numbers(texts, must, "Write the bits for each weight, each name once")
+    sizes = o.as_numbers(texts, must, "Write the bits per weight, each name once")
     twice = {own, BASELINE} <= {*sizes} and own not in (BASELINE, *names)
     if own in sizes and own not in names: sizes[BASELINE] = sizes.pop(own)
     known = [*names, *dict.fromkeys((own, BASELINE))]
     wrong = [name for name in sizes if name not in known]
     odd = [f"{name}={bits:g}" for name, bits in sizes.items() if not 0 < bits < 1e4]
     missing = [name for name in names if sizes and name not in sizes]
-    o.require((must, odd and odd[0], "Write the bits for each weight"),
+    o.require((must, odd and odd[0], "Write the bits per weight"),
               ("--size must be given once for the baseline", twice and f"{own} and {BASELINE}",
                "Keep one"),
               ("--size must name a candidate or the baseline", wrong and repr(wrong[0]),
                f"Choose from {', '.join(known)}"),
               ("--size must be given for every candidate or for none",
-               missing and f"none for {', '.join(missing)}", "Add it, or leave all out"))
+               missing and f"none for {', '.join(missing)}", "Add it, or leave all of them "
+               "out"))
     return sizes
 
 # %% ../../nbs/shell/07_compare.ipynb #c016p
@@ -456,8 +459,8 @@ def evaluate_files(
     o.require(("each FILE must be given once", twice and repr(twice[0]), "Leave one out"))
     for name, argument in zip(short, arguments, strict=True):
         if (kind := arm_kind(argument, reading)) in SCORED:
-            o.usage("evaluate needs a file", repr(argument), "Score it, or answer with it, "
-                    "first")
+            o.usage("evaluate needs a file", repr(argument), "Run invar-nb score or "
+                    "invar-nb answer with the model first")
         who = name if short.count(name) == 1 else argument
         label = who * (len(arguments) > 1)
         with of_part(label): read = {"": runs_arm(argument, columns, who)} if kind == "runs" \

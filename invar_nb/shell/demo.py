@@ -123,8 +123,9 @@ class DemoResult:
             row = next(r for r in d["rows"] if r["key"]["candidate"] == name)
             low, high = row["value"]["ci"]
             if low <= 0 <= high and "," in self.windows[name]:
-                lines.append(f"Were windows independent, {name} would be {self.windows[name]}:"
-                             "\n  documents are counted, since windows of one are alike.")
+                lines.append(f"If windows were independent, {name} would be "
+                             f"{self.windows[name]}:\n  documents are counted instead, since "
+                             "windows of one document are alike.")
         return "\n".join(lines)
 
     def to_dict(self) -> dict:
@@ -164,7 +165,7 @@ def run_demo(
             losses = score_plan(edited, plan, progress=progress and progress(f"{name:>11}"))
             if change is not None: losses = losses.changed(model=name)
             arms["baseline" if name == "base" else name, ""] = losses
-            say(f"{name}: perplexity {losses.perplexity:.4f} a byte")
+            say(f"{name}: perplexity {losses.perplexity:.4f} per byte")
     finally: torch.set_num_threads(threads)
     ranked = study(arms, Rules(contrasts=True))
     report_of(ranked).save(out, force=force)

@@ -85,8 +85,8 @@ class PilotText:
                                        document_ids=plan.document_ids)
         units = choose_units(Pair(baseline=arm, candidate=arm), asked=self.planning.units)
         if units.effective < FEWEST - 1e-9:
-            refuse("plan", f"a text must have {FEWEST} effective {noun_of(units.name)}",
-                   f"{units.effective:.3g}", "Give more text, or a smaller --max-length")
+            refuse("plan", f"the text must have {FEWEST} effective {noun_of(units.name)}",
+                   f"{units.effective:.3g}", "Add text, or use a smaller --max-length")
         self.places, block = choose_pilot(units, self.planning.pilot)
         self.note = {"units": units.name, "block": block, "of": len(plan.windows)}
         self.whole, self.units = plan, units
@@ -141,13 +141,13 @@ def plan_models(
     "Score the pilot, then plan for the whole text."
     for name in ("windows", "per_byte"):
         if getattr(scoring, name):
-            o.usage("plan says how many windows to score", f"--{name.replace('_', '-')}",
+            o.usage("plan computes how many windows to score", f"--{name.replace('_', '-')}",
                     "Leave it out")
     if p.metric not in (None, "perplexity"):
-        o.usage("a pilot of models plans for perplexity", repr(p.metric), "Leave it out")
+        o.usage("a pilot with models plans for perplexity", repr(p.metric), "Leave it out")
     if len(scoring.texts) != 1:
-        o.usage("a pilot of models needs one text", ", ".join(scoring.texts) or "none",
-                "Give --text FILE; several are for compare")
+        o.usage("a pilot with models needs one text", ", ".join(scoring.texts) or "none",
+                "Give one --text FILE; only compare takes several")
     goal, text, speeds = find_goal(p, "perplexity"), PilotText(p, scoring.windows_seed), []
     for path in journals.values(): path.parent.mkdir(parents=True, exist_ok=True)
 
@@ -198,7 +198,7 @@ def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
     arms = read_together(arguments, as_reading(columns))
     tasks = list(dict.fromkeys(task for _, task in arms))
     if len(tasks) > 1:
-        o.usage("one task must be chosen", ", ".join(tasks), f"Say --task {tasks[0]}")
+        o.usage("one task must be chosen", ", ".join(tasks), f"Give --task {tasks[0]}")
     both = pair(*arms.values())
     metric = p.metric or PRIMARY.get(both.kind, both.kind)
     return plan_comparison(both, goal=find_goal(p, metric), units=p.units, metric=metric)
@@ -218,13 +218,13 @@ def find_plan(
         o.usage("--sd must be a positive number, without models or files",
                 f"{p.sd:g} and {n} of them", "Leave one out")
     if p.sd is not None and p.units not in ("auto", "windows"):
-        o.usage("--sd is of independent units", f"--units {p.units}", "Leave --units out")
+        o.usage("--sd assumes independent units", f"--units {p.units}", "Leave --units out")
     if p.correlation is not None and (n != 1 or models):
-        o.usage("--correlation is for one file of losses", f"{n} models or files",
+        o.usage("--correlation works with one file of losses", f"{n} models or files",
                 "Leave it out")
     if n < 2 and p.sd is None and (models or p.correlation is None):
-        o.usage("a plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
-                " ".join([*kinds.values()]) or "none", "Name two models and --text FILE")
+        o.usage("plan needs BASELINE and CANDIDATE, one file with --correlation, or --sd",
+                " ".join([*kinds.values()]) or "none", "Give two models and --text FILE")
     price = re.fullmatch(r"\s*(\d*\.?\d+)\s*/\s*(h|Mtok)\s*", p.price or "", re.A)
     if p.price is not None and not price:
         o.usage("--price must be an amount per hour or per million tokens", repr(p.price),
@@ -236,9 +236,9 @@ def find_plan(
                            per[price[2]]), journals, out, job.output.quiet)
     o.refuse_unread(job.scoring, {"files"})
     if p.pilot != g.Planning.pilot:
-        o.usage("--pilot is for models that are scored", "none", "Leave it out")
-    if price: o.usage("--price needs models, whose time and tokens are measured", "none",
-                      "Leave it out, or name two models")
+        o.usage("--pilot works only when models are scored", "none", "Leave it out")
+    if price: o.usage("--price needs models, since it measures their time and tokens", "none",
+                      "Leave it out, or give two models")
     return plan_files(arguments, kinds, p, job.columns), {}
 
 # %% ../../nbs/shell/08_plan.ipynb #saved
@@ -268,8 +268,8 @@ def save_plan(
         again = shlex.join(["invar-nb", "plan", *files])
         here = any(arm_kind(argument) in LOCAL for argument in arguments.values())
         if plan.commands: text += (
-            "\n  of the pilot's windows, those that it takes are reused from here" if here else
-            "\n  the pilot's windows are asked again there")
+            "\n  windows of the pilot that it needs are reused from here" if here else
+            "\n  the pilot's windows are requested again there")
         text += f"\n  another goal, from the same pilot: {again} --margin 1%"
         if plan.decided:
             again = again.replace("invar-nb plan", "invar-nb compare", 1)

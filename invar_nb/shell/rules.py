@@ -44,10 +44,10 @@ def find_margins(
         if name in {arm.score for arm in scores} - {*METRICS}: name = "score"
         foreign = name not in known and (name not in METRICS
                                          or METRICS[name].kind not in kinds)
-        o.require(("--margin must name its metric where tasks differ in kind",
-                   not name and "a bare one", f"Write --margin {first}=..."),
-                  ("--margin must be of a metric that is compared", foreign and repr(name),
-                   f"Choose from {', '.join(known)}"))
+        o.require(("--margin must name its metric when tasks have different metrics",
+                   not name and "one without a metric", f"Write --margin {first}=..."),
+                  ("--margin must name a metric that is compared", foreign and repr(name),
+                   o.suggest(name, known, f"Choose from {', '.join(known)}")))
         metric = as_metric(name, "compare")
         unit = "share" if name == "score" and scores and shares else metric.unit
         margins[name] = o.resolve_margin(text, scale=metric.scale, unit=unit, name=name)
@@ -64,7 +64,8 @@ def find_metrics(
     metrics = list(asked.metric or ())
     if asked.mistakes and (kind == "answers" or "answers" not in kinds):
         wrong = [text for text in asked.mistakes if text.count(":") != 1]
-        o.require(("mistakes are of answers", kind != "answers" and kind, "Leave them out"),
+        o.require(("mistakes can be counted for "
+                   "answers only", kind != "answers" and kind, "Leave them out"),
                   ("mistakes must be TRUE:SAID", wrong and repr(wrong[0]), "Name two labels"))
         if arms and not metrics:
             metrics = [metric.name for metric in METRICS.of_arms(*arms)
@@ -72,7 +73,7 @@ def find_metrics(
         metrics += [f"mistake:{text}" for text in asked.mistakes]
     mine = [name for name in metrics if name not in METRICS or METRICS[name].kind == kind]
     if metrics and not mine and len(kinds) > 1:
-        o.usage("--metric must name one for each kind of part", f"none for {kind}",
+        o.usage("--metric must name one for each kind of task or text", f"none for {kind}",
                 f"Add one of {', '.join(m.name for m in METRICS.of_kind(kind))}")
     return mine or metrics
 
@@ -86,7 +87,7 @@ def find_pooling(
     if len(asked) == 1 and asked[0] in POOLING:
         few = asked[0] == "random" and len(names) < 3
         o.require(("pooling random needs at least 3 texts", few and str(len(names)),
-                   "Two texts do not show how texts differ; say equal or tokens"))
+                   "Two texts do not show how much texts differ; use equal or tokens"))
         return asked[0]
     cure = f"Texts: {', '.join(names)}"
     weights = o.as_numbers(asked, f"pooling must be {', '.join(POOLING)}, or NAME = NUMBER "
@@ -109,7 +110,7 @@ def check_foreign(asked: g.Asked, arms: Mapping) -> None:
         if name not in theirs or name in METRICS: continue
         tool, ours = theirs[name]
         o.require(("--metric must be a metric of invar-nb", margin is None and repr(name),
-                   f"It is one of {tool}: say --score {name}"),
+                   f"It is a metric of {tool}: use --score {name}"),
                   ("--margin must name a metric of invar-nb", repr(name),
                    f"It is called {ours} here: --margin {ours}={margin}"))
 
@@ -194,9 +195,9 @@ def find_directions(job: g.Job) -> dict[str, str]:
     for text in (*(job.columns.better or ()), *(job.asked.better_by_metric or ())):
         metric, _, word = text.rpartition("=")
         for name in [metric] if metric else names * (len(names) == 1):
-            what = f"which direction of {name} is better must be said"
+            what = f"the better direction of {name} must be given"
             o.require((f"{what}, lower or higher", word not in DIRECTIONS and repr(word),
-                       f"Say --better {name}=lower or --better {name}=higher"),
+                       f"Give --better {name}=lower or --better {name}=higher"),
                       (f"{what} once", said.setdefault(name, word) != word
                        and f"{said[name]} and {word}", "Keep one"))
     return said
@@ -207,7 +208,7 @@ def line_of_runs(
     job: g.Job,
     names: Sequence[str],  # of metrics
     line: Sequence[str],   # arms and --out, as typed
-    study: object = None,  # a study file that it needs
+    ended: bool = False,   # whether to say that all runs ended well
 ) -> str:
     "The command line that compares runs: each metric with its direction and margin."
     said, several, words = find_directions(job), len(names) > 1, [*line]
@@ -219,11 +220,11 @@ def line_of_runs(
     for text in job.asked.margin or ():
         for name in names if several and "=" not in text else [""]:
             words += ["--margin", f"{name}={text}" if name else text]
-    words += o.as_typed([each for group in (job.asked, job.columns) for each in
-                         o.given_options(group) if each[0] in o.TYPED.get()
-                         and each[0] not in ("metric", "better", "margin")])
-    return shlex.join(["invar-nb", "compare", *words, *(["--study", str(study)] if study
-                                                        else [])])
+    typed = [each for group in (job.asked, job.columns, job.scoring)
+             for each in o.given_options(group) if each[0] in o.TYPED.get()]
+    words += o.as_typed([each for each in typed if each[0] not in (
+        "metric", "better", "margin")])
+    return shlex.join(["invar-nb", "compare", *words, *["--set", "assume_ok=true"] * ended])
 
 
 def check_runs(
@@ -233,7 +234,7 @@ def check_runs(
     unended: Sequence[str] = (),  # tables that do not say how their runs ended
 ) -> None:
     "Refuse all that is not said of runs, with the command line that would do; UsageError."
-    asked, said, study = job.asked, find_directions(job), job.scoring.study
+    asked, said = job.asked, find_directions(job)
     wrong = [name for name in asked.metric or () if name not in known]
     o.require(("--metric must be a column", wrong and repr(wrong[0]),
                f"Choose from {', '.join(known)}"))
@@ -249,13 +250,11 @@ def check_runs(
         "a margin for each metric": bare and f"one --margin {bare[0]}{several}"}
     if not any(rows.values()): return  # a row that does not say how it ended is refused itself
     rows["a terminal for each run"] = unended and f"no terminal in {', '.join(unended)}"
-    if unended and not study: ended, study = "columns.assume_ok = true", "runs.toml"
-    else: ended = "assume_ok = true under [columns]"
-    notes = [f"{study}: {ended}, where only runs that ended well were kept"] * bool(unended)
+    notes = ["assume_ok, if the tables hold only runs that ended well"] * bool(unended)
     notes += ["lower or higher, whichever is better"] * bool(unsaid)
     o.usage(f"runs need {' and '.join(row for row, got in rows.items() if got)}",
             ", ".join(filter(None, rows.values())),
-            f"Write: {line_of_runs(job, names, line, study)}"
+            f"Write: {line_of_runs(job, names, line, bool(unended))}"
             f" ({'; '.join(notes)})")
 
 # %% ../../nbs/shell/05_rules.ipynb #c005r

@@ -22,7 +22,7 @@ from pathlib import Path
 import typer
 
 # %% ../../nbs/shell/03_terminal.ipynb #c019
-from .options import TYPED, UsageProblem, usage
+from .options import TYPED, UsageProblem, suggest, usage
 
 # %% ../../nbs/shell/03_terminal.ipynb #c011
 _SECRETS = (r"(://|\b(?:openai|vllm|sglang):)[^\s/@]*@",  # user and password of an address
@@ -95,23 +95,18 @@ def _in_options(text):
     "The sentence without the function that refused, with options for arguments."
     if text.startswith("invar-nb: "): return text.removeprefix("invar-nb: ")  # said so already
     from invar_nb.shell.groups import ROLES, section_of
-    keys = {}  # section of a study file -> its keys that are spoken of
 
     def typed(name, value=""):
         name = _SPELLED.get(name, name)
         if value == "None": return f"no {typed(name)}"
         if value == "..." and name in (*ROLES, "task"): value = "NAME"
         if name in ROLES and name != "score": return f"--column {name}={value}"
-        if section_of(name) is None: name = f"--{name.replace('_', '-')}"
-        elif value: name = f"{name} ="
-        return f"{name} {value}".rstrip()
+        if not section_of(name): return f"--{name.replace('_', '-')} {value}".rstrip()
+        return f"--set {name}={value}" if value else name
 
     def argument(m):
-        name, value = _SPELLED.get(m[1], m[1]), m[2] or m[3] or "..."
-        if name not in ROLES and (section := section_of(name)):
-            keys.setdefault(section, {})[name] = None
-            if m[2]: value = f'"{value}"'
-        return typed(name, {"True": "true", "False": "false"}.get(value, value))
+        value = m[2] or m[3] or "..."
+        return typed(m[1], {"True": "true", "False": "false"}.get(value, value))
     text = re.sub(r"^[A-Za-z_][\w.-]*: ", "", text)
     value = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
     text = re.sub(rf"(?<![\w:])(?<!--margin )({_NAMES})={value}", argument, text)
@@ -120,9 +115,35 @@ def _in_options(text):
         subject = rf"(?:^|(?<=: ))(?:(?:{names})(?:, | and |(?={verb})))+"
         text = re.sub(subject, lambda m: re.sub(rf"\b({names})\b",  # noqa: B023
                                                 lambda n: typed(n[0]), m[0]), text)
-    for section, names in keys.items():
-        text += f" Under [{section}] of --study FILE: {', '.join(names)}."
     return text
+
+# %% ../../nbs/shell/03_terminal.ipynb #acqdcjcb
+def _no_option(error):
+    "What to write for an option that does not exist, where a study file has such a key."
+    from invar_nb.shell.groups import ROLES, section_of
+    name = error.option_name
+    key = name.lstrip("-").replace("-", "_")
+    if key in ROLES: return f"there is no option {name}. Write --column {key}=NAME"
+    if section_of(key):
+        return f"there is no option {name}. It is a key of a study file: write --set {key}=..."
+    return error.format_message()
+
+
+def _bad_value(error):
+    "Why an option does not take its value, in our words; with what the option is for."
+    cause, param = error.__cause__, error.param
+    name = max(param.opts, key=len) if param.opts[0].startswith("-") else param.metavar
+    got = cause.errors()[0].get("input") if hasattr(cause, "errors") else None  # pydantic's
+    must = re.sub(r"^(Value error, |Input should be (a valid )?)", "", error.message)
+    must, about = must.rstrip("."), (param.help or "").partition(". ")[0].rstrip(".") + "."
+    if choice := re.fullmatch(r"'(.*)' is not one of (.*)", must):
+        got, names = choice[1], re.findall(r"'([^']*)'", choice[2])
+        must, about = f"one of {', '.join(names)}", suggest(got, names)
+    for theirs, ours in ((r"^number.*", "a number"), (r"^integer.*", "a whole number"),
+                         ("greater than or equal to", "at least"), ("^$", "given"),
+                         ("less than or equal to", "at most")):
+        must = re.sub(theirs, ours, must)
+    return f"{name} must be {must}{f'; got {got!r}' * (got is not None)}. {about}"
 
 # %% ../../nbs/shell/03_terminal.ipynb #c005
 OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
@@ -131,6 +152,8 @@ OK, REGRESSED, USAGE, REFUSED, INCONCLUSIVE, FAILED, INTERRUPTED = 0, 1, 2, 3, 4
 def describe_error(error: BaseException) -> tuple[int, str]:
     "Exit code and one line for whatever ended a command; by class, never by words."
     numbers = sys.modules.get("invar_nb.foundations.refuse")
+    if hasattr(error, "possibilities"): return USAGE, _no_option(error)  # click's NoSuchOption
+    if isinstance(error, typer.BadParameter) and error.param: return USAGE, _bad_value(error)
     if isinstance(error, UsageProblem): return USAGE, error.format_message()
     if numbers and isinstance(error, numbers.ContractError):
         usage = isinstance(error, numbers.UsageError) or error.code == "not_installed"
@@ -140,7 +163,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED, "interrupted; run again to resume."
     if isinstance(error, (BrokenPipeError, SystemExit)):  # help leaves a closed pipe so
-        return FAILED, "stdout was closed too early."
+        return FAILED, "stdout was closed before everything was written."
     if isinstance(error, ConnectionError) and error.errno is None:  # our own sentence
         return FAILED, _in_options(str(error))
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
@@ -148,7 +171,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError):
         where = f": {error.filename}" if error.filename else ""
         return FAILED, f"{error.strerror or error}{where}. Check the disk and the permissions."
-    return FAILED, f"{type(error).__name__}: {error}. This is a defect; --debug shows where."
+    return FAILED, f"{type(error).__name__}: {error}. This is a bug; --debug shows where."
 
 # %% ../../nbs/shell/03_terminal.ipynb #c007
 class _Ending:
@@ -218,29 +241,33 @@ def check_out(
     replaces: tuple[str, ...] = (),  # files that --force takes away; (): those of a report
 ) -> None:
     "Refuse a place that would not be written to, or not be replaced, before any work."
+    if str(out).startswith("-"):  # --out -q
+        usage(f"--out must be a {kind}", repr(str(out)), f"If it is one, write ./{out}")
     try:
         whole = out.resolve()
         if any(spot.is_symlink() for spot in (whole, *whole.parents)):  # from Python 3.13
             raise RuntimeError
         nearest = next(spot for spot in (whole, *whole.parents) if spot.exists())
     except (OSError, RuntimeError) as error:
-        usage("--out must be a name that the system takes",
+        usage("--out must be a valid file name",
               f"{str(out)!r} ({getattr(error, 'strerror', None) or 'a loop of links'})",
-              "Name another place")
+              "Choose another place")
     nature = "folder" if nearest.is_dir() else "file"
     if nature != (kind if nearest == whole else "folder"):
-        usage(f"--out must be a {kind}", f"{str(nearest)!r}, a {nature}", "Name another place")
+        usage(f"--out must be a {kind}", f"{str(nearest)!r}, a {nature}", "Choose another "
+              "place")
     length = len(os.fsencode(whole.name))
     if force is not None and length > 110:  # 255 with the names of a journal's text and arm
-        usage("--out must be a name of at most 110 bytes, since files beside it carry it too",
-              f"{length}", "Name another place")
+        usage("--out must be a name of at most 110 bytes, since other file names are made "
+              "from it",
+              f"{length}", "Choose another place")
     if kind == "folder" and force is not None and (
             Path.cwd().is_relative_to(whole) or os.path.ismount(whole)):
         usage("--out must be a folder that can be renamed", f"{str(whole)!r}, the current "
-              "folder or a mount point", "Name a new folder in it")
+              "folder or a mount point", "Choose a new folder inside it")
     if not os.access(nearest if nature == "folder" else nearest.parent, os.W_OK):
-        usage("--out must be a place that can be written to", repr(str(nearest)),
-              "Name another place, or change its permissions")
+        usage("--out must be writable", repr(str(nearest)),
+              "Choose another place, or change its permissions")
     if nearest != whole or force is None: return
     if not force:
         from invar_nb.foundations.journal import clear_finished
@@ -256,8 +283,8 @@ def check_out(
     from invar_nb.report.report import files_of_older
     if others := {*(names or ())} - {*(replaces or files_of_older(out))}:
         older = "plan" if replaces else "report"
-        usage(f"--force replaces files of an older {older} only", repr(str(out / min(others))),
-              "Move it away, or name another folder")
+        usage(f"--force replaces only files of an older {older}", repr(str(out / min(others))),
+              "Move it away, or choose another folder")
 
 # %% ../../nbs/shell/03_terminal.ipynb #free
 def _held(place: Path) -> bool:
@@ -283,8 +310,7 @@ def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
                                  and not check_out(p, force, **kinds) and _held(p) and free(p))
         if place != usual:
             if not free(usual): clear_finished(usual)
-            say(f"{usual} is taken; this one goes to {place}", quiet)
+            say(f"{usual} is taken; writing to {place}", quiet)
         out = place
     check_out(out, force, **kinds)
     return out
-

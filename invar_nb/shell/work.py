@@ -48,7 +48,8 @@ def losses_facts(losses: WindowLosses, out: Path, **more) -> tuple[dict, str]:
 def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple[dict, str]:
     "Score one model and write its losses."
     if arm_kind(model) not in SCORED:
-        o.usage("score needs a model", repr(model), "A file of losses is scored already")
+        o.usage("score needs a model", repr(model), "This file of losses has been scored "
+                "already")
     documents = one_text(scoring)
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
@@ -70,8 +71,8 @@ def find_questions(path: Path, questions: g.Loading, quiet: bool = False) -> Exa
     texts = read_documents(questions.leak_text).texts
     leaked = set(find_leaks(examples, texts, separator=questions.separator))
     some = f": {', '.join(sorted(leaked)[:5])}" if leaked else ""
-    say(f"{len(leaked)} of {counted(len(examples), 'examples')} stand in the training text "
-        f"with their answer{some}", quiet)
+    say(f"{len(leaked)} of {counted(len(examples), 'examples')} occur in the training text "
+        f"together with their answer{some}", quiet)
     column = tuple("yes" if name in leaked else "no" for name in examples.ids)
     return replace(examples, columns={**examples.columns, "leaked": column})
 
@@ -107,7 +108,7 @@ def ask_with(model, examples: Examples, loading: g.Loading, *,
         progress=Progress(f"{label}, answers", quiet=quiet))
     say(f"{label}: {int(answers.correct.sum())} of {len(answers)} right", quiet)
     for name, missing in list(answers.provenance["model_oov"].items())[:3]:
-        say(f"{label}: the tokenizer cannot write {', '.join(map(repr, missing))} of "
+        say(f"{label}: the tokenizer cannot encode {', '.join(map(repr, missing))} of "
             f"{name!r}; kept as it is", quiet)
     return answers
 
@@ -194,10 +195,10 @@ def load_work(model: str, o: g.Scoring, documents=None):
 def shard_command(model: str, scoring: g.Scoring, out: str) -> str:
     "The command that scores a shard of this text, without --shard; UsageError where none can."
     if arm_kind(model) not in ("model", "hub"):
-        o.usage("--shard is for models that are loaded here", repr(model),
-                "A server is asked by one process: leave --shard out")
+        o.usage("--shard works only with models that are loaded here", repr(model),
+                "One process asks a server: leave --shard out")
     if scoring.per_byte:
-        o.usage("--shard cuts between windows", "--per-byte, which adds whole documents",
+        o.usage("--shard cuts between windows", "--per-byte, which scores whole documents",
                 "Leave one of them out")
     words = ["invar-nb", "score", model, *o.as_typed(o.given_options(scoring))]
     return shlex.join([*words, "--out", out])
@@ -226,7 +227,7 @@ def save_shard(
     facts = {"part": place, "shard": list(shard), "windows": len(numbers),
              "data_id": work.plan.data_id, "merge": f"invar-nb merge {shlex.quote(out)}"}
     what = f"{len(numbers)} of {counted(len(work.plan.windows), 'windows')}"
-    if not numbers.size: what = "empty, for want of a batch"
+    if not numbers.size: what = "empty, since there are fewer batches than shards"
     what += f"; part in {place}{', as before' * (name in before)}"
     return facts, f"shard {shard}: {what}\n  when all {shard.of} are there: {facts['merge']}"
 
