@@ -17,7 +17,7 @@ _modules = {
     "arms.windows": ("Window", "plan_windows", "perplexity", "bits_per_byte"),
     "arms.window_losses": ("WindowLosses",),
     "arms.predictions": ("Predictions",),
-    "arms.arm": ("Scores", "Runs", "Translations"),
+    "arms.arm": ("Scores", "Translations"),
     "arms.pair": ("Pair", "pair", "pair_arrays"),
     "metrics.metric": ("Metric", "METRICS", "register_metric"),
     "comparison.difference": ("Difference",),

@@ -311,7 +311,7 @@ def test_several_candidates_are_one_report():
     assert nothing.report().exit_code == 5 and nothing.failed == ["adagrad", "lion", "sgd"] and nothing.headline == "3 candidates: 3 failed (adagrad, lion, sgd)."
     for wrong in (recipes() | {("lion", "again"): recipes()["lion", "runs"]}, {("lion", "runs"): recipes()["lion", "runs"]}):
         with pytest.raises(UsageError, match="need a baseline and candidates on one part"): study(wrong, rules)
-    with pytest.raises(UsageError, match="ones that levels of runs read; got better"): study({("baseline", "runs"): recipes()["baseline", "runs"]}, rules)
+    with pytest.raises(UsageError, match="ones that levels of runs use; got better"): study({("baseline", "runs"): recipes()["baseline", "runs"]}, rules)
     short = recipes() | {("sgd", "runs"): RunsArm(runs=recipes()["sgd", "runs"].runs[:4])}
     with pytest.raises(PairingError, match="sgd: .*candidate lacks 4, 5"): study(short, rules)
     left = study(short, dataclasses.replace(rules, intersect=True))

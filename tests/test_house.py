@@ -3,6 +3,7 @@
 Each rule is a function that returns broken places; a test applies it to the project, another shows it a sin it must find."""
 import ast
 import base64
+import json
 import os
 import re
 import shutil

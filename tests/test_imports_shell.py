@@ -250,3 +250,19 @@ def test_a_card_is_of_one_candidate_with_its_name_and_the_words_of_the_terminal(
     results = hub.repocard_data.model_index_to_eval_results(index)[1]
     assert index[0]["name"] == "int8" and {r.dataset_name for r in results} == {"my news"} and all(r.metric_value == float(f"{r.metric_value:.4g}") for r in results)
     assert {r.metric_type: r.metric_args["claim"] for r in results}["kl_divergence"] == "not judged"
+
+
+def test_a_card_names_the_file_of_the_text_where_nothing_else_names_the_data(shell, tmp_path):
+    "One text and several; the folder of the file is nowhere in the report."
+    yaml = pytest.importorskip("yaml")
+    pytest.importorskip("torch")
+    import invar_nb
+    from invar_nb.models.demo_text import demo_documents
+    models = [str(Path(invar_nb.__file__).parent / "demo_models" / name) for name in ("base", "tuned")]
+    for k, name in enumerate(("docs", "law")):
+        (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"text": t[:200]}) + "\n" for t in demo_documents()[1][12 * k:12 * k + 12]))
+    one, two = ["--text", str(tmp_path / "docs.jsonl")], [part for name in ("docs", "law") for part in ("--text", f"{name[0]}={tmp_path / name}.jsonl")]
+    for texts, names in ((one, ["docs.jsonl"]), (two, ["docs.jsonl", "law.jsonl"])):
+        assert shell("compare", *models, *texts, "--max-length", "64", "--dtype", "float32", "--out", "k", "--force", "-q", out=None)[0] == 0
+        index = yaml.safe_load(shell("card", "k", out=None)[1])["model-index"][0]["results"]
+        assert [result["dataset"]["name"] for result in index] == names and str(tmp_path) not in (tmp_path / "k" / "report.json").read_text()

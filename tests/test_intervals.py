@@ -277,8 +277,8 @@ def test_coverage_of_texts_like_these(k, tau, capsys):
         for _ in range(n):
             se = rng.choice(errors, k)
             pooled = pool_random(rng.normal(0, tau, k) + rng.normal(0, se), se)
-            (low, high), (a, b) = pooled.ends(), pooled.prediction()
-            inside[at:at + 2] += low < 0 < high, a < rng.normal(0, tau) < b
+            ends, (a, b) = pooled.fit.interval(), pooled.prediction()
+            inside[at:at + 2] += ends.contains(0), a < rng.normal(0, tau) < b
     with capsys.disabled(): print(f"\n{k} texts, tau {tau}: mean {inside[0] / n:.3f}, next {inside[1] / n:.3f}; errors within a factor of 2: {inside[2] / n:.3f}, {inside[3] / n:.3f}")
     assert (inside[[0, 2]] / n > (.90, .93)).all()
     assert (inside[[1, 3]] / n > .82).all()                                                 # what the page states: short where the spread is small (Partlett and Riley 2017)
@@ -291,17 +291,17 @@ def test_fixed_weights_cover(k):
     for _ in range(3000):
         d = rng.normal(0, scale)
         pooled = pool_fixed(d, scale * np.sqrt(rng.chisquare(nu) / nu), nu, weights)
-        low, high = pooled.ends()
-        inside += low < 0 < high
-        assert (pooled.p_value() < .05) == (not low <= 0 <= high)
+        holds = pooled.fit.interval().contains(0)
+        inside += holds
+        assert (pooled.fit.p_value() < .05) == (not holds)
     assert abs(inside / 3000 - .95) < .014
 
 
 def test_no_change_and_order():
     none = pool_random([0, 0, 0], [0, 0, 0])
-    assert none.ends() == (0, 0) == none.prediction() and none.p_value() == 1
+    assert none.fit.interval().contains(0) and none.fit.interval().width == 0 and none.prediction() == (0, 0) and none.fit.p_value() == 1
     d, se, at = np.array([.1, .3, -.2, .05]), np.array([.1, .2, .1, .05]), [2, 0, 3, 1]
     a, b = pool_random(d, se), pool_random(d[at], se[at])
-    np.testing.assert_allclose([a.estimate, a.standard_error, a.spread], [b.estimate, b.standard_error, b.spread], rtol=1e-12)
+    np.testing.assert_allclose([a.fit.estimate, a.fit.standard_error, a.spread], [b.fit.estimate, b.fit.standard_error, b.spread], rtol=1e-12)
     np.testing.assert_allclose(np.array(a.weights)[at], b.weights, rtol=1e-9)
     np.testing.assert_allclose(pool_random(1e6 * d, 1e6 * se).spread, 1e6 * a.spread, rtol=1e-9)

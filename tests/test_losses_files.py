@@ -61,8 +61,6 @@ def test_an_arm_has_the_common_outside():
         with pytest.raises(ContractError, match="index must hold places"): arm.take(bad)
     for array in (arm.tokens, arm.log_loss, some.log_loss, arm.columns["kl"]):
         with pytest.raises(ValueError): array[0] = 0
-    assert example(split=["preview", "final", "final", "final", "preview"]).select("preview").ids == (arm.ids[0], arm.ids[4])
-    with pytest.raises(ContractError, match="split 'preview'"): arm.select("preview")
     given_numbers = WindowLosses.from_arrays(range(3), [1.0, 2.0, 3.0], np.float32([1, 2, 3]))
     assert given_numbers.ids == ("0", "1", "2") and given_numbers.tokens.dtype == np.int64 and given_numbers.clusters is None
 

@@ -172,3 +172,49 @@ def test_a_slice_belongs_to_its_own_column_and_small_ones_are_not_shrunk():
     d, se = np.array([(rows[f"lang {value}"].value.delta, rows[f"lang {value}"].value.standard_error) for value in dict.fromkeys(lang)]).T
     np.testing.assert_allclose([rows[f"lang {value}"].about["shrunk"] for value in dict.fromkeys(lang)], shrink(d, se), rtol=1e-12)
     assert "shrunk" in rows["lang code k3"].about and not any("small" in name and row.about for name, row in rows.items())
+
+
+def test_the_worst_windows_are_shown_token_by_token_where_text_is_asked_for(tmp_path, monkeypatch):
+    "The tokens add up to the window under both models; without the request no text is in the report; an edit of one token is found."
+    pytest.importorskip("torch")
+    from invar_nb.foundations.store import canonical_text, content_digest, read_canonical
+    from invar_nb.models.demo_text import demo_documents
+    from invar_nb.report.verify import verify
+    from invar_nb.shell.demo import demo_model
+    monkeypatch.chdir(tmp_path)
+    for name in ("base", "tuned"): (tmp_path / name).symlink_to(demo_model(name))
+    texts = ["<b>é\n" + t[:400] for t in demo_documents()[1][:24]]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": t}) + "\n" for t in texts))
+    call = ["compare", "base", "tuned", "--text", "t.jsonl", "--max-length", "64", "--dtype", "float32", "-q"]
+    assert main([*call, "--out", "plain"]) == 0
+    plain = read_canonical((tmp_path / "plain" / "report.json").read_bytes(), where="t")
+    assert not any("tokens" in row or row["text"] for part in plain["pairs"][0]["passages"].values() if part for row in (*part["lost"], *part["gained"]))
+    assert main([*call, "scoring.show_text=true", "--out", "shown"]) == 0 and verify(tmp_path / "shown")
+    d = read_canonical((tmp_path / "shown" / "report.json").read_bytes(), where="t")
+    windows = d["pairs"][0]["passages"]["windows"]
+    rows = [row for row in (*windows["lost"], *windows["gained"]) if "tokens" in row]
+    assert len(rows) == 5
+    for row in rows: assert sum(b - a for _, a, b in row["tokens"]) / row["weight"] == pytest.approx(row["delta"], abs=.011)
+    page, notes = ((tmp_path / "shown" / name).read_text() for name in ("report.html", "report.md"))
+    assert page.count('<p class="tokens">') >= 5 and '<u class="w' in page and '<u class="g' in page and "<b>" not in page and "Largest changes of probability" in page
+    assert "<u class" not in notes and len(page) < 120_000
+    rows[0]["tokens"][0][2] += 1.5
+    (tmp_path / "shown" / "report.json").write_text(canonical_text({**d, "digest": content_digest(d)}))
+    with pytest.raises(ContractError, match="tokens"): verify(tmp_path / "shown")
+
+
+def test_tokens_that_do_not_add_up_to_their_window_are_not_shown():
+    "The evidence may say what it likes of single tokens: their mean is that of the window, under both models."
+    from invar_nb.report.build import document_of
+    from invar_nb.report.page import render_html
+    from invar_nb.comparison.study import study
+    both = losses(.03, n=96)
+    name = find_passages(both)["windows"].lost[0].id
+    i = both.ids.index(name)
+    true = [[f"w{k} ", float(both.baseline.log_loss[i]), float(both.candidate.log_loss[i])] for k in range(int(both.baseline.tokens[i]))]
+    for wrong, shown in ((0, True), (.3, True), (.4, False)):
+        pieces = [[text, a, b + wrong * (k == 0)] for k, (text, a, b) in enumerate(true)]
+        arms = {("baseline", ""): both.baseline, ("candidate", ""): both.candidate.changed(provenance={"passage_tokens": {name: pieces}})}
+        d = document_of(study(arms)) | {"digest": "", "environment": {}}
+        row = d["pairs"][0]["passages"]["windows"]["lost"][0]
+        assert bool(row["tokens"]) == shown and ("did not add up" in render_html(d, arms)) == (not shown)

@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from invar_nb.arms.arm import as_name, listed, natural_order, nearest
+from invar_nb.arms.arm import as_name, listed, natural_order
 from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions, as_labels, refuse_twins
 from invar_nb.files.predictions import (predictions_bytes, predictions_from_columns, read_predictions, write_predictions)
-from invar_nb.foundations.refuse import ContractError
+from invar_nb.foundations.refuse import ContractError, nearest
 
 IDS, LABEL, SAID = ["a", "b", "c", "d"], ["yes", "no", "yes", "no"], ["yes", "no", "no", "no"]
 COLUMNS = {"id": IDS, "label": LABEL, "prediction": SAID}

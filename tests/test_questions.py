@@ -10,7 +10,8 @@ from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.predictions import read_predictions, write_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
-from invar_nb.models.questions import answer_examples, read_examples, score_candidates
+from invar_nb.models.questions import answer_examples, plan_candidates, read_examples
+from invar_nb.models.score import score_plan
 from invar_nb.models.load import load_model
 
 ROWS = [dict(id="sea", prompt="It is", candidates=[" a", " a cat", " the sea"], label=" a cat", language="en"),
@@ -31,6 +32,11 @@ def examples(tmp_path):
         (path := tmp_path / "e.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         return read_examples(path)
     return written
+
+
+def score_candidates(loaded, asked, separator="", bos="auto", **how):
+    plan, unwritable = plan_candidates(loaded, asked, separator=separator, bos=bos)
+    return score_plan(loaded, plan, **how), unwritable
 
 
 def test_normalizations_and_what_becomes_of_them(models, examples, tmp_path):

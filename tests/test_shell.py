@@ -52,7 +52,7 @@ def files(tmp_path):
 
 
 @pytest.mark.parametrize("words, code, said", [
-    ("compare a.jsonl b.jsonl", 1, "Regressed: perplexity"), ("evaluate new.csv", 0, "The model: accuracy"), ("compare old.csv new.csv", 1, "Regressed: accuracy"),
+    ("compare a.jsonl b.jsonl", 1, "Regressed: perplexity"), ("evaluate new.csv", 0, "new.csv: accuracy"), ("compare old.csv new.csv", 1, "Regressed: accuracy"),
     ("compare r0.csv r1.csv --metric loss --better lower", 1, "Regressed"), ("compare r0.csv r1.csv --metric loss --better higher", 0, "Improved")])
 def test_files_give_a_report_that_verifies(files, monkeypatch, words, code, said):
     monkeypatch.chdir(files)

@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 from statsmodels.stats.multitest import multipletests
 
-from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Runs, Scores, UsageError, WindowLosses, compare, evaluate, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
+from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Scores, UsageError, WindowLosses, compare, evaluate, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
 from invar_nb.comparison.difference import Settings, measure
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
@@ -284,13 +283,6 @@ def test_a_bootstrap_by_name():
     one, two = (compare(data, **drawn) for _ in range(2))
     assert one.interval == two.interval and one.units == "windows" and ":1200@7" in document_of(one)["signature"] and compare(data, method="percentile", units="documents").n_units == 20
     assert "too short" in compare(data, **drawn, resample="tokens").row.value.note and one.row.value.note is None
-
-
-def test_seeds_are_a_plain_paired_t_test():
-    a, b = [31.9, 32.3, 32.1, 31.6, 32.4], [28.4, 27.9, 28.8, 28.1, 28.6]
-    done = compare(pair(Runs(ids=range(5), values=a), Runs(ids=range(5), values=b)), metrics=[Metric(name="seconds", kind="runs", totals=MARK.totals)])
-    theirs = stats.ttest_rel(b, a)
-    assert (done.units, done.method) == ("seeds", "t") and done.p_value == pytest.approx(theirs.pvalue, rel=1e-10) and ends(done.row) == pytest.approx(tuple(theirs.confidence_interval()), rel=1e-9)
 
 
 @settings(max_examples=60, deadline=None)

@@ -198,7 +198,7 @@ def test_a_plan_and_its_splits():
     plan = plan_text(byte_tokenizer(), texts, **cut)
     assert plan.window_ids[0] == "0:1-8" and plan.window_ids[-1] == "1:15-21" and plan.document_ids[-1] == "1"
     assert plan.counts == {"windows": 11, "preview": 5, "final": 6, "tokens": 70, "documents": 2}
-    few = plan_text(byte_tokenizer(), texts, **cut, windows=6, preview=2, final=3)
+    few = plan_text(byte_tokenizer(), texts, **cut, windows=5)
     assert [w.split for w in few.windows] == ["preview"] * 2 + ["final"] * 3
     assert (few.provenance["windows_planned"], few.provenance["windows_scored"]) == (11, 5)
     assert plan_text(byte_tokenizer(), "abcdefgh", max_length=8).provenance["stride"] == 4
@@ -206,7 +206,7 @@ def test_a_plan_and_its_splits():
 
 def test_data_id_says_what_is_compared():
     plan = lambda text="abcdefghij", **more: plan_text(byte_tokenizer(), text, **{"max_length": 8, "stride": 4, **more}).data_id
-    others = [plan("abcdefghiJ"), plan(stride=5), plan(bos="none"), plan(["abcde", "fghij"]), plan(preview=0), plan(first_window="context_only")]
+    others = [plan("abcdefghiJ"), plan(stride=5), plan(bos="none"), plan(["abcde", "fghij"]), plan(first_window="context_only")]
     assert plan() == plan() and len({plan(), *others}) == len(others) + 1
     windows = plan_windows(10, max_length=8, stride=4)
     assert data_digest([np.arange(10)], windows) == data_digest([np.arange(10, dtype=np.int32)], windows)
@@ -233,7 +233,7 @@ def test_languages_count_what_is_scored(texts, names, keep):
     ("x", dict(bos="none"), "a token to score after its first; got 1 token as text 0"), ([b"abc"], {}, "a text must be a string"), (["ab", 3], {}, "got 3 as text 1"),
     ("ab\ud800", {}, "that UTF-8 can write.* as text 0"), ("abcdef", dict(stride=9), "stride must not exceed max_length"),
     ("abcdef", dict(stride=0), "stride must be"), ("abcdef", dict(max_length=1), "max_length must be"), ("abcdef", dict(max_length=None), "max_length must be given with a bare tokenizer"),
-    ("abcdef", dict(first_window="some"), "first_window must be one of"), ("abcdef", dict(bos="both"), "bos must be one of"), ("abcdef", dict(preview=50), "preview and final must not ask for more"),
+    ("abcdef", dict(first_window="some"), "first_window must be one of"), ("abcdef", dict(bos="both"), "bos must be one of"),
     ("abcdef", dict(windows=99), "windows must not exceed what the text holds; got windows 99, 1 planned")])
 def test_bad_plans_are_refused(text, options, words):
     with pytest.raises(ContractError, match=words) as caught: plan_text(byte_tokenizer(), text, **{"max_length": 8, **options})

@@ -13,7 +13,7 @@ from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.models.text import Documents
 from invar_nb.models.load import load_model
 from invar_nb.models.score import score_text
-from invar_nb.models.windows import WINDOWINGS, plan_as, plan_text
+from invar_nb.models.windows import WINDOWINGS, plan_text
 
 
 def play_hf(x, length, stride):
@@ -133,15 +133,3 @@ def test_the_shell_cuts_as_asked_and_follows_a_file(tmp_path):
     assert read_losses(tmp_path / "b.jsonl").provenance["first_window"] == "context_only" and first["window_id"] == "0:32-64"
     code, _, err = shell("score", base, "--text", text, "scoring.windowing=lm-eval", "--out", tmp_path / "c.jsonl")
     assert code == 2 and "--set windowing=lm-eval" in err
-
-
-@pytest.mark.parametrize("name", PLAY)
-def test_plans_are_the_tools_own_loops(name):
-    "Which token, after which tokens: of every length of text and window, and of every stride where there is one."
-    tool = WINDOWINGS[name]
-    for length in range(3, 12):
-        for n in range(max(2, tool.fewest * length), 45):
-            x = list(range(100, 100 + n))
-            for stride in range(1, length + 1) if name == "hf" else (length,):
-                got = [(x[j], x[w.start:j]) for w in plan_as(name, n, max_length=length, stride=stride) for j in range(w.score_from, w.stop)]
-                assert got == PLAY[name](x, length, stride), (n, length, stride)

@@ -14,9 +14,10 @@ from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from .arm import (Arm, as_name, as_text, listed, natural_order, nearest,
+from .arm import (Arm, as_name, as_text, listed, natural_order,
                                of_all_items, one_of)
-from ..foundations.refuse import as_printed, find_precision, lock, refuse
+from ..foundations.refuse import (as_printed, find_precision, is_number, lock,
+                                         refuse, suggest)
 from ..foundations.store import digest
 from ..foundations.text_column import text_column
 
@@ -61,7 +62,7 @@ def _shares(rows: _Rows, values, what: str) -> np.ndarray:
     cells = [v.item() if isinstance(v, np.generic) else v for v in rows.one_each(values, what)]
     if not set(map(type, cells)) <= {float, int}:
         for i, v in enumerate(cells):
-            if isinstance(v, bool) or not isinstance(v, numbers.Real):
+            if not is_number(v):
                 rows.refuse(i, f"{what} must be a number", repr(v),
                             "Fill it in with a number from 0 to 1; no row is skipped")
     bad = next((i for i, v in enumerate(cells) if not 0 <= v <= 1), None)
@@ -214,10 +215,9 @@ def _check_answers(arm, rows: _Rows) -> dict:
     for what, names in (("label", label), ("prediction", said or ())):
         if not {*names} <= {*labels}:
             i = next(i for i, name in enumerate(names) if name not in labels)
-            near = nearest(names[i], labels)
-            rows.refuse(i, f"{what} must be one of {listed(labels)}", repr(names[i]),
-                        f"Did you mean {near!r}?" if near else
-                        "Correct the row, or name all labels (with a probability for each)")
+            rows.refuse(i, f"{what} must be one of {listed(labels)}", repr(names[i]), suggest(
+                names[i], labels,
+                "Correct the row, or name all labels (with a probability for each)"))
     sure = None if arm.confidence is None else _shares(rows, arm.confidence, "confidence")
     p = None
     if arm.probabilities is not None:

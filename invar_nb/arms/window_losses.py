@@ -17,7 +17,7 @@ import numpy as np
 from .arm import (Arm, counts_of_each, each_once, numbers_to, of_all_items,
                                one_of)
 from .windows import SPLITS, perplexity
-from ..foundations.refuse import as_choice, as_names, refuse
+from ..foundations.refuse import as_names, refuse
 from ..foundations.text_column import TextColumn, as_text_column, text_column
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000012
@@ -113,14 +113,6 @@ class WindowLosses(Arm):
         texts = {name: text_column(values) for name, values in fields.items()
                  if name in ("window_ids", "document_ids", "split") and values is not None}
         return super().changed(**fields | texts)
-
-    def select(self, split: str) -> "WindowLosses":
-        "The windows of one split, in order."
-        as_choice(split, SPLITS, where="WindowLosses.select", name="split")
-        index = [i for i, name in enumerate(self.split or ()) if name == split]
-        if index: return self.take(np.array(index))
-        refuse("WindowLosses.select", f"there must be a window in split {split!r}", "none",
-               "Plan with assign_splits, or pass split=")
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000023
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

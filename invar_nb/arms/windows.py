@@ -7,6 +7,7 @@ __all__ = ['SPLITS', 'FIRST_WINDOWS', 'Window', 'plan_windows', 'scored_ranges',
 
 # %% ../../nbs/arms/01_windows.ipynb #c035
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -113,24 +114,11 @@ def scored_ranges(
     return TextColumn(parts.take(np.arange(0, len(parts), 2))).codes()[0], start, stop
 
 # %% ../../nbs/arms/01_windows.ipynb #c057
-def assign_splits(
-    windows,  # windows of the plan, in order
-    *,
-    preview: int | None = None,  # the first so many; default: half of the plan, rounded down
-    final: int | None = None,  # the next so many; default: the rest
-) -> tuple[Window, ...]:
-    "The first windows become preview, the next final; with both counts, some may stay out."
-    where, windows = "assign_splits", tuple(windows)
-    preview, final = (v if v is None else as_count(v, where=where, name=name, minimum=0)
-                      for name, v in (("preview", preview), ("final", final)))
-    if preview is None: preview = len(windows) // 2 if final is None else len(windows) - final
-    if final is None: final = len(windows) - preview
-    if min(preview, final) < 0 or preview + final > len(windows):
-        refuse(where, "preview and final must not ask for more windows than there are",
-               f"preview {preview}, final {final}, {len(windows)} windows",
-               "Ask for fewer, or add text")
-    return tuple(replace(window, split=SPLITS[i >= preview])
-                 for i, window in enumerate(windows[:preview + final]))
+def assign_splits(windows: Iterable[Window]) -> tuple[Window, ...]:
+    "The first half of the windows is preview, rounded down, the others final."
+    windows = tuple(windows)
+    return tuple(replace(window, split=SPLITS[i >= len(windows) // 2])
+                 for i, window in enumerate(windows))
 
 # %% ../../nbs/arms/01_windows.ipynb #c059
 def _scored(log_loss, tokens, where):

@@ -23,7 +23,7 @@ from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import digest
 from ..statistics.sequential import (SPENDING, boundaries, edge_z, information,
                                             of_this_text, repeated_level, spent)
-from ..statistics.totals import unit_codes, unit_totals, units_eff_upto
+from ..statistics.totals import unit_codes, units_eff_upto
 
 # %% ../../nbs/comparison/04_looks.ipynb #c007
 TARGETS = ("text", "texts-like-this")

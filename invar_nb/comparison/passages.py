@@ -23,7 +23,7 @@ from ..foundations.refuse import ContractError, UsageError, refuse
 from ..foundations.text_column import text_column
 from ..metrics.metric import is_margin
 from ..statistics.pooling import shrink
-from ..statistics.totals import unit_codes, unit_totals
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/comparison/05_passages.ipynb #c011
 _GRID = np.exp(np.linspace(-1, 1, 41))  # of the scale, around the one of the median
@@ -155,8 +155,8 @@ def find_passages(
     found = {"windows": rank_passages(a.window_ids, delta, weights, level=level)}
     codes, n = unit_codes(pair.clusters or a.window_ids)
     if pair.clusters is None or n == len(a): return {**found, "documents": None}
-    whole, counts = unit_totals(weights, codes, n), np.bincount(codes)
-    mean = unit_totals(weights * delta, codes, n) / whole
+    whole, counts = np.bincount(codes, weights, n), np.bincount(codes)
+    mean = np.bincount(codes, weights * delta, n) / whole
     many = counts >= FEWEST_OF
     if many.sum() < LISTED: return {**found, "documents": None}
     within = weights @ (delta - mean[codes]) ** 2 / (len(a) - n)

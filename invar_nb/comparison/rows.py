@@ -260,7 +260,7 @@ def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool
         float(value @ values)
     return Difference(
         metric=some.metric, fit=fit, baseline=None, candidate=candidate, at=at,
-        interval=at(some.level), p_value=pooled.p_value(), p_of=pooled.p_value,
+        interval=at(some.level), p_value=fit.p_value(), p_of=fit.p_value,
         influence=None if random else partial(_pooled_influence, parts, pooled.weights),
         n=sum(d.n for d in parts), n_eff=sum(d.n_eff for d in parts),
         units="texts" if random else some.units)

@@ -96,14 +96,13 @@ def _made(name, weights, because, names=None):
 def choose_units(
     pair: Pair,
     *,
-    asked: str = "auto",  # documents, serial or windows; clusters or items; seeds
+    asked: str = "auto",  # documents, serial or windows; clusters or items
 ) -> Units:
     "The independent units of a pair and the reason; an impossible choice is refused."
     asked, ones, names = check_units(asked, pair.kind), np.ones(pair.n), pair.clusters
     if asked in ("documents", "clusters") and names is None:
         refuse("compare", f"units={asked!r} needs an id for every row", "none",
                "Give the ids with the data, or choose other units", error=UsageError)
-    if pair.kind == "runs": return _made("seeds", ones, "Runs are paired by seed.")
     if pair.kind != "losses":
         if asked == "items": return _made("items", ones, "Chosen by the caller.")
         if names is None: return _made("items", ones, "No clusters are given.")

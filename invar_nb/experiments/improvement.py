@@ -18,6 +18,7 @@ from itertools import count
 from types import MappingProxyType
 
 import numpy as np
+from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
 from ..comparison.difference import Difference
@@ -34,8 +35,7 @@ from ..metrics.metric import Metric
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
 from ..statistics.planning import n_for_power
-from ..statistics.paired_test import (paired_t_test, sign_flip_test,
-                                             t_quantile)
+from ..statistics.paired_test import paired_t_test, sign_flip_test
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c016
 HIGHER, LOWER = "higher_is_better", "lower_is_better"
@@ -92,7 +92,7 @@ def fieller_interval(
     n, unit = len(y), abs(y.mean())
     if n < 2 or unit == 0: return None
     b, d = y / unit, (x - y) / unit
-    B, D, q = b.mean(), d.mean(), t_quantile((1 + level) / 2, n - 1)
+    B, D, q = b.mean(), d.mean(), float(stdtrit(n - 1, (1 + level) / 2))
     (vbb, vbd), (_, vdd) = np.cov(b, d) / n
     under = B * B - q * q * vbb
     if not under > 0: return None
@@ -174,7 +174,7 @@ def seeds_for_power(d: Difference, *, threshold: float, level: float) -> int | N
     if not sd or g == threshold == 0: return None
 
     def enough(n):
-        inside = math.erf(t_quantile((1 + level) / 2, n - 1) / math.sqrt(2))  # normal level
+        inside = math.erf(stdtrit(n - 1, (1 + level) / 2) / math.sqrt(2))  # normal level
         return inside < 1 and n_for_power(sd, g, threshold, level=inside) <= n
     least = n_for_power(sd, g, threshold, level=level)
     return next(n for n in count(least) if enough(n)) if least < 10_000 else None

@@ -25,7 +25,7 @@ from .improvement import (MetricSpec, RunsComparison, compare_runs,
 from .runs import FIELDS, TERMINALS, ExperimentResult, read_row
 from ..foundations.store import canonical_json, digest, file_digest, write_bytes
 from ..foundations.journal import Journal
-from ..foundations.refuse import as_choice, as_count, as_names, refuse
+from ..foundations.refuse import as_choice, as_count, as_names, is_number, refuse
 
 # %% ../../nbs/experiments/02_runner.ipynb #c010
 _NAMES = ("experiment_id", "hypothesis_id")  # the same experiment has other names elsewhere
@@ -70,8 +70,7 @@ class ExperimentSpec:
                        "Write numbers as text")
         for name in ("wall_timeout_s", "memory_cap_mb", "grace_s"):
             value, least = getattr(self, name), 0 if name == "grace_s" else math.ulp(0)
-            number = isinstance(value, (int, float)) and not isinstance(value, bool)
-            if not number or not least <= value < math.inf:
+            if not (is_number(value) and least <= value < math.inf):
                 refuse(where, f"{name} must be a finite number above 0", repr(value),
                        "Without a limit one run can block the queue forever")
             put(name, float(value))

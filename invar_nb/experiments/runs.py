@@ -7,14 +7,16 @@ __all__ = ['TERMINALS', 'FIELDS', 'ExperimentResult', 'read_row', 'find_failure'
            'RunPairs', 'pair_runs']
 
 # %% ../../nbs/experiments/00_runs.ipynb #c002
-import difflib, math, numbers, re
+import math, re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
 # %% ../../nbs/experiments/00_runs.ipynb #c003
-from ..foundations.refuse import PairingError, as_count, of_part, refuse
+from ..arms.arm import listed
+from ..foundations.refuse import (PairingError, as_count, is_number, of_part, refuse,
+                                         suggest)
 from ..statistics.proportions import fisher_exact
 
 # %% ../../nbs/experiments/00_runs.ipynb #c014
@@ -27,21 +29,17 @@ def _spelled(value: object) -> object:
         return int(word) if word.lstrip("+-").isdigit() and len(word) < 300 else float(word)
     return value
 
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
 # %% ../../nbs/experiments/00_runs.ipynb #c020
 def _as_number(name: str, value: object, where: str) -> float | int | None:
     "A metric as float64, or the seed as a whole number of at most 64 bits."
     if name == "seed":
         value = _spelled(value)
-        whole = _is_number(value) and math.isfinite(value) and value == int(value)
+        whole = is_number(value) and math.isfinite(value) and value == int(value)
         if whole and abs(value) < (2**53 if isinstance(value, float) else 2**64):
             return int(value)
         refuse(where, "seed must be a whole number of at most 64 bits", repr(value),
                "Seeds pair the runs; write the one that the run was started with")
-    if value is not None and not _is_number(value):
+    if value is not None and not is_number(value):
         refuse(where, f"metric {name!r} must be a number or None", repr(value),
                "Keep text in `other`")
     return None if value is None else float(value)
@@ -125,7 +123,7 @@ def read_row(
                 if name in metrics or name in other:
                     refuse(where, "each name must occur once", repr(name), "Remove one")
                 value = _spelled(value)
-                number = name == "seed" or value is None or _is_number(value)
+                number = name == "seed" or value is None or is_number(value)
                 (metrics if number else other)[name] = value
             fields |= {"metrics": metrics, "other": other,
                        "hypothesis_id": _spelled(fields.get("hypothesis_id"))}
@@ -146,10 +144,9 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
     if metric in run.other:
         refuse(where, f"{metric!r} must be a number", f"{run.other[metric]!r} {at}",
                "Write it with a decimal point and no unit, as in 28.1")
-    near = difflib.get_close_matches(metric, names, n=1, cutoff=0.5)
     refuse(where, f"the run must have the metric {metric!r}",
            f"{', '.join(map(repr, names)) or 'no metric'} {at}",
-           f"Did you mean {near[0]!r}?" if near else "Choose one of these, or log it")
+           suggest(metric, names, "Choose one of these, or log it"))
 
 # %% ../../nbs/experiments/00_runs.ipynb #c027
 def as_runs(runs: Iterable, arm: str) -> tuple[ExperimentResult, ...]:
@@ -202,12 +199,6 @@ class RunPairs:
     failure: str | None = None        # which runs failed, as a sentence
 
 
-def _listed(seeds: Iterable[int]) -> str:
-    seeds = sorted(seeds)
-    more = f" and {len(seeds) - 6} more" if len(seeds) > 6 else ""
-    return ", ".join(map(str, seeds[:6])) + more
-
-
 def pair_runs(
     metric: str,
     *,
@@ -220,19 +211,20 @@ def pair_runs(
             "candidate": as_runs(candidate_runs, "candidate")}
     if failure := find_failures(arms, metric): return RunPairs(failure=failure)
     problems, cure = [], "Give each arm one run for each seed"
+    some = lambda seeds: listed(sorted(seeds), most=6)
     for arm, runs in arms.items():
         twice = [seed for seed, n in Counter(run.seed for run in runs).items() if n > 1]
         if not runs: problems.append(f"{arm} has no runs")
-        if twice: problems.append(f"{arm} repeats {_listed(twice)}")
+        if twice: problems.append(f"{arm} repeats {some(twice)}")
     b, c = ({run.seed: run.metrics[metric] for run in runs} for runs in arms.values())
     both, alone = sorted(b.keys() & c.keys()), sorted(b.keys() ^ c.keys())
     if not problems and alone and not intersect:
         missing = (("baseline", c.keys() - b.keys()), ("candidate", b.keys() - c.keys()))
-        problems = [f"{arm} lacks {_listed(seeds)}" for arm, seeds in missing if seeds]
+        problems = [f"{arm} lacks {some(seeds)}" for arm, seeds in missing if seeds]
         cure = ("Run what is missing, or leave these seeds out with --set intersect=true, or "
                 "intersect=True in Python")
     if not problems and not both:
-        problems = [f"no seed in common ({_listed(b)} and {_listed(c)})"]
+        problems = [f"no seed in common ({some(b)} and {some(c)})"]
     if problems:
         refuse("pair_runs", "both arms must have one run for each seed", "; ".join(problems),
                cure, error=PairingError)

@@ -20,10 +20,10 @@ import msgspec
 import numpy as np
 
 from ..foundations.refuse import (ContractError, as_printed, is_writable,
-                                         refuse)
+                                         nearest, refuse)
 from ..foundations.store import as_file, strict_json
 from ..foundations.text_column import text_column
-from ..arms.arm import listed, nearest
+from ..arms.arm import listed
 
 # %% ../../nbs/files/00_tables.ipynb #82c4e5d6
 def _text(data: bytes, where: str, line: int) -> str:

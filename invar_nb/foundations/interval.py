@@ -6,12 +6,12 @@
 __all__ = ['Fallback', 'Interval']
 
 # %% ../../nbs/foundations/01_interval.ipynb #c052
-import math, numbers, sys
+import math, sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 # %% ../../nbs/foundations/01_interval.ipynb #c003
-from .refuse import as_fraction, refuse
+from .refuse import as_fraction, is_number, refuse
 
 # %% ../../nbs/foundations/01_interval.ipynb #c027
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +24,7 @@ class Fallback:
 def _finite(value: object, where: str, name: str) -> float:
     "A finite float64, or a refusal."
     if type(value) is float and abs(value) < math.inf: return value  # the usual case, fast
-    real = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    if real and abs(value) <= sys.float_info.max: return float(value)
+    if is_number(value) and abs(value) <= sys.float_info.max: return float(value)
     refuse(where, f"{name} must be a finite number", repr(value), "Find where it came from")
 
 

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .refuse import refuse
-from .store import (ABSENT, canonical_json, clear_staging, digest,
-                                        file_digest, first_difference, lock_file, locked)
+from .store import (canonical_json, clear_staging, differences,
+                                        digest, file_digest, lock_file, locked)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c025
 @contextlib.contextmanager
@@ -51,9 +51,7 @@ def _database(path: Path) -> Iterator[sqlite3.Connection]:
 # %% ../../nbs/foundations/03_journal.ipynb #c003
 def _differing(old: Mapping, new: Mapping) -> str:
     "Each field that differs, with both values where they are few: `dtype 'f32' -> 'i8'`."
-    leaves = [first_difference(old.get(name, ABSENT), new.get(name, ABSENT), path=name,
-                               close=0) for name in sorted({*old, *new})]
-    leaves = [leaf for leaf in leaves if leaf]
+    leaves = [*differences(old, new, close=0)]
     if len(leaves) > 2: return ", ".join(path for path, _, _ in leaves)
     return ", ".join(f"{path} {a!r:.24} -> {b!r:.24}" for path, a, b in leaves)
 

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL', 'canonical_json', 'strict_json', 'digest', 'canonical_text',
-           'content_digest', 'read_canonical', 'width_of', 'first_difference', 'as_file', 'file_digest', 'lock_file',
-           'locked', 'staging', 'clear_staging', 'whole_file', 'write_bytes', 'write_folder']
+           'content_digest', 'read_canonical', 'width_of', 'differences', 'first_difference', 'as_file', 'file_digest',
+           'lock_file', 'locked', 'staging', 'clear_staging', 'whole_file', 'write_bytes', 'write_folder']
 
 # %% ../../nbs/foundations/02_store.ipynb #c032
 import contextlib, errno, hashlib, json, math, numbers, os, shutil, stat
@@ -136,7 +136,7 @@ def width_of(value: object) -> float:
     return abs(ends[1] - ends[0])
 
 # %% ../../nbs/foundations/02_store.ipynb #c041d19
-def first_difference(
+def differences(
     stored: object,    # two JSON values: one that is to be checked,
     computed: object,  # and one that is trusted, whose intervals measure
     *,
@@ -144,8 +144,8 @@ def first_difference(
     last: Collection[str] = (),  # fields that follow from others: compared after them
     path: str = "",
     width: float = 0.0,          # of the interval that measures this value
-) -> tuple[str, object, object] | None:
-    "Path of the first leaf that differs, with both values; None where there is none."
+) -> Iterator[tuple[str, object, object]]:
+    "Path of each leaf that differs, with both values."
     if isinstance(stored, dict) and isinstance(computed, dict):
         beside = max(width_of(computed), *(width_of(computed.get(k)) for k in INTERVALS))
         names = sorted({*stored, *computed}, key=lambda name: (name in last, name))
@@ -156,15 +156,18 @@ def first_difference(
             computed):
         steps = [(x, y, f"{path}[{i}]", width)
                  for i, (x, y) in enumerate(zip(stored, computed, strict=True))]
-    elif type(stored) is type(computed) is float:
-        same = math.isclose(stored, computed, rel_tol=close, abs_tol=close * width)
-        return None if same else (path, stored, computed)
     else:
-        same = type(stored) is type(computed) and stored == computed
-        return None if same else (path, stored, computed)
-    below = (first_difference(x, y, close=close, last=last, path=at, width=measure)
-             for x, y, at, measure in steps)
-    return next((difference for difference in below if difference), None)
+        steps, same = [], type(stored) is type(computed) and (
+            math.isclose(stored, computed, rel_tol=close, abs_tol=close * width)
+            if isinstance(stored, float) else stored == computed)
+        if not same: yield path, stored, computed
+    for x, y, at, measure in steps:
+        yield from differences(x, y, close=close, last=last, path=at, width=measure)
+
+
+def first_difference(stored: object, computed: object, **how) -> tuple | None:
+    "The first of the `differences`; None where there is none."
+    return next(differences(stored, computed, **how), None)
 
 # %% ../../nbs/foundations/02_store.ipynb #c013
 def as_file(path: str | os.PathLike, where: str) -> Path:

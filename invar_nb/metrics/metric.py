@@ -7,7 +7,7 @@ __all__ = ['METRICS', 'is_margin', 'Metric', 'missing_reason', 'prepare_metric',
            'exact_interval', 'in_unit', 'value_of', 'Registry', 'register_metric', 'as_metric']
 
 # %% ../../nbs/metrics/00_metric.ipynb #c002
-import math, numbers
+import math
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ import numpy as np
 
 from ..foundations.interval import Interval
 from ..foundations.refuse import (ContractError, UsageError, as_choice, as_names,
-                                         refuse, refuse_first)
+                                         is_number, refuse, refuse_first)
 
 # %% ../../nbs/metrics/00_metric.ipynb #c007
 _CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
@@ -28,8 +28,7 @@ _FUNCTIONS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "mi
 
 def is_margin(value: object) -> bool:
     "Whether it is a number of at least 0."
-    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
-    return number and 0 <= value < 1e300
+    return is_number(value) and 0 <= value < 1e300
 
 
 @dataclass(frozen=True, kw_only=True)

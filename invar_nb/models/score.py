@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['KEY', 'model_facts', 'journal_key', 'open_kept', 'keep_batches', 'window_means', 'planned_losses', 'differing',
            'same_plan', 'known_rows', 'known_facts', 'scoring_facts', 'score_plan', 'score_windows', 'score_text',
-           'other_batch', 'control_file']
+           'score_tokens', 'spell_tokens', 'other_batch', 'control_file']
 
 # %% ../../nbs/models/06_score.ipynb #c003
-import contextlib, dataclasses
+import contextlib, dataclasses, math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 import numpy as np
@@ -26,7 +26,8 @@ from .windows import (DEFAULT_LENGTH, TextPlan, class_sums,
                                      data_digest, plan_ids, plan_text, sum_columns)
 from .load import (LoadedModel, config_digest, describe, positions,
                                   weights_digest)
-from .batches import BATCH_TOKENS, Scorer, as_documents, plan_scoring
+from .batches import (BATCH_TOKENS, Scorer, as_documents, plan_scoring,
+                                     token_log_losses)
 
 # %% ../../nbs/models/06_score.ipynb #c012
 KEY = ("weights_digest", "config_digest", "code_digest", "dtype", "device", "attention",
@@ -233,6 +234,43 @@ def score_text(
     elif not options.get("max_length"):
         options["max_length"] = min(positions(model) or DEFAULT_LENGTH, DEFAULT_LENGTH)
     return score_plan(model, plan_text(source, texts, **options))
+
+# %% ../../nbs/models/06_score.ipynb #tokcode1
+def score_tokens(
+    model: object,  # a LoadedModel, or a Hugging Face causal LM
+    plan: TextPlan,
+    names: Iterable[str],  # of windows
+    *,
+    batch_tokens: int | None = None,
+) -> dict[str, np.ndarray]:  # window id -> log-loss of each of its scored tokens
+    "The losses of single tokens of a few windows, which are scored by themselves."
+    names = {*names}
+    some = [w for w in plan.windows if w.window_id in names]
+    losses = token_log_losses(model, plan.token_ids, some, batch_tokens=batch_tokens) \
+        if some else ()
+    return {some[i].window_id: x for i, x in losses}
+
+
+def spell_tokens(
+    tokenizer: object,
+    plan: TextPlan,
+    before: Mapping,  # what `score_tokens` found for the baseline
+    after: Mapping,   # and for the candidate
+) -> dict[str, list[list]]:  # window id -> (text, log-loss before, after) of each piece
+    "Windows as pieces of whole characters; losses to four decimals."
+    spelled = {}
+    for w in plan.windows:
+        if w.window_id not in before: continue
+        ids, pieces, known, start = plan.token_ids[w.document_id], [], "", 0
+        ids, losses = ids[w.score_from:w.stop], [x[w.window_id] for x in (before, after)]
+        for stop in range(1, len(ids) + 1):
+            text = tokenizer.decode(ids[:stop], clean_up_tokenization_spaces=False)
+            if stop < len(ids) and text.endswith("\ufffd"): continue  # inside a character
+            pieces.append([text[len(known):], *(
+                round(math.fsum(x[start:stop].tolist()), 4) for x in losses)])
+            known, start = text, stop
+        spelled[w.window_id] = pieces
+    return spelled
 
 # %% ../../nbs/models/06_score.ipynb #s4
 def other_batch(

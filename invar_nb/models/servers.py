@@ -21,7 +21,7 @@ import numpy as np
 # %% ../../nbs/models/09_servers.ipynb #c003
 import invar_nb
 from ..arms.window_losses import WindowLosses
-from ..foundations.refuse import UsageError, as_count, refuse
+from ..foundations.refuse import UsageError, as_count, is_number, refuse
 from .score import open_kept, planned_losses
 from .windows import TextPlan
 
@@ -283,8 +283,7 @@ def check_reply(
         say("the first token must have no log-probability: nothing stands before it",
             repr(values[0]), "The server adds something before the prompt", "first")
     for k, value in enumerate(values[1:], 1):
-        number = isinstance(value, (int, float)) and not isinstance(value, bool)
-        if not number or not _SMALLEST < value <= _ROUNDING:
+        if not (is_number(value) and _SMALLEST < value <= _ROUNDING):
             say("a log-probability must be a finite number, at most 0 and above -9999",
                 f"{value!r} at token {k}", "See the server's logs; NaN is a broken kernel, "
                 "-9999 a token of probability 0, null is none, a positive one a raw logit",

@@ -32,6 +32,7 @@ class Documents:
     pieces: str | None = None                 # how documents were cut into texts
     files: tuple[str, ...] | None = None      # of each text, where there are several
     places: tuple[str, ...] | None = None     # of each text, for messages
+    name: str | None = None                   # of the file or files, without folders
 
     def __post_init__(self):
         if not self.texts:
@@ -103,7 +104,8 @@ def read_documents(
         rows += [(*row, path.name if short else str(path))
                  for row in zip(*columns, strict=True)]
     places, texts, languages, files = zip(*rows, strict=True)
-    whole = Documents(texts=texts, languages=languages, places=places,
+    name = ", ".join(path.name for path in paths)
+    whole = Documents(texts=texts, languages=languages, places=places, name=name,
                       files=files if len(paths) > 1 else None)
     where = defaultdict(list)
     for place, text in zip(places, texts, strict=True): where[text].append(place)
@@ -118,7 +120,8 @@ def read_documents(
     cut = [cut_pieces(text, pieces) for text in texts]
     d = [d for d, parts in enumerate(cut) for _ in parts]  # the document of each piece
     each = lambda values: values and tuple(values[k] for k in d)
-    return Documents(texts=tuple(itertools.chain(*cut)), pieces=pieces, places=each(places),
+    return Documents(texts=tuple(itertools.chain(*cut)), pieces=pieces, name=name,
+                     places=each(places),
                      languages=each(languages), files=each(whole.files),
                      documents=None if pieces_are_documents else tuple(map(str, d)))
 

@@ -10,7 +10,7 @@ __all__ = ['PIECE', 'decode', 'is_packed', 'cast', 'pieces', 'raw', 'numbers', '
 # %% ../../nbs/models/08_weights.ipynb #c002
 import dataclasses, functools, json, math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from pathlib import Path
 import numpy as np
@@ -18,7 +18,7 @@ import numpy as np
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
 from ..foundations.refuse import refuse
-from ..foundations.store import as_file, strict_json
+from ..foundations.store import ABSENT, as_file, differences, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
@@ -237,23 +237,13 @@ _READ = ("config.json", "generation_config.json", "token*.json", "special_tokens
 _ASIDE = ("transformers_version", "_name_or_path", "name_or_path", "tokenizer_file")
 
 
-def _fields(a: object, b: object, path: str = "") -> Iterator[tuple[str, object, object]]:
-    "(field, in the baseline, in the candidate) of every leaf that differs."
-    if isinstance(a, dict) and isinstance(b, dict):
-        for k in sorted({*a, *b} - {*_ASIDE}):
-            yield from _fields(a.get(k, _fields), b.get(k, _fields), f"{path}.{k}".lstrip("."))
-    elif isinstance(a, list) and isinstance(b, list) and len(a) == len(b):
-        for i, (x, y) in enumerate(zip(a, b, strict=True)):
-            yield from _fields(x, y, f"{path}[{i}]")
-    elif a is not b and (a != b or type(a) is not type(b)): yield path, a, b
-
-
 def _in_words(file: str, a: object, b: object, most: int = 5) -> list[str]:
     "The first fields that differ, one line each, and how many more."
     def text(x):
-        shown = "absent" if x is _fields else json.dumps(x, ensure_ascii=False, default=str)
+        shown = "absent" if x == ABSENT else json.dumps(x, ensure_ascii=False, default=str)
         return shown if len(shown) <= 40 else f"{shown[:37]}..."
-    rows = list(_fields(a, b))
+    rows = [row for row in differences(a, b, close=0)
+            if row[0].rpartition(".")[2] not in _ASIDE]
     lines = [f"{file}: {name} was {text(x)}, is {text(y)}" for name, x, y in rows[:most]]
     more = len(rows) - most
     return lines + ([f"{file}: {counted(more, 'more fields')} differ"] if more > 0 else [])

@@ -230,8 +230,6 @@ def plan_text(
     *,
     windows: int | str | None = None,  # so many, spread over the documents, or first:40
     seed: int = 0,               # of their choice
-    preview: int | None = None,  # windows in the first split; default: half
-    final: int | None = None,
     **cut,                       # fields of Cut: max_length, stride, bos, windowing, ...
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
@@ -262,7 +260,7 @@ def plan_text(
                               [owners[w.document_id] for w in planned])
         kept = [planned[i] for i in rows]
         chosen = {"windows_rule": budget.rule, "windows_seed": budget.seed}
-    kept = assign_splits(kept, preview=preview, final=final)
+    kept = assign_splits(kept)
     n_bytes = None  # without offsets, or where a window owns no byte
     if all(own is not None for own in sizes.values()):
         n_bytes = np.array([sizes[w.document_id][w.score_from:w.stop].sum() for w in kept],
@@ -291,7 +289,8 @@ def _as_documents(texts: object, tool: Windowing) -> Documents:
     text = "\n\n".join(texts.texts)
     if tool.restarts: text = text.removesuffix("\n")  # llama.cpp reads so
     named = set(texts.languages or (None,))
-    return Documents(texts=(text,), languages=tuple(named) if len(named) == 1 else None)
+    return Documents(texts=(text,), name=texts.name,
+                     languages=tuple(named) if len(named) == 1 else None)
 
 
 def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple) -> dict:
@@ -299,6 +298,7 @@ def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple
     facts = {"text_digests": [digest(text.encode()) for text in texts.texts],
              "text_bytes": [len(text.encode()) for text in texts.texts],
              "pieces": texts.pieces}
+    if texts.name: facts["text_name"] = texts.name
     if texts.files:
         facts["document_files"] = dict(zip(owners.values(), texts.files, strict=True))
     if not any(texts.languages or ()): return facts

@@ -10,6 +10,7 @@ __all__ = ['COLOURS', 'visible', 'markdown', 'show', 'percent', 'environment', '
 from collections.abc import Mapping, Sequence
 from functools import cache
 import math
+import re
 
 # %% ../../nbs/report/00_figures.ipynb #527d1874
 COLOURS = {name: f"var(--{name},{colour})" for name, colour in {
@@ -43,7 +44,9 @@ def show(value: object) -> str:
 
 def percent(delta: float | None) -> str:
     "A change of the log-loss as the change of a perplexity."
-    return "-" if delta is None else f"{100 * math.expm1(min(delta, 700)):+.3g} %"
+    if delta is None: return "-"
+    change = 100 * math.expm1(min(delta, 700))
+    return f"{change:+,.0f} %" if 1e3 <= change < 1e9 else f"{change:+.3g} %"
 
 
 @cache
@@ -57,6 +60,8 @@ def environment(
                               trim_blocks=True, lstrip_blocks=True)
     made.filters.update(at="{:.2f}".format, ink=COLOURS.get,
                         markdown=lambda x: markdown(show(x)),
+                        css=lambda x: '"%s"' % re.sub(
+                            r'["\\]', lambda m: f"\\{ord(m[0]):x} ", visible(x)),
                         shown=lambda x: "\n".join(map(visible, show(x).split("\n"))))
     return made
 
@@ -189,7 +194,7 @@ def windows_figure(
         marks.append(_line(x, y(0), x, y(level), "worse" if level > 0 else "better",
                            max(1, min(5, 250 / groups))))
     marks += [_line(46, y(0), 410, y(0)), _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
-              _text(228, 180, f"windows in text order; dashed: mean; {unit}")]
+              _text(210, 180, f"windows in text order; dashed: mean; {unit}")]
     if cut is not None:
         x = 46 + 364 * cut / n
         marks.append(_line(x, 10, x, 160, "soft", 1, "2 3"))
@@ -216,8 +221,8 @@ def documents_figure(
              _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4")]
     marks += [_dot(46 + (i + 0.5) * 364 / groups, y(value), 2, "worse" if value > 0 else
                    "better") for i, value in enumerate(shown)]
-    marks.append(_text(228, 180, f"{noun}, smallest change first; {axis}"))
-    return draw(marks, height=190, title=f"Changes of {n} {noun}, mean {mean:+.3g}; {axis}")
+    marks += [_text(210, 180, f"{noun}, smallest change first"), _text(210, 198, axis)]
+    return draw(marks, height=206, title=f"Changes of {n} {noun}, mean {mean:+.3g}; {axis}")
 
 # %% ../../nbs/report/00_figures.ipynb #f0c7a8fe
 def reliability_figure(

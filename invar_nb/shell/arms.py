@@ -292,7 +292,7 @@ class Opened:
             arm = each.read()
             if arm is None or arm.data_id != new.data_id or arm.ids != new.ids or differing(
                     new.provenance, arm.provenance, plan.provenance.keys() - {
-                        "document_files"} | {"whole_documents"}): continue
+                        "document_files", "text_name"} | {"whole_documents"}): continue
             say(f"{label}: {counted(len(arm), 'documents')} reused from {each.place}", quiet)
             return new.changed(log_loss=arm.log_loss)
 

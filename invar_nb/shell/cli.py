@@ -370,7 +370,7 @@ def model_card(
     report,  # a Report, or the content of report.json
     *,
     candidate: str = "",  # of several
-    dataset: str = "",    # its name on the card; default: its hash, or the task's name
+    dataset: str = "",    # its name on the card; default: the text's file, or its hash
     results: bool = False,  # entries of `.eval_results`, for a dataset of the Hub
 ) -> str:
     "The `model-index` block of a report, or its `.eval_results` file, as YAML."
@@ -385,6 +385,8 @@ def model_card(
                code="not_installed")
     d = report if isinstance(report, Mapping) else report.document()
     (name, model), parts = _arm_of_card(d, candidate), {p["part"]: p for p in d["parts"]}
+    text_of = {arm["part"]: arm["provenance"]["text_name"] for arm in d["arms"].values()
+               if "text_name" in arm["provenance"]}
     source = {"source_name": f"invar_nb {d['version']}",
               "source_url": "https://github.com/invar-nb/invar_nb"}
     if results:
@@ -398,7 +400,8 @@ def model_card(
     found = [EvalResult(
         task_type=_TASKS[parts[part]["kind"]], dataset_type="other", metric_type=kind,
         dataset_config=part or None,
-        dataset_name=f"{dataset} {part}".strip() or parts[part]["data_id"] or "not recorded",
+        dataset_name=(f"{dataset} {part}" if dataset else text_of.get(part, part)).strip()
+        or parts[part]["data_id"] or "not recorded",
         metric_name=title,
         dataset_args={"hash": parts[part]["data_id"]} if parts[part]["data_id"] else None,
         metric_value=value, metric_args=known, **source)

@@ -16,6 +16,7 @@ import tempfile
 from ..arms.pair import pair
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.looks import LooksDesign
+from ..comparison.passages import MOST
 from ..comparison.rules import Rules
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, check_names, pair_all,
                                        study)
@@ -26,7 +27,7 @@ from ..files.sources import Reading, read_arms, read_together
 from ..files.tables import read_table
 from ..foundations.refuse import of_part
 from ..models.load import find_checkpoint, load_tokenizer
-from ..models.score import control_file, other_batch
+from ..models.score import control_file, other_batch, score_tokens, spell_tokens
 from ..models.text import read_documents
 from ..report.build import arm_files, listed_passages, other_scores
 from ..report.report import Report, report_of
@@ -34,7 +35,7 @@ from . import groups as g
 from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
                                  earlier_arms, fit_models, follow, open_model, planned,
-                                 score_arms, score_rounds, score_side_by_side)
+                                 release, score_arms, score_rounds, score_side_by_side)
 from .rules import QUESTIONS, check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
 from .work import ask_with, find_questions, informed, read_info
@@ -364,29 +365,38 @@ CHARACTERS = 600  # of a passage in a report
 
 def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> dict:
     "The arms; candidates have the text of the passages that a report lists. UsageError."
-    texts, told = job.scoring.texts, dict(arms)
-    for (name, part), arm in arms.items():
-        if name in (BASELINE, CONTROL) or arm.kind != "losses": continue
+    texts, found, worst = job.scoring.texts, dict(arms), {}
+    keys = [(name, part) for (name, part), arm in arms.items()
+            if name not in (BASELINE, CONTROL) and arm.kind == "losses"]
+    for name, part in keys:
         files = texts[part] if part in texts else texts[""]
         first, arm = (each.file.read() if isinstance(each, StreamedLosses) else each
-                      for each in (arms[BASELINE, part], arm))
+                      for each in (arms[BASELINE, part], arms[name, part]))
         listed, known = listed_passages(pair(first, arm)), arm.provenance
         scoring = follow(arm, replace(job.scoring, text=files))
         documents, whole = read_documents(files, pieces=known.get("pieces")), {}
         for document, text in zip(documents.documents or documents.text_ids, documents.texts,
                                   strict=True):
             whole[document] = whole.get(document, "") + text
-        spelled = {"documents": whole, "windows": whole if scoring.per_byte else _windows(
-            arm, documents, arguments, scoring, listed["windows"])}
+        spelled = {"documents": whole, "windows": whole}
+        if not scoring.per_byte:
+            words, plan = _plan_again(arm, documents, arguments, scoring)
+            spelled["windows"] = {
+                w.window_id: words.decode(plan.token_ids[w.document_id][w.score_from:w.stop])
+                for w in plan.windows if w.window_id in listed["windows"]}
+            worst[name, part] = words, plan, listed["windows"][:max(1, MOST // len(keys))]
         passages = {f"{what} {key}": text if len(text) <= CHARACTERS else
                     f"{text[:CHARACTERS]} ..." for what in ("windows", "documents")
                     for key in listed[what] for text in [spelled[what][key]]}
-        told[name, part] = arm.changed(provenance={**known, "passage_text": passages})
-    return told
+        found[name, part] = arm.changed(provenance={**known, "passage_text": passages})
+    for key, tokens in _tokens_of(worst, arguments, job).items():
+        found[key] = found[key].changed(provenance={
+            **found[key].provenance, "passage_tokens": tokens})
+    return found
 
 
-def _windows(losses, documents, arguments, scoring: g.Scoring, names):
-    "Each listed window with its text, from the plan that the losses were scored on."
+def _plan_again(losses, documents, arguments, scoring: g.Scoring):
+    "A tokenizer of the models, and the plan that the losses were scored on."
     folders = [scoring.tokenizer, *arguments.values()]
     folder = next((f for f in folders if f and Path(f).expanduser().is_dir()), None)
     if folder is None:
@@ -394,8 +404,24 @@ def _windows(losses, documents, arguments, scoring: g.Scoring, names):
     words = load_tokenizer(folder, trust_remote_code=scoring.trust_remote_code)
     plan = planned(words, documents, scoring)
     check_origin(plan, losses, scoring)
-    return {w.window_id: words.decode(plan.token_ids[w.document_id][w.score_from:w.stop])
-            for w in plan.windows if w.window_id in names}
+    return words, plan
+
+
+def _tokens_of(worst, arguments, job):
+    "The worst windows token by token, where both models are on this machine."
+    here = {name for name, argument in arguments.items() if arm_kind(argument) in LOCAL}
+    some = {key: each for key, each in worst.items() if {BASELINE, key[0]} <= here}
+    scoring, losses = fit_models(job.scoring, [*arguments.values()]), {}
+    for model in dict.fromkeys([BASELINE, *(name for name, _ in some)]) if some else ():
+        loaded = open_model(arguments[model], scoring, f"{model}, token by token",
+                            job.output.quiet).loaded
+        for key, (_, plan, names) in some.items():
+            if model in (BASELINE, key[0]): losses[model, key] = score_tokens(
+                loaded, plan, names, batch_tokens=scoring.batch_tokens)
+        del loaded
+        release()
+    return {key: spell_tokens(words, plan, losses[BASELINE, key], losses[key[0], key])
+            for key, (words, plan, _) in some.items()}
 
 # %% ../../nbs/shell/07_compare.ipynb #c019
 def compare_all(
@@ -467,7 +493,8 @@ def evaluate_files(
             else read_arms(argument, reading)
         for task, arm in read.items():
             part = ", ".join(filter(None, (label, task * (len(read) > 1))))
-            arms[BASELINE, part] = arm if arm.model or not label else arm.changed(model=label)
+            arms[BASELINE, part] = arm if arm.model else arm.changed(
+                model=label or Path(argument).name)
     kinds = dict.fromkeys(arm.kind for arm in arms.values())
     metrics = dict.fromkeys(name for arm in arms.values() for name in find_metrics(
         asked, arm.kind, kinds, [arm]))

@@ -24,8 +24,9 @@ from ..foundations.store import digest
 from ..models.demo_text import demo_documents
 from ..models.text import Documents
 from ..models.load import import_torch, load_model
-from ..models.score import score_plan
+from ..models.score import score_plan, score_tokens, spell_tokens
 from ..models.windows import plan_text
+from ..report.build import listed_passages
 from ..report.report import Report, report_of
 from ..report.verify import verify
 
@@ -138,6 +139,14 @@ class DemoResult:
                 "headline": d["headline"], "digest": d["digest"], "exit": d["exit"]}
 
 # %% ../../nbs/shell/00_demo.ipynb #c029
+def _with_tokens(first, edited, plan, baseline, losses):
+    "The losses of an edit, and its worst windows token by token."
+    names = listed_passages(pair(baseline, losses))["windows"][:2]
+    tokens = spell_tokens(first.tokenizer, plan, *(
+        score_tokens(model, plan, names) for model in (first, edited)))
+    return losses.changed(provenance={**losses.provenance, "passage_tokens": tokens})
+
+
 def run_demo(
     out: Path | str,  # a new folder for report and evidence
     *,
@@ -164,6 +173,8 @@ def run_demo(
             edited = loaded if change is None else loaded.model  # no file: digest of tensors
             losses = score_plan(edited, plan, progress=progress and progress(f"{name:>11}"))
             if change is not None: losses = losses.changed(model=name)
+            if name == "base": first = loaded
+            else: losses = _with_tokens(first, edited, plan, arms["baseline", ""], losses)
             arms["baseline" if name == "base" else name, ""] = losses
             say(f"{name}: perplexity {losses.perplexity:.4f} per byte")
     finally: torch.set_num_threads(threads)

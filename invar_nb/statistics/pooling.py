@@ -13,54 +13,32 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c003
-from ..foundations.refuse import UsageError, as_vector, refuse
+from ..foundations.refuse import UsageError, refuse
 from .jackknife import Jackknife
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c008
 @dataclass(frozen=True, kw_only=True)
 class Pooled:
     "One change for several texts, and what it speaks of."
-    estimate: float
-    standard_error: float
-    nu: float                     # degrees of freedom of the t quantile
+    fit: Jackknife                # over texts: what interval and p-value are functions of
     weights: tuple[float, ...]    # of each text, summing to 1
     spread: float | None = None   # tau, between texts; None: fixed weights
-    skewness: float = 0.0         # c, half of Hall's correction
-
-    @property
-    def fit(self) -> Jackknife:
-        "What interval and p-value are functions of."
-        return Jackknife(estimate=self.estimate, standard_error=self.standard_error,
-                         skewness=self.skewness, dof=self.nu, nu=self.nu,
-                         n_units=len(self.weights), units_eff=float(len(self.weights)))
-
-    def ends(self, level: float = 0.95) -> tuple[float, float]:
-        "The interval of the estimate."
-        both = self.fit.interval(level)
-        return both.low, both.high
 
     def prediction(self, level: float = 0.95) -> tuple[float, float] | None:
         "Where the next text lies, @eq-pooling-prediction; None for fixed weights."
         if self.spread is None: return None
-        error = math.hypot(self.spread, self.standard_error)
-        half = -float(stdtrit(self.nu - 1, (1 - level) / 2)) * error
-        return self.estimate - half, self.estimate + half
+        error = math.hypot(self.spread, self.fit.standard_error)
+        half = -float(stdtrit(self.fit.nu - 1, (1 - level) / 2)) * error
+        return self.fit.estimate - half, self.fit.estimate + half
 
-    def p_value(self, null: float = 0.0) -> float:
-        "Two-sided p of the hypothesis that the change is `null`."
-        return self.fit.p_value(null)
+
+def _pooled(estimate, error, nu, weights, skewness=0.0, spread=None) -> Pooled:
+    n = len(weights)
+    return Pooled(weights=tuple(weights.tolist()), spread=spread, fit=Jackknife(
+        estimate=float(estimate), standard_error=error, skewness=skewness, dof=nu, nu=nu,
+        n_units=n, units_eff=float(n)))
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c009
-def _checked(where, fewest, estimates, errors):
-    estimates = as_vector(estimates, where=where, name="estimates")
-    errors = as_vector(errors, where=where, name="standard_errors", length=len(estimates),
-                       minimum=0)
-    if len(estimates) < fewest:
-        refuse(where, f"there must be at least {fewest} texts", f"{len(estimates)}",
-               "Report each of them, or give fixed weights", error=UsageError)
-    return estimates, errors
-
-
 def pool_fixed(
     estimates: np.ndarray,        # D_k, shape (K,)
     standard_errors: np.ndarray,  # SE_k, shape (K,)
@@ -69,22 +47,18 @@ def pool_fixed(
     skewness: np.ndarray | None = None,  # c_k, shape (K,); None: 0
 ) -> Pooled:
     "The change on these texts in these shares, @eq-pooling-fixed; raises ContractError."
-    where = "pool_fixed"
-    estimates, errors = _checked(where, 2, estimates, standard_errors)
-    more = dict(where=where, length=len(estimates), minimum=0)
-    nu, weights = as_vector(nu, name="nu", **more), as_vector(weights, name="weights", **more)
+    estimates, nu, weights = (np.asarray(x, float) for x in (estimates, nu, weights))
     if not weights.sum() > 0:
-        refuse(where, "some weight must be positive", "none", "Give weights such as 1, 1, 2")
+        refuse("pool_fixed", "some weight must be positive", "none",
+               "Give weights such as 1, 1, 2")
     share = weights / weights.sum()
-    c = np.zeros(len(estimates)) if skewness is None else as_vector(
-        skewness, where=where, name="skewness", length=len(estimates))
-    parts = (share * errors) ** 2
+    c = np.zeros(len(estimates)) if skewness is None else skewness
+    parts = (share * standard_errors) ** 2
     total = float(parts.sum())
     counts = parts > 0
     joined = total**2 / float((parts[counts] ** 2 / nu[counts]).sum()) if total else nu.min()
-    return Pooled(estimate=float(share @ estimates), standard_error=math.sqrt(total),
-                  nu=float(joined), weights=tuple(share.tolist()),
-                  skewness=float(parts**1.5 @ c) / total**1.5 if total else 0.0)
+    return _pooled(share @ estimates, math.sqrt(total), float(joined), share,
+                   float(parts**1.5 @ c) / total**1.5 if total else 0.0)
 
 # %% ../../nbs/statistics/03_pooling.ipynb #c016
 def _disagreement(tau2, estimates, errors):
@@ -111,16 +85,16 @@ def pool_random(
     standard_errors: np.ndarray,  # SE_k, shape (K,)
 ) -> Pooled:
     "The mean change on texts like these, @eq-pooling-hksj; raises ContractError."
-    estimates, errors = _checked("pool_random", 3, estimates, standard_errors)
-    k = len(estimates)
+    estimates, errors = np.asarray(estimates, float), np.asarray(standard_errors, float)
+    if (k := len(estimates)) < 3:
+        refuse("pool_random", "there must be at least 3 texts", f"{k}",
+               "Report each of them, or give fixed weights", error=UsageError)
     if np.ptp(estimates) == 0 and not errors.any():  # nothing moved on any text
-        return Pooled(estimate=float(estimates[0]), standard_error=0.0, nu=k - 1.0,
-                      weights=(1 / k,) * k, spread=0.0)
+        return _pooled(estimates[0], 0.0, k - 1.0, np.full(k, 1 / k), spread=0.0)
     tau2 = _between(estimates, errors)
     q, mean, w = _disagreement(tau2, estimates, errors)
     error = math.sqrt(max(1.0, q / (k - 1)) / float(w.sum()))
-    return Pooled(estimate=mean, standard_error=error, nu=k - 1.0,
-                  weights=tuple((w / w.sum()).tolist()), spread=math.sqrt(tau2))
+    return _pooled(mean, error, k - 1.0, w / w.sum(), spread=math.sqrt(tau2))
 
 # %% ../../nbs/statistics/03_pooling.ipynb #shr2
 def shrink(
@@ -131,4 +105,4 @@ def shrink(
     pooled = pool_random(estimates, standard_errors)
     estimates, error2 = np.asarray(estimates, float), np.asarray(standard_errors, float) ** 2
     kept = pooled.spread**2 / (pooled.spread**2 + error2)
-    return pooled.estimate + kept * (estimates - pooled.estimate)
+    return pooled.fit.estimate + kept * (estimates - pooled.fit.estimate)
