@@ -146,3 +146,10 @@ def test_kept_answers_come_back_and_edits_are_noticed(tmp_path):
         (tmp_path / "a.jsonl").write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1:])
         says(lambda: read_predictions(tmp_path / "a.jsonl"))
     with pytest.raises(ContractError, match="must end in .jsonl"): write_predictions(arm, tmp_path / "a.csv")
+
+
+def test_kept_answers_have_their_clusters(tmp_path):
+    write_predictions(Predictions(ids=IDS, label=LABEL, prediction=SAID, clusters=["x", "x", "y", "y"]), tmp_path / "a.jsonl")
+    assert read_predictions(tmp_path / "a.jsonl").clusters == ("x", "x", "y", "y")
+    with pytest.raises(ContractError, match="kept answers have the clusters with which they were asked; got cluster='id'. Leave it out."):
+        read_predictions(tmp_path / "a.jsonl", cluster="id")
