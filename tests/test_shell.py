@@ -321,7 +321,7 @@ def test_two_runs_at_the_same_time_have_two_folders(tmp_path, monkeypatch):
     "The first one holds the usual folder until it ends; both are there, whole, and neither was refused."
     monkeypatch.chdir(tmp_path)
     for name, shift in (("a", 0), ("b", 0.01)): Path(f"{name}.csv").write_text("id,score\n" + "".join(f"{i},{i % 7 / 7 + shift * (i % 3)}\n" for i in range(60)))
-    line = [sys.executable, "-m", "invar_nb.shell.cli", "compare", "a.csv", "b.csv"]
+    line = [sys.executable, "-m", "invar_nb", "compare", "a.csv", "b.csv"]
     env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
     runs = [subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
     said = [run.communicate() for run in runs]
