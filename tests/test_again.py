@@ -76,11 +76,11 @@ def arms(folder): return {p.stem: read_losses(p) for p in Path(folder).glob("*.p
 def test_the_second_run_goes_to_a_numbered_folder_and_an_explicit_one_is_refused(scored):
     for i, name in enumerate(("invar-nb-report", "invar-nb-report-2", "invar-nb-report-3")):
         code, out, err = shell("compare", "base", "tuned", *HOW)
-        assert code in (0, 1) and f"Report: {name}/report.html" in out and (f"goes to {name}" in err) == (i > 0), err
+        assert code in (0, 1) and f"Report: {name}/report.html" in out and (f"writing to {name}" in err) == (i > 0), err
         assert bool(scored()) == (i == 0)
     for name in ("invar-nb-report", "invar-nb-report-2"):
         code, _, err = shell("compare", "base", "tuned", *HOW, "--out", name)
-        assert code == 2 and "--out must be a new or an empty folder" in err and "numbered" in err
+        assert code == 2 and "--out must be a new or an empty folder" in err and "numbered" in err and "--force to replace it; what it holds of the same model, text and settings is not scored again" in err
     Path("invar-nb-report-4").mkdir()
     compare("base", "tuned", "--force")
     assert not os.listdir("invar-nb-report-4") and not scored() and not Path("invar-nb-report-5").exists()

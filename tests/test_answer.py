@@ -6,10 +6,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 from rich.cells import cell_len
+from scipy import stats
 from studies import answers, arms_of, losses, looked, marks, recipes, with_divergence
 
 from invar_nb import Rules, Scores, WindowLosses, compare, evaluate, study
 from invar_nb.report.answer import WIDTH, summary, summary_markdown
+from invar_nb.report.build import document_of
 from invar_nb.report.report import render, report_of
 
 
@@ -112,3 +114,16 @@ def test_the_words_of_the_grammar(claim, words):
     assert first.lower().startswith(claim) and row["words"]["claim"] == words and summary(d).split("\n\n")[1].endswith(words)
     if claim == "not worse": assert first.endswith("; a loss of 2 % or more is ruled out.") and d["exit"]["rule"] == "not_worse"
     if claim == "inconclusive": assert re.search(r"about \d+ documents would show", first)
+
+
+def test_what_could_have_been_found_and_what_pairing_did_not_help():
+    marks = np.random.default_rng(3).normal(size=100)
+    arms = lambda values: {(name, ""): Scores(ids=range(100), values=v, score="mark") for name, v in (("baseline", marks), ("candidate", values))}
+    crossed, mixed = (document_of(study(arms(v), Rules(margin=.1))) for v in (-marks, np.random.default_rng(4).normal(size=100)))
+    assert "Pairing did not help: where one model does better, the other does worse. Unpaired, the interval would be 0.71 times as wide; check that equal ids are equal items." in summary(crossed)
+    assert "Pairing" not in summary(mixed)  # by chance either way
+    d = crossed["rows"][0]["value"]
+    size = float(re.search(r"A change of ([\d.]+) would have been found with 80 % power", summary(crossed))[1])
+    assert size == pytest.approx((stats.t.ppf(.975, 99) + stats.norm.ppf(.8)) * d["standard_error"], rel=.05)
+    clear = document_of(study(arms(marks - 3), Rules(margin=.1)))
+    assert "80 % power" not in summary(clear)

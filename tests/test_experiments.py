@@ -29,10 +29,12 @@ from invar_nb.experiments.improvement import (HIGHER, LINEAR, LOG, LOWER, Metric
                                               judge_runs, runs_difference)
 from invar_nb.experiments.runner import (ExperimentSpec, Hypothesis, MetricsReader, ablate, guarded_run, judge_queue,
                                          over_seeds, run_all, run_queue, write_runs)
-from invar_nb.experiments.runs import TERMINALS, ExperimentResult, find_failure, pair_runs, read_row, read_runs
+from invar_nb.experiments.runs import TERMINALS, ExperimentResult, as_runs, find_failure, pair_runs, read_row, read_runs
 from invar_nb.foundations.journal import Journal
 from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.foundations.store import canonical_json
+from invar_nb.report.answer import summary, summary_markdown
+from invar_nb.report.page import render_html, render_markdown
 from invar_nb.statistics.multiplicity import benjamini_hochberg, holm
 
 stats = pytest.importorskip("scipy.stats")
@@ -180,7 +182,7 @@ def test_few_seeds_and_small_changes():
     assert (v.verdict, v.claim, v.p_value, v.n_for_power, v.not_worse) == ("noise", "inconclusive", None, None, False)
     two = one(PPL, [29.0, 31.5], [30.0, 32.0]).verdict
     assert (two.verdict, two.claim) == ("noise", "inconclusive") and two.n_for_power > 2
-    for times, claim, word in ((1, "inconclusive", "Inconclusive"), (2, "equivalent", "Better, by less than 2 %")):
+    for times, claim, word in ((1, "inconclusive", "Inconclusive"), (2, "equivalent", "Equivalent within 2 %")):
         many = [(x * (0.995 + 0.0002 * (-1) ** i), x) for i, x in enumerate(BASE * times)]
         v = one(PPL, *zip(*many, strict=True)).verdict
         assert (v.verdict, v.claim, v.not_worse, v.beyond_margin) == ("noise", claim, times > 1, False) and v.p_value < 0.001
@@ -307,8 +309,9 @@ def test_several_candidates_are_one_report():
     assert broken.report().exit == {"code": 5, "rule": "failed_runs", "because": "a run failed, so lion was not compared."} and len(broken) == 2
     nothing = study(recipes({"baseline": "oom"}), rules)
     assert nothing.report().exit_code == 5 and nothing.failed == ["adagrad", "lion", "sgd"] and nothing.headline == "3 candidates: 3 failed (adagrad, lion, sgd)."
-    for wrong in ({("baseline", "runs"): recipes()["baseline", "runs"]}, recipes() | {("lion", "again"): recipes()["lion", "runs"]}, {("lion", "runs"): recipes()["lion", "runs"]}):
+    for wrong in (recipes() | {("lion", "again"): recipes()["lion", "runs"]}, {("lion", "runs"): recipes()["lion", "runs"]}):
         with pytest.raises(UsageError, match="need a baseline and candidates on one part"): study(wrong, rules)
+    with pytest.raises(UsageError, match="ones that levels of runs use; got better"): study({("baseline", "runs"): recipes()["baseline", "runs"]}, rules)
     short = recipes() | {("sgd", "runs"): RunsArm(runs=recipes()["sgd", "runs"].runs[:4])}
     with pytest.raises(PairingError, match="sgd: .*candidate lacks 4, 5"): study(short, rules)
     left = study(short, dataclasses.replace(rules, intersect=True))
@@ -633,3 +636,15 @@ def test_the_runs_of_a_dead_parent_end_and_their_folders_go(tmp_path, number):
     p.send_signal(number)
     p.communicate(timeout=20)
     assert until(lambda: not living(tmp_path) and not os.listdir(tmp_path / "scratch"))
+
+
+def test_an_interval_of_another_level_is_explained():
+    "One word for one answer; 97.5 % where two metrics hold together, and why."
+    rules = Rules(metrics=["loss", "accuracy"], better={"loss": "lower"})
+    runs = lambda name, shift: RunsArm(model=name, runs=as_runs([{"seed": i, "terminal": "ok", "loss": 2 + i % 3 / 1000 - shift * (1 + i % 2 / 10), "accuracy": .8 + i % 4 / 1000} for i in range(12)], name))
+    arms = {("baseline", ""): runs("a", 0), ("candidate", ""): runs("b", .01)}
+    d = study(arms, rules).report().document()
+    assert d["headline"].startswith("Equivalent within 2 %: loss -0.5") and d["claim"] == "equivalent" and "97.5 % CI" in d["headline"]
+    why = "Each is at 97.5 %, so that all of them hold together at 95 %."
+    for text in (summary(d), summary_markdown(d), render_html(d, arms), render_markdown(d, arms)): assert text.count("Each is at 97.5") == 1, text
+    assert why in summary(d) and "Each is at" not in summary(study(arms, dataclasses.replace(rules, metrics=("loss",))).report().document())

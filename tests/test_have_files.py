@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from test_lm_eval import noted
 from test_sources import row, write
 
 import invar_nb
@@ -51,6 +52,7 @@ def evidence(tmp_path, monkeypatch):
                 if file.name.startswith("results") or any(task in file.name for task in tasks):
                     (Path(folder) / name).mkdir(parents=True, exist_ok=True)
                     shutil.copy(file, Path(folder) / name)
+        noted(Path("reading"), name, [{"subject": ["law", "art"][i % 2], "passage": i // 3} for i in range(60)])
         Path("logs", name).mkdir(parents=True)
         for task in ("choices", "texts"): shutil.copy(DATA / "inspect" / name / f"{task}.json", Path("logs", name))
         shutil.copy(DATA / "llama_cpp" / f"{name}.kld", f"{name}.kld")

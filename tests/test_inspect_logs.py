@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from commands import main
 from real_tools import python_with
 from invar_nb.arms.pair import pair
 from invar_nb.files.inspect_logs import is_inspect_log, read_inspect_log
@@ -66,6 +67,23 @@ def test_losses_are_those_of_our_own_scorer():
         own = score_text(load_model(MODELS / model, dtype="float32"), [texts[i.split()[0]] for i in read.ids])
         assert own.tokens.tolist() == read.tokens.tolist()
         np.testing.assert_allclose(own.log_loss, read.log_loss, rtol=2e-6)
+
+
+def test_metadata_slice_and_cluster(tmp_path):
+    for model in ("base", "tuned"):
+        log = log_of(model, "choices")
+        for sample in log["samples"]:
+            sample["metadata"] = {"level": int(sample["id"][1:]) % 2, "source": {"page": int(sample["id"][1:]) // 2}, "epoch_note": sample["epoch"], "tags": []}
+        (tmp_path / f"{model}.json").write_text(json.dumps(log))
+    line = ["compare", tmp_path / "base.json", tmp_path / "tuned.json", "--score", "letters", "--by", "level", "--by", "target", "--column", "cluster=source.page", "--out", tmp_path / "out", "--quiet"]
+    assert main(line) in (0, 1) and main(["verify", tmp_path / "out", "--quiet"]) == 0
+    d = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert {"level 0", "level 1", "target A"} <= {row["key"]["slice"] for row in d["rows"]} and d["pairs"][0]["units"]["n"] == 10
+    assert b"epoch_note" not in b"".join(file.read_bytes() for file in (tmp_path / "out").iterdir())
+    for options, part, error in ((dict(slices="levle"), "Did you mean 'level'?", UsageError), (dict(slices=["epoch_note"]), "all epochs of a sample must agree on 'epoch_note'; got '1', '2' for 'q00'", ContractError),
+                                 (dict(cluster="tags"), "a field must be one of 'input', 'target', 'level', 'source.page', 'epoch_note'; got 'tags'", UsageError)):
+        with pytest.raises(error) as caught: read_inspect_log(tmp_path / "base.json", score="letters", **options)
+        assert part in str(caught.value)
 
 
 # --- the archive ----------------------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from commands import main
 from real_tools import python_with
 from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
@@ -176,6 +177,58 @@ def test_the_newest_run_is_read_and_older_ones_are_said(tmp_path):
     shutil.rmtree(tmp_path / "n")
     write_run(tmp_path / "n", [{"x": 1.0}] * 2, "generate_until", task="other", metric="x", model_name="k")
     assert "of one model; got 'k', 'm'" in refused(tmp_path)
+
+
+def noted(folder, model, fields, kind="generate_until", **more):
+    "A run of which each document has fields of its own."
+    rows = [{"acc": float((7 * i + len(model)) % 5 > 1), "doc": doc, "target": str(i % 2)} for i, doc in enumerate(fields)]
+    return write_run(folder / model, rows, kind, model_name=model, **more)
+
+
+def test_fields_of_documents_slice_and_cluster(tmp_path):
+    docs = [{"subject": ["law", "art"][i % 2], "meta": {"level": i % 3, "tags": ["x"]}, "passage": f"p{i // 3}", "private": f"letter {i}"} for i in range(60)]
+    for model in ("base", "tuned"): noted(tmp_path, model, docs)
+    arm = read_lm_eval(tmp_path / "base", slices=["subject", "meta.level", "target"], cluster="passage")["own"]
+    order = [int(name.partition(":")[0]) for name in arm.ids]
+    assert arm.slices == {"subject": tuple(docs[i]["subject"] for i in order), "meta.level": tuple(str(i % 3) for i in order), "target": tuple(str(i % 2) for i in order)}
+    assert arm.clusters == tuple(docs[i]["passage"] for i in order)
+    out = tmp_path / "out"
+    line = ["compare", tmp_path / "base", tmp_path / "tuned", "--by", "subject", "--column", "cluster=passage", "--out", out, "--quiet"]
+    assert main(line) in (0, 1) and main(["verify", out, "--quiet"]) == 0
+    d = json.loads((out / "report.json").read_text())
+    assert {row["key"]["slice"] for row in d["rows"]} == {None, "subject law", "subject art"} and (d["pairs"][0]["units"]["kind"], d["pairs"][0]["units"]["n"]) == ("clusters", 20)
+    kept = b"".join(file.read_bytes() for file in out.iterdir())
+    assert b"p19" in kept and b"letter" not in kept and b"meta.level" not in kept  # of a document, what was asked for
+
+
+def test_fields_that_are_missing(tmp_path, capsys):
+    docs = [{"subject": "law" if i % 4 else ("", None)[i % 8 > 0], "passage": f"p{i}"} for i in range(40)]
+    for model in ("base", "tuned"):
+        noted(tmp_path, model, docs)
+        noted(tmp_path, model, [{"other": 1.5}] * 3, task="second", time="2026-01-02T10-00-01")
+    assert read_lm_eval(tmp_path / "base", slices=["subject"])["own"].slices["subject"][:3] == (None, "law", "law")
+    both = read_lm_eval(tmp_path / "base", slices=["subject"], cluster="passage")  # the second task has neither
+    assert both["second"].slices == {} and both["second"].clusters is None and both["own"].clusters
+    for options, part, error in (
+            (dict(cluster="subject"), "every document must have the field 'subject' to be clustered by it; got 10 of 40 without it, the first is document 0", ContractError),
+            (dict(slices="subjekt"), "a field must be one of 'target', 'passage', 'subject', 'other'; got 'subjekt'. Did you mean 'subject'?", UsageError),
+            (dict(cluster="pasage"), "got 'pasage'. Did you mean 'passage'?", UsageError),
+            (dict(slices=["other"]), "field 'other' must be text or a whole number; got 1.5", ContractError)):
+        assert part in refused(tmp_path / "base", error, **options)
+    for words, said in ((("--by", "subjekt"), "got 'subjekt'. Did you mean 'subject'?"), (("--column", "cluster=subject"), "10 of 40 without it")):
+        out = tmp_path / "out"
+        assert main(["compare", tmp_path / "base", tmp_path / "tuned", *words, "--out", out, "--quiet"]) in (2, 3) and not out.exists()
+        last = capsys.readouterr().err
+        assert said in last and last.count("\n") == 1
+    many = noted(tmp_path / "many", "base", [{"word": f"w{i}"} for i in range(401)])
+    assert "few different values; got field 'word', which has 401" in refused(many, slices=["word"])
+    assert len({*read_lm_eval(many, cluster="word")["own"].clusters}) == 401
+
+
+def test_a_passage_is_the_document_of_its_losses():
+    own = [row["target"] for row in lines(DATA / "base", "invar_rolling")]
+    arm = read_lm_eval(DATA / "base", tasks="invar_rolling", cluster="target")["invar_rolling"]
+    assert list(arm.clusters) == own
 
 
 # --- what it is -----------------------------------------------------------------------------------------------------------------------

@@ -114,7 +114,7 @@ def test_what_looks_of_a_study_must_share():
     with pytest.raises(ContractError, match="one design of looks"): study(arms(one, other))
     with pytest.raises(ContractError, match="one order"): compare(pair(one.baseline.changed(provenance={}), one.candidate))
     with pytest.raises(ContractError, match="cannot have a control"): study(arms(one, one) | {("control", "a"): one.baseline})
-    with pytest.raises(ContractError, match="must decide"): study(arms(one, one), Rules(required="parts", deciding="a"))
+    with pytest.raises(ContractError, match="with deciding, parts cannot"): study(arms(one, one), Rules(required="parts", deciding="a"))
     pairs = study(arms(one, one), Rules(gate=1.01, deciding="a")).report().document()["pairs"]
     assert {p["part"]: p["gate"] is not None for p in pairs} == {"a": True, "b": False}
 

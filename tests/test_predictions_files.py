@@ -34,7 +34,7 @@ def of_columns(**change): return predictions_from_columns({k: v for k, v in (COL
     (dict(labels=[str(i) for i in range(257)] + ["yes", "no"]), "at most 256"), (dict(confidence=[0.5, 0.5, 1.5, 0.5]), "1.5 at index 2. Pass probabilities"), (dict(confidence=[0.5, 0.5, float("nan"), 0.5]), "Find where it came from"),
     (dict(confidence=[0.5, 0.5, "0.5", 0.5]), "must be a number"), (dict(confidence=[0.5, 0.5, 10**400, 0.5]), "[0, 1]"), (dict(probabilities=P), "probabilities need labels"), (dict(probabilities=[[0.9, 0.1]], labels=("yes", "no")), "shape (1, 2) for 4 ids"),
     (dict(probabilities=[*P[:3], [0.3, 0.6]], labels=("yes", "no")), "A label is missing"), (dict(probabilities=[*P[:3], [0.333, 0.666]], labels=("yes", "no")), "six digits"), (dict(probabilities=P, labels=("no", "yes")), "most probable label"),
-    (dict(probabilities=P, labels=("yes", "no"), confidence=[0.9, 0.8, 0.6, 0.6]), "0.6 where the probability is 0.7 at index 3"), (dict(samples=[1] * 4), "belong together"), (dict(samples=[5] * 4, correct_samples=[1, 2, 6, 3]), "exchanged"),
+    (dict(probabilities=P, labels=("yes", "no"), confidence=[0.9, 0.8, 0.6, 0.6]), "0.6 where the probability is 0.7 at index 3"), (dict(samples=[1] * 4), "belong together"), (dict(samples=[5] * 4, correct_samples=[1, 2, 6, 3]), "swapped"),
     (dict(samples=[5, None, 5, 5], correct_samples=[1] * 4), "neither goes alone"), (dict(samples=[0] * 4, correct_samples=[0] * 4), "at least 1"), (dict(clusters=["x", None, "y", "z"]), "None at index 1"), (dict(slices={"lang": ["en"]}), "one entry"),
     (dict(slices={"lang": ["en", [1], "de", None]}), "slice 'lang' must be text"), (dict(ambiguous="skip"), "'own_class', 'excluded'"), (dict(ambiguous="excluded"), "excluded label must be one of the labels"), (dict(provenance={"a": {1}}), "must be JSON")])
 def test_an_arm_refuses(change, part):
@@ -146,3 +146,10 @@ def test_kept_answers_come_back_and_edits_are_noticed(tmp_path):
         (tmp_path / "a.jsonl").write_bytes(whole[:i] + bytes([whole[i] ^ 1]) + whole[i + 1:])
         says(lambda: read_predictions(tmp_path / "a.jsonl"))
     with pytest.raises(ContractError, match="must end in .jsonl"): write_predictions(arm, tmp_path / "a.csv")
+
+
+def test_kept_answers_have_their_clusters(tmp_path):
+    write_predictions(Predictions(ids=IDS, label=LABEL, prediction=SAID, clusters=["x", "x", "y", "y"]), tmp_path / "a.jsonl")
+    assert read_predictions(tmp_path / "a.jsonl").clusters == ("x", "x", "y", "y")
+    with pytest.raises(ContractError, match="kept answers have the clusters with which they were asked; got cluster='id'. Leave it out."):
+        read_predictions(tmp_path / "a.jsonl", cluster="id")

@@ -115,9 +115,9 @@ def test_what_is_no_part_of_the_run_is_refused_by_name(name, says, run, parts):
 
 @pytest.mark.parametrize("arguments, says", [
     (["--out", "{}/p", "--shard", "0/4"], "counted from 1"), (["--out", "{}/p", "--shard", "5/4"], "counted from 1"), (["--out", "{}/p", "--shard", "half"], "I/N"), (["--shard", "1/2"], "no --out"),
-    (["--out", "{}/x.parquet", "--shard", "1/2"], "a folder"), (["--out", "{}/text.txt", "--shard", "1/2"], "must be a folder"), (["--out", "{}/p"], ".parquet or .jsonl"), (["--out", "s3://b/x.jsonl"], "A URL is for --shard"), (["--out", "{}/p", "--shard", "1/2", "--engine", "ray"], "cuts the text itself"), (["--out", "{}/p.jsonl", "--workers", "2"], "--engine ray"),
+    (["--out", "{}/x.parquet", "--shard", "1/2"], "a folder"), (["--out", "{}/text.txt", "--shard", "1/2"], "must be a folder"), (["--out", "{}/p"], ".parquet or .jsonl"), (["--out", "s3://b/x.jsonl"], "A URL is for --shard"), (["--out", "{}/p", "--shard", "1/2", "--engine", "ray"], "splits the text itself"), (["--out", "{}/p.jsonl", "--workers", "2"], "--engine ray"),
     (["--out", "nosuch://b/x", "--shard", "1/2"], "fsspec can open"), (["--out", "{}/p", "--shard", "1/2", "--per-byte"], "--per-byte"), (["--out", "{}/p", "--shard", "auto"], "torchrun"),
-    (["--out", "{}/parts", "--shard", "1/4"], "one cut")])
+    (["--out", "{}/parts", "--shard", "1/4"], "one split")])
 def test_wrong_shards_are_refused_before_anything_is_loaded(arguments, says, run, monkeypatch):
     for name in list(os.environ):
         if name.startswith("SLURM") or name in ("RANK", "WORLD_SIZE"): monkeypatch.delenv(name)

@@ -10,8 +10,10 @@ import subprocess
 import sys
 import time
 from importlib import metadata
+from pathlib import Path
 
 import pytest
+from scipy import stats
 
 import invar_nb
 from invar_nb import Rules, compare_models
@@ -313,3 +315,49 @@ def test_of_two_processes_on_one_folder_one_writes_and_the_other_says_so(text, t
     loser = next(text for p, text in zip(two, said, strict=True) if p.returncode)
     assert loser.count("\n") == 1 and ("only one process" in loser or "not overwritten" in loser or "--out must be" in loser), said
     assert (tmp_path / "link").is_symlink() and shell("verify", tmp_path / "real")[0] == 0 and not list(tmp_path.glob(".*"))
+
+
+def test_two_runs_at_the_same_time_have_two_folders(tmp_path, monkeypatch):
+    "The first one holds the usual folder until it ends; both are there, whole, and neither was refused."
+    monkeypatch.chdir(tmp_path)
+    for name, shift in (("a", 0), ("b", 0.01)): Path(f"{name}.csv").write_text("id,score\n" + "".join(f"{i},{i % 7 / 7 + shift * (i % 3)}\n" for i in range(60)))
+    line = [sys.executable, "-m", "invar_nb.shell.cli", "compare", "a.csv", "b.csv"]
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent.parent)}
+    runs = [subprocess.Popen(line, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+    said = [run.communicate() for run in runs]
+    assert [run.returncode for run in runs] == [0] * 3, said
+    names = ["invar-nb-report", "invar-nb-report-2", "invar-nb-report-3"]
+    assert sorted(path.name for path in Path().iterdir() if path.is_dir()) == names and not [path for path in Path().iterdir() if path.name.startswith(".")]
+    for name in names:
+        assert main(["verify", name, "--quiet"]) == 0 and sum(f"Report: {name}/" in out for out, _ in said) == 1
+
+
+def table(name, rows): Path(name).write_text("\n".join(rows) + "\n")
+
+
+def test_evaluate_takes_several_files_tasks_and_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    lm = Path(__file__).parent / "data" / "lm_eval"
+    table("runs.csv", ["seed,acc,loss,terminal", *(f"{i},{.8 + i % 3 / 100},{2 + i % 5 / 10},ok" for i in range(12))])
+    table("failed.csv", ["seed,acc,terminal", "0,.8,ok", "1,,oom"])
+    table("score.csv", ["id,score,subject", *(f"{i},{i % 4 / 4},{'ab'[i % 2]}" for i in range(40))])
+    found, out, _ = shell("evaluate", lm / "base", "--task", "invar_choices", "--task", "invar_rolling", "--out", "tasks")
+    lines = out.splitlines()
+    assert found == 0 and lines[0] == "base: 2 parts, each measured by itself." and "value (95 % CI)" in lines[2]
+    assert [line for line in lines if line.startswith("invar_")] == ["invar_choices", "invar_rolling"] and sum("acc)" in line and "(" in line for line in lines) == 1
+    found, out, _ = shell("evaluate", lm / "base", lm / "tuned", "score.csv", "--task", "invar_choices", "--out", "three")
+    assert found == 2  # a table has no task
+    found, out, _ = shell("evaluate", "score.csv", "runs.csv", "--out", "mixed")
+    assert found == 2
+    found, out, _ = shell("evaluate", lm / "base", lm / "tuned", "--task", "invar_choices", "--by", "gold", "--out", "two")
+    assert found == 0 and out.startswith("2 models: 2 parts, each measured by itself. invar-nb compare says whether models differ.") and "4 slices" in out
+    found, out, _ = shell("evaluate", "runs.csv", "--out", "one")
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith(("acc", "loss"))}
+    assert found == 0 and "on 12 seeds" in out and "(" in rows["loss"] and rows["acc"].split()[1] == "0.81"
+    low, high = stats.ttest_1samp([2 + i % 5 / 10 for i in range(12)], 0).confidence_interval(.9)
+    assert shell("evaluate", "runs.csv", "--metric", "loss", "--level", "0.9", "--out", "ninety")[1].startswith(f"runs: loss 2.175 ({low:.4g} to {high:.4g}, 90 % CI) on 12 seeds.")
+    for words, code, part in ((("failed.csv",), 3, "every run must have ended well"), (("runs.csv", "--metric", "los"), 2, "Did you mean 'loss'?"), (("runs.csv", "runs.csv"), 2, "each FILE must be given once"),
+                              (("runs.csv", "--by", "seed"), 2, "by")):
+        found, out, err = shell("evaluate", *words, "--out", "bad", "--quiet")
+        assert found == code and part in err and err.count("\n") == 1 and not Path("bad").exists(), err
+    for name in ("tasks", "two", "one", "ninety"): assert shell("verify", name, "--quiet")[0] == 0

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Scores, UsageError, WindowLosses, compare, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
+from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Scores, UsageError, WindowLosses, compare, evaluate, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
 from invar_nb.comparison.difference import Settings, measure
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
@@ -450,3 +450,19 @@ def test_a_document_that_decides_the_units_is_said(tmp_path):
     because, = {m.units.because for m in d.measured.values()}
     assert d.units == "serial" and "(10, " in because and "one has 87 % of the tokens" in because
     assert "one has" not in units_rule("auto", 9, 9, 9.0, 1 / 9 - .02)[1]
+
+
+def test_one_arm_has_an_interval_over_its_units():
+    "Clustered shares by their clusters, inside 0 and 1; losses by documents; one unit has none."
+    rng = np.random.default_rng(6)
+    right = np.repeat(rng.random(40) < .9, 5)
+    label, said = ["y"] * 200, np.where(right, "y", "n").tolist()
+    arm = lambda clusters: Predictions(ids=range(200), label=label, prediction=said, labels=("y", "n"), clusters=clusters)
+    alone, groups = (evaluate(arm(c), metrics=["accuracy"])["accuracy"] for c in (None, [f"c{i // 5}" for i in range(200)]))
+    assert groups.value.interval.width > 1.8 * alone.value.interval.width and 0 < groups.value.interval.low < groups.value.interval.high < 1
+    assert (alone.about, groups.about) == ({"over": "200 examples"}, {"over": "40 clusters"}) and alone.value.interval.method == "wilson"
+    text = evaluate(losses(n=60).baseline)["perplexity"]
+    assert text.value.interval.low < text.value.estimate < text.value.interval.high
+    lone = evaluate(losses(n=60).baseline.take([0]))["perplexity"]
+    assert lone.value.interval is None and not lone.about
+    assert "2 parts, each measured by itself." in evaluate({"a": arm(None), "b": losses(n=60).baseline}).headline

@@ -163,7 +163,7 @@ def test_numbers(text, value):
     assert number == value and type(number) is type(value) and math.copysign(1, number) == math.copysign(1, value)
 
 
-AGAIN, WHICH = "Measure it again, or take its row out", "right column"
+AGAIN, WHICH = "Measure it again, or remove its row", "right column"
 CURES = {"0.75": ("0,75",), "thousands": ("1,234",), "share": ("75%",), "blanks": (" 1", "1\n"), AGAIN: ("nan", "NaN", "inf", "-Infinity", "NA", ""), WHICH: ("1_000", "٣", "0x10", "1e", ".", "en", [1], {}, 1j, b"1"),
          "float64": ("1e999", "-1e999", 10**400, float("nan"), float("inf")), "digits": ("9" * 5000,), "1 or 0": (True, np.bool_(True)), "Fill it in": (None,), "become 0": ("1e-400", "-0.01e-330"), "separators: 1234567": ("1,234,567",)}
 
@@ -231,7 +231,7 @@ def test_a_bad_line_is_named_wherever_it_is():
 
 def test_no_files(tmp_path):
     os.mkdir(tmp_path / "d.csv")
-    cases = {"absent.csv": "must exist", "d.csv": "a folder", "x.csv.gz": "unpacked", "x.xlsx": "CSV", "x": "must end in", "x.txt": "'.txt'", ".csv": "must end in", "x" * 5000 + ".csv": "readable", "a\0b.csv": "readable"}
+    cases = {"absent.csv": "must exist", "d.csv": "a folder", "x.csv.gz": "unpack", "x.xlsx": "CSV", "x": "must end in", "x.txt": "'.txt'", ".csv": "must end in", "x" * 5000 + ".csv": "readable", "a\0b.csv": "readable"}
     if hasattr(os, "mkfifo"):
         os.mkfifo(tmp_path / "p.jsonl")
         cases["p.jsonl"] = "a pipe"

@@ -240,7 +240,7 @@ def find_slices(
             for arm in _arms(measured): _check_whole(arm, name, inside[name])
             found += [(name, v, _of_class(measured, name, v)) for v in inside[name]]
             continue
-        values = np.array(["" if value is None else str(value) for value in columns[name]])
+        values = np.array(["(none)" if v is None else str(v) for v in columns.get(name, ())])
         for value in dict.fromkeys(values.tolist()):
             found.append((name, value, measured.take(np.flatnonzero(values == value))))
     return found

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MetricSpec', 'written_mean', 'geometric_mean', 'fieller_interval',
            'compared_columns', 'runs_difference', 'decide', 'seeds_for_power', 'RunsComparison', 'compare_runs',
-           'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates', 'study_runs']
+           'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates', 'levels_of_runs',
+           'study_runs']
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c002
 import math
@@ -21,7 +22,7 @@ from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
 from ..comparison.difference import Difference
-from ..comparison.rows import Key, Row, pass_on
+from ..comparison.rows import Key, Level, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
@@ -210,11 +211,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
-    title = claim.title()
-    if claim == "equivalent":
-        better = "Better" if d.improvement > 0 else "Worse"
-        shown = p is not None and p <= spec.significance_threshold and d.improvement != 0
-        title = f"{better}, by less than {margin}" if shown else f"{title} within {margin}"
+    title = claim.title() + f" within {margin}" * (claim == "equivalent")
     title += f": {spec.metric} {percent(d.delta)}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
@@ -401,14 +398,38 @@ def judge_candidates(
             multiplicity=" and ".join(dict.fromkeys(how))) for c in judged[name])
     return judged
 
+# %% ../../nbs/experiments/01_improvement.ipynb #lev2
+def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Study:
+    "The mean of every metric over the seeds of each arm; ContractError, UsageError."
+    check_read(rules, ("metrics", "level"), "levels of runs")
+    rows = []
+    for (_, part), arm in arms.items():
+        known = dict.fromkeys(name for run in arm.runs for name in run.metrics)
+        for name in rules.metrics or [name for name in known if name != "seed"]:
+            as_choice(name, known, where="evaluate", name="metrics", error=UsageError)
+            found = pair_runs(name, baseline_runs=arm.runs, candidate_runs=arm.runs)
+            if found.failure:
+                refuse("evaluate", "every run must have ended well", found.failure,
+                       "Repeat it: a mean over the runs that survived would be too good")
+            x = found.baseline
+            t = paired_t_test(x, [0.0] * len(x), level=rules.level)
+            rows.append(Row(key=Key(BASELINE, part, name), role="level", about={
+                "over": f"{len(x)} seeds"} if not t.degenerate else {}, value=Level(
+                metric=Metric(name=name, kind="runs", totals=lambda arm: None), n=len(x),
+                estimate=float(written_mean(x)),
+                interval=None if t.degenerate else t.interval)))
+    return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={})
+
 # %% ../../nbs/experiments/01_improvement.ipynb #s10
 def study_runs(
     arms: Mapping[tuple[str, str], RunsArm],  # (name, part) -> arm: a baseline, candidates
     rules: Rules,
 ) -> Study:
     "Runs judged by the source systems' evaluator; PairingError, ContractError, UsageError."
-    specs, parts = specs_of(rules), {part for _, part in arms}
-    names = sorted({name for name, _ in arms} - {BASELINE})
+    names, parts = sorted({name for name, _ in arms} - {BASELINE}), {p for _, p in arms}
+    if not names and all(isinstance(arm, RunsArm) for arm in arms.values()):
+        return levels_of_runs(arms, rules)
+    specs = specs_of(rules)
     other = len(parts) > 1 or not all(isinstance(arm, RunsArm) for arm in arms.values())
     if other or not names or len(arms) == len(names):
         refuse("study", "runs need a baseline and candidates on one part, all of them runs",

@@ -16,7 +16,7 @@ import numpy as np
 
 from ..foundations.refuse import ContractError, UsageError, as_choice, refuse
 from ..foundations.store import as_file, canonical_json
-from .lm_eval import by_task
+from .lm_eval import by_task, check_fields, fields_of
 from ..arms.arm import listed, natural_order
 from ..arms.window_losses import WindowLosses
 from ..arms.arm import Scores
@@ -152,6 +152,7 @@ class _Sample(msgspec.Struct):
     input: str | list[dict]
     target: object
     scores: dict[str, dict]
+    metadata: dict | None = None
     choices: list | None = None
     error: object = None
     invalidation: object = None
@@ -170,7 +171,7 @@ def _short(value) -> str:
 
 
 def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> dict[str, list]:
-    "(what was asked, epoch, value) of each sample, by id; every one has all its epochs."
+    "(asked, epoch, value, fields) of each sample, by id; every one has all its epochs."
     rows, epochs = {}, log.eval.config.get("epochs") or 1
     for row in samples:
         try: sample = msgspec.convert(row, _Sample)
@@ -184,7 +185,8 @@ def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> di
                 refuse(place, f"a sample must have no {flaw}", str(why or got),
                        "Run it again with inspect eval-retry: no sample is left out")
         try: rows.setdefault(str(sample.id), []).append(
-            (sample.asked, sample.epoch, value(sample.scores, place)))
+            (sample.asked, sample.epoch, value(sample.scores, place),
+             {"input": sample.input, "target": sample.target, **(sample.metadata or {})}))
         except (KeyError, TypeError) as error:
             refuse(place, "every sample must have id, epoch, input, target and the score",
                    f"{type(error).__name__} {error}", "Score the log again with inspect score")
@@ -194,9 +196,9 @@ def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> di
         refuse(where, f"{total} samples must be there, all completed", str(n),
                f"Was the log written without its samples, or with a limit? {_AGAIN}")
     for name, row in rows.items():
-        if sorted(epoch for _, epoch, _ in row) != list(range(1, epochs + 1)):
+        if sorted(found := [epoch for _, epoch, *_ in row]) != list(range(1, epochs + 1)):
             refuse(where, f"every sample must have epochs 1 to {epochs}",
-                   f"{[epoch for _, epoch, _ in row]} for {name!r}", _AGAIN)
+                   f"{found} for {name!r}", _AGAIN)
         if len({asked for asked, *_ in row}) > 1:
             refuse(where, "all epochs of a sample must ask the same", repr(name), _AGAIN)
     return rows
@@ -215,8 +217,27 @@ def _number(value, place: str) -> float:
            "Choose a part of it as score='name/key'" if isinstance(value, dict) else
            "The scorer failed there: score the log again with inspect score")
 
+# %% ../../nbs/files/04_inspect_logs.ipynb #fld7
+def _fields(rows: Mapping, slices: Iterable[str], cluster: str | None, known: dict,
+            where: str) -> dict:
+    "Slices and clusters of the samples; a field is the same in all epochs of one."
+    about = fields_of((record for row in rows.values() for *_, record in row), slices, cluster,
+                      known, where)
+
+    def of_samples(name, cells):
+        epochs = len(cells) // len(rows)
+        for i, sample in enumerate(rows):
+            if len(several := dict.fromkeys(cells[i * epochs:(i + 1) * epochs])) > 1:
+                refuse(where, f"all epochs of a sample must agree on {name!r}",
+                       f"{listed(several)} for {sample!r}", "Choose another field")
+        return cells[::epochs]
+    groups = about["clusters"]
+    return {"slices": {name: of_samples(name, x) for name, x in about["slices"].items()},
+            "clusters": groups and of_samples(cluster, groups)}
+
 # %% ../../nbs/files/04_inspect_logs.ipynb #c020
-def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, where: str):
+def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, where: str,
+         slices: Iterable[str] = (), cluster: str | None = None, known: dict | None = None):
     scorer, _, key = entry.label.partition("/")
     perplexity = "perplexity_per_token" in entry.metrics
 
@@ -229,22 +250,23 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
 
     rows = _rows(samples, value, log, where)
     epochs = log.eval.config.get("epochs") or 1
-    means = np.array([math.fsum(x for *_, (x, _) in row) / epochs for row in rows.values()])
-    tokens = [{n for *_, (_, n) in row} for row in rows.values()]
+    means = np.array([math.fsum(x for *_, (x, _), _ in row) / epochs for row in rows.values()])
+    tokens = [{n for *_, (_, n), _ in row} for row in rows.values()]
     for name, counts in zip(rows, tokens, strict=True):
         if len(counts) > 1:
             refuse(where, "all epochs of a sample must have the same tokens",
                    f"{sorted(counts)} for {name!r}", "Score one epoch")
     shared, asked = _shared(log, file, entry.label, rows), [r[0][0] for r in rows.values()]
+    about = _fields(rows, slices, cluster, {} if known is None else known, where)
     if not perplexity:
         _check_number(log, entry.label, math.fsum(means) / len(means), ("accuracy", "mean"),
                       where)
         return Scores(ids=list(rows), values=means, score=entry.label, better=better,
-                      prompt_digests=asked, **shared)
+                      prompt_digests=asked, **about, **shared)
     ids = [f"{name} {text}" for name, text in zip(rows, asked, strict=True)]
     counts = np.array([n for n, in tokens])
     losses = WindowLosses.from_arrays(ids, counts, -means / np.maximum(counts, 1),
-                                      document_ids=ids, **shared)
+                                      document_ids=about["clusters"] or ids, **shared)
     if epochs == 1:  # inspect takes the tokens of the first epoch
         _check_number(log, entry.label, losses.perplexity, ("perplexity_per_token",), where)
     return losses
@@ -286,9 +308,12 @@ def read_inspect_log(
     # task, "TASK=NAME"; a part of a mapping as "name/key"
     better: str = "higher",  # or "lower": inspect does not say it
     tasks: Iterable[str] = (),  # (): all
+    slices: Iterable[str] = (),  # fields of the samples' metadata; input and target
+    cluster: str | None = None,  # field of what samples belong to
 ) -> dict:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
-    path, arms, names = Path(path), {}, []
+    path, arms, names, known = Path(path), {}, [], {}
+    slices = (slices,) if isinstance(slices, str) else tuple(slices)
     wanted = by_task(score, "score", "read_inspect_log")
     files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
         file for file in _in_folder(path) if is_inspect_log(file)]
@@ -316,7 +341,9 @@ def read_inspect_log(
                    f"{name!r} where there are {got}" if name else got,
                    f"Say score={example!r}, for example" if entries else
                    "Score the log first", error=UsageError if name else ContractError)
-        arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where)
+        arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where, slices,
+                          cluster, known)
     for task in (*tasks, *filter(None, wanted)):
         as_choice(task, names, where="read_inspect_log", name="a task", error=UsageError)
+    check_fields((*slices, cluster), known, "read_inspect_log")
     return arms

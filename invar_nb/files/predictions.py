@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ..foundations.refuse import as_printed, find_precision, refuse
+from ..foundations.refuse import UsageError, as_printed, find_precision, refuse
 from ..foundations.store import (as_file, canonical_json, digest, strict_json,
                                         write_bytes)
 from ..arms.arm import as_name, listed
@@ -277,6 +277,9 @@ def read_predictions(
     data = as_file(path, "read_predictions").read_bytes()
     if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
         arm = _from_kept(data, where)
+        if options.get("cluster"):
+            refuse(where, "kept answers have the clusters with which they were asked",
+                   f"cluster={options['cluster']!r}", "Leave it out", error=UsageError)
         return arm.changed(model=model) if model else arm
     table = parse_table(data, name=str(path), rows=rows)
     return predictions_from_columns(table.columns, places=table.places, where=where,

@@ -69,7 +69,7 @@ class Reading:
     rename: Mapping[str, str] = field(default_factory=dict)
     repeats: str = "refuse"      # of an id: "mean" averages, "unequal" other counts too
     sums: bool = False           # the losses are sums
-    slices: tuple[str, ...] = ()  # columns, or fields of lm-eval's documents, to slice by
+    slices: tuple[str, ...] = ()  # columns, or fields of documents and samples, to slice by
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"        # what a word of a translation is
@@ -205,10 +205,11 @@ SOURCES = {source.name: source for source in (
            ("references", "tokenize"),
            lambda path, names, reading: bool(reading.references) and not path.is_dir()),
     Source("lm-eval", "lm-eval samples_*.jsonl", read_lm_eval,
-           ("tasks", "filter", "score", "slices"), lambda path, names, reading:
+           ("tasks", "filter", "score", "slices", "cluster"), lambda path, names, reading:
            is_lm_eval(path) or {"doc_id", "filtered_resps"} <= names),
     Source("inspect", "inspect .eval or .json logs", read_inspect_log,
-           ("tasks", "score", "better"), lambda path, names, reading: is_inspect_log(path)),
+           ("tasks", "score", "better", "slices", "cluster"),
+           lambda path, names, reading: is_inspect_log(path)),
     Source("logits", "llama.cpp logit files", read_logit_arm, (),
            lambda path, names, reading: is_logit_file(path), read_logit_pair),
     Source("perplexity log", "llama-perplexity logs", read_perplexity_log, (),
@@ -217,7 +218,8 @@ SOURCES = {source.name: source for source in (
            lambda path, names, reading:
            {"evaluation_id", "sample_id", "evaluation_name", "evaluation"} <= names),
     Source("losses", "losses of invar-nb", losses_of),
-    Source("answers", "answers (id, label, prediction)", read_predictions, ("labels", "arm")),
+    Source("answers", "answers (id, label, prediction)", read_predictions,
+           ("labels", "cluster", "arm")),
     Source("runs", "runs (seed)", _runs),
     Source("table", "a table (id, loss or score)", read_plain,
            ("id", "loss", "tokens", "n_bytes", "score", "cluster", "rename", "better",

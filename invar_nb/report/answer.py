@@ -21,7 +21,8 @@ from ..foundations.store import canonical_text
 from .figures import environment, markdown, visible
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
                                   leads_of, noise_lines, rows_of, shorten, size_text,
-                                  choice_lines, title_of_row, units_text)
+                                  choice_lines, found_line, level_text, title_of_row,
+                                  units_text)
 
 # %% ../../nbs/report/03_answer.ipynb #ans07
 def padded(cell: str, width: int, right: bool = False) -> str:
@@ -78,9 +79,14 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
 
 
 def answer_rows(d: Mapping) -> list[dict[str, str]]:
-    "The rows of the answer: column -> cell; of one arm alone its levels."
+    "The rows of the answer: column -> cell; of arms alone their levels, part by part."
     if not d["pairs"]:
-        return [level_cells(row) for row in d["rows"] if not row["key"]["slice"]]
+        rows = [row for row in d["rows"] if not row["key"]["slice"]]
+        if len(d["parts"]) == 1: return [*map(level_cells, rows)]
+        return [cells for part in d["parts"] for cells in (
+            {"name": part["part"], "part": part["part"]},
+            *(level_cells(row) | {"name": f"  {row['value']['title']}"} for row in rows
+              if row["key"]["part"] == part["part"] and row["value"]["value"] is not None))]
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
     rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
@@ -168,7 +174,10 @@ def rests_line(d: Mapping) -> str:
     chosen = {*d["rules"].get("deciding", ())}
     units = [pair["units"] for pair in d["pairs"]
              if not chosen or chosen & {pair["candidate"], pair["part"]}]
-    if not units: return ""
+    if not units:
+        over = dict.fromkeys(row["about"]["over"] for row in rows_of(d, "level")
+                             if row["about"] and not row["key"]["slice"])
+        return f"Intervals over {' or '.join(over)}." if over else ""
     over = {units_text(u) for u in units}
     kinds, n = {noun_of(u["kind"]) for u in units}, [u["n"] for u in units]
     many = f"{min(n)}" if min(n) == max(n) else f"{min(n)} to {max(n)}"
@@ -184,6 +193,9 @@ def rests_line(d: Mapping) -> str:
                                      "the interval.")
     elif len(leads) > 1 and not d["looks"]:
         line += f" Intervals are individual; claims are corrected for {len(leads)} rows."
+    line += level_text(d)
+    if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
+        line += f" {units[0]['words']['pairing']}"
     if any(row["alone"] for row in leads):
         line += " *: the interval alone would claim more."
     return line
@@ -201,7 +213,8 @@ def next_line(d: Mapping) -> str:
         rule == "not_worse" and d["rules"].get("required"))
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
-    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}"] * bool(said)
+    found = f" {found_line(d)}".rstrip() * (rule in ("inconclusive", "no_regression_shown"))
+    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}{found}"] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
                       *looks, *code, *done, *(

@@ -414,6 +414,10 @@ def units_section(study: Study, row: Row) -> dict:
         if half < 5 and times >= 2: words["pairing"] = (
             f"Without pairing the change would be known only to within {side}: pairing is "
             f"like having {float(f'{times:.2g}'):,.0f} times the evidence.")
+        if times < 1 / (1 + 2 / math.sqrt(d.n_units)): words["pairing"] = (  # beyond chance
+            "Pairing did not help: where one model does better, the other does worse. "
+            f"Unpaired, the interval would be {math.sqrt(times):.2g} times as wide; check "
+            "that equal ids are equal items.")
     if d.scale != "log": return units
     units["overturned_by"] = change = \
         overturning_change(d, row.margin) if row.alone is None else None

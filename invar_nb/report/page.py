@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'dense', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
-           'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'families_text', 'rule_line',
-           'unmeasured_line', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture',
-           'changed_answers', 'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
-           'render_html', 'render_markdown', 'units_text']
+           'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text',
+           'rule_line', 'unmeasured_line', 'found_line', 'level_tables', 'rests_table', 'gate_facts', 'brief',
+           'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page',
+           'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -24,7 +24,7 @@ from .figures import (Picture, documents_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
                                      size_figure, visible, windows_figure)
 from .policy import find_splits
-from ..statistics.planning import Pilot, chance_of_claim
+from ..statistics.planning import Pilot, chance_of_claim, detectable
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
@@ -279,12 +279,21 @@ def noise_lines(d: Mapping) -> list[str]:
             f"{'below' if below else 'larger than'} this numerical noise.")
     return lines
 
-# %% ../../nbs/report/02_page.ipynb #rulec
+# %% ../../nbs/report/02_page.ipynb #fam1
+def level_text(d: Mapping) -> str:
+    "Why intervals have another level than was asked for; '' where they have not."
+    asked = d["rules"].get("level", 0.95)
+    own = sorted({f"{100 * row['value']['level']:.4g}" for row in rows_of(d, "lead", "rest")
+                  if row["value"]["level"] != asked})
+    return own and (f" Each is at {' or '.join(own)} %, so that all of them hold together at "
+                    f"{100 * asked:.4g} %.") or ""
+
+
 def families_text(d: Mapping) -> str:
     "Which numbers form a family."
     if {part["kind"] for part in d["parts"]} == {"runs"}: return (
         "The p-values are adjusted over the metrics of a candidate, then by Holm over the "
-        "candidates; the intervals hold together.")
+        f"candidates; the intervals hold together.{level_text(d)}")
     if d["looks"]: return (
         "The deciding change is judged by its repeated intervals, which hold together at all "
                            "looks.")
@@ -305,7 +314,7 @@ def families_text(d: Mapping) -> str:
             "claim within a family rests on adjusted p-values and is marked where the "
             "interval alone would say something else.")
 
-
+# %% ../../nbs/report/02_page.ipynb #rulec
 def rule_line(d: Mapping) -> str:
     "The rule and how often it errs; '' where nothing can be claimed, or its rates are notes."
     leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
@@ -343,6 +352,21 @@ def unmeasured_line(d: Mapping) -> str:
     missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
     return f"Not measured: {', '.join(missing)}." if scored and missing else ""
 
+# %% ../../nbs/report/02_page.ipynb #fnd2
+def found_line(d: Mapping) -> str:
+    "Which change the rows that are inconclusive would have shown; '' where there are none."
+    found = {}
+    for row in rows_of(d, "pooled") or rows_of(d, "lead"):
+        value = row["value"]
+        if row["claim"] != "inconclusive" or not value["standard_error"] > 0 or (
+                value["units"] == "seeds" or value["units_eff"] < FEWEST): continue
+        seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+        shown, _ = axis_of(value)
+        size = shown(detectable(seen, value["n_units"], level=value["level"]))
+        unit = cells_of_row(row, "")["unit"]
+        found[unit] = max(size, found.get(unit, 0))
+    sizes = " or ".join(f"{size:.2g} {unit}".strip() for unit, size in found.items())
+    return sizes and f"A change of {sizes} would have been found with 80 % power."
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee10
 def level_tables(d: Mapping) -> list[list[list]]:
@@ -354,9 +378,10 @@ def level_tables(d: Mapping) -> list[list[list]]:
         span = " ({:.4g} to {:.4g})".format(*value["ci"]) if value["ci"] else ""
         return show(value["value"]) + span
     if not d["pairs"]:
-        return [[["metric", next(iter(d["arms"]))], *(
+        return [[[part["part"] or "metric", "baseline"], *(
             [f"{row['key']['slice']}: " * bool(row["key"]["slice"]) + row["value"]["title"],
-             cell(row["value"])] for row in d["rows"])]]
+             cell(row["value"])] for row in d["rows"] if row["key"]["part"] == part["part"])]
+            for part in d["parts"]]
     tables = []
     for part in d["parts"]:
         arms = {arm["name"]: arm["levels"] for arm in d["arms"].values()
@@ -415,7 +440,7 @@ def gate_facts(d: Mapping) -> list[tuple[str, str]]:
     return facts + [("required", f"{r['because']} {word(r).capitalize()}.")
                     for r in d["required"]]
 
-
+# %% ../../nbs/report/02_page.ipynb #splitorig1
 def brief(value: object) -> object:
     "A field of a table: digests by their beginning, long lists by their number."
     if isinstance(value, str):
@@ -515,8 +540,9 @@ def title_of(d: Mapping) -> str:
     "Which models a report is about."
     models = {arm["name"]: model_name(arm["model"]) or arm["name"]
               for arm in d["arms"].values()}
+    if not d["pairs"]: return ", ".join(dict.fromkeys(
+        model_name(arm["model"]) or arm["name"] for arm in d["arms"].values()))
     base, names = models.pop("baseline"), [n for n in models if n != "control"]
-    if not names: return base
     if len(names) > 1: return f"{len(names)} candidates against {base}"
     if models[names[0]] == base: return f"{base}: candidate against baseline"
     return f"{models[names[0]]} against {base}"

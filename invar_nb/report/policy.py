@@ -226,6 +226,8 @@ def exit_of(
         where = ", ".join(filter(None, (other.key.part, other.key.slice)))
         change = change_text(other.value.delta, other.value)
         p = "" if other.adjusted_p is None else f", adjusted p = {other.adjusted_p:.2g}"
+        family = [row for row in study.rows if row.p and row.key not in keys]
+        if other.key.slice and p: p += f" among {len(family)} rows with the slices"
         return made(1, "secondary_regressed", f"{other.value.title} regressed"
                     f"{where and f' on {where}'}: {change}{p}.")
     if failed := next((gate for gate in gates if not gate["passed"]), None):

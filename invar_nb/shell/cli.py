@@ -262,19 +262,21 @@ def answer_questions(
 # %% ../../nbs/shell/09_cli.ipynb #c040
 @command(
     "evaluate new.csv", "evaluate new.csv --metric accuracy --by language",
+    "evaluate lm_eval_out/tuned",
     usual="metric by level task score column study out force json")
 def evaluate(
-    file: _argument("FILE", "Losses, answers, scores or translations from any tool."),
+    files: _argument("FILE...", "Losses, answers, scores, translations or runs from any "
+                     "tool; every task of every file is measured by itself.", list[str]),
     asked: g.Measured, columns: g.Columns, output: g.Output, study: g.StudyOption = None,
     keys: g.SetOption = None, force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-evaluation.", Path) = Path("invar-nb-evaluation"),
 ):
-    "Compute the metrics of one model from a file."
-    say(f"invar-nb evaluate: {file}", output.quiet)
+    "Compute the metrics of a model from files; compare says whether models differ."
+    say(f"invar-nb evaluate: {', '.join(files)}", output.quiet)
     out = free_out(out, force, output.quiet)
-    from invar_nb.shell.compare import evaluate_file
+    from invar_nb.shell.compare import evaluate_files
     job = _with_study(study, keys, g.Job(asked=asked, columns=columns))[2]
-    return _saved(evaluate_file(file, job.asked, job.columns), out, force)
+    return _saved(evaluate_files(files, job.asked, job.columns), out, force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c023
 @command("diff models/base models/q8", "diff models/base models/copy --fail-different")

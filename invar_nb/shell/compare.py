@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['RESERVED', 'CHARACTERS', 'short_name', 'name_candidates', 'check_job', 'refuse_directions', 'refuse_idle',
-           'control_rows', 'arms_of_models', 'find_control', 'as_reading', 'arms_of_files', 'check_tables',
-           'with_sizes', 'given_sizes', 'with_passages', 'compare_all', 'compare_models', 'evaluate_file']
+           'control_rows', 'arms_of_models', 'find_control', 'as_reading', 'runs_arm', 'arms_of_files', 'check_tables',
+           'with_sizes', 'given_sizes', 'with_passages', 'compare_all', 'compare_models', 'evaluate_files']
 
 # %% ../../nbs/shell/07_compare.ipynb #c002
 from collections.abc import Iterable, Mapping
@@ -275,6 +275,16 @@ def as_reading(
                    references=tuple(columns.references or ()), slices=tuple(by or ()), **same)
 
 
+def runs_arm(
+    argument: str, columns: g.Columns, model: str,
+    rows: tuple[str, str] | None = None,  # column and value of those of this arm; None: all
+) -> RunsArm:
+    "A table of runs; `columns` say how they ended where a row does not."
+    runs = read_runs(Path(argument).expanduser(), rows=rows,
+                     terminal="ok" if columns.assume_ok else None)
+    return RunsArm(runs=runs, model=model)
+
+
 def arms_of_files(
     arguments: Mapping[str, str],
     kinds: Mapping[str, str],
@@ -283,13 +293,11 @@ def arms_of_files(
 ) -> dict[tuple[str, str], object]:  # (name, task) -> arm
     "Files and folders of one kind, task by task; a second scoring where one is named."
     if {*kinds.values()} == {"runs"}:
-        paths = {name: Path(argument).expanduser() for name, argument in arguments.items()}
-        same = len({path.stem for path in paths.values()}) < len(paths)
-        ended = "ok" if job.columns.assume_ok else None  # where a row does not say
+        same = len({Path(path).stem for path in arguments.values()}) < len(arguments)
         rows = g.arms_in(job.columns)
-        return {(name, ""): RunsArm(
-            runs=read_runs(path, terminal=ended, rows=rows.get(name)), model=rows[name][1]
-            if rows else str(path) if same else path.stem) for name, path in paths.items()}
+        return {(name, ""): runs_arm(path, job.columns, rows[name][1] if rows else
+                path if same else Path(path).stem, rows.get(name))
+                for name, path in arguments.items()}
     places = {Path(argument).resolve() for argument in arguments.values()}
     if len(places) == 1 and not reading.arm:
         say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
@@ -481,21 +489,33 @@ def compare_models(
         return compare_all(str(baseline), candidates, job, Path(folder) / "report", rules)[0]
 
 # %% ../../nbs/shell/07_compare.ipynb #c021
-def evaluate_file(argument: str, asked: g.Measured, columns: g.Columns) -> Report:
-    "The report of one file of any known format."
-    reading = as_reading(columns, asked.by)
-    arm = [*reading.arm.values()]
-    o.require(("one arm must be chosen", len(arm) > 1 and repr(columns.arm),
-               f"Write arm={'='.join(arm[0])}" if arm else ""))
-    reading = replace(reading, arm={"": one for one in arm})
-    if arm_kind(argument, reading) in SCORED:
-        o.usage("evaluate needs a file", repr(argument), "Run invar-nb score or invar-nb "
-                "answer with the model first")
-    arms = read_arms(argument, reading)
-    if len(arms) > 1:
-        o.usage("one task must be chosen", ", ".join(arms), f"Give --task {next(iter(arms))}")
-    arm, = arms.values()
-    if not arm.model: arm = arm.changed(model=Path(argument).name)
-    rules = Rules(metrics=tuple(find_metrics(asked, arm.kind, [arm.kind], [arm])),
-                  by=asked.by or None, level=asked.level)
-    return report_of(study({(BASELINE, ""): arm}, rules))
+def evaluate_files(
+    arguments: list[str],  # as typed
+    asked: g.Measured,
+    columns: g.Columns,
+) -> Report:
+    "The report of files of known formats: every task of every file by itself."
+    reading, arms, short = as_reading(columns, asked.by), {}, [*map(short_name, arguments)]
+    chosen = [*reading.arm.values()]
+    o.require(("one arm must be chosen", len(chosen) > 1 and repr(columns.arm),
+               f"Write arm={'='.join(chosen[0])}" if chosen else ""))
+    reading = replace(reading, arm={"": one for one in chosen})
+    twice = [argument for argument in arguments if arguments.count(argument) > 1]
+    o.require(("each FILE must be given once", twice and repr(twice[0]), "Leave one out"))
+    for name, argument in zip(short, arguments, strict=True):
+        if (kind := arm_kind(argument, reading)) in SCORED:
+            o.usage("evaluate needs a file", repr(argument), "Run invar-nb score or "
+                    "invar-nb answer with the model first")
+        who = name if short.count(name) == 1 else argument
+        label = who * (len(arguments) > 1)
+        with of_part(label): read = {"": runs_arm(
+            argument, columns, who, *chosen)} if kind == "runs" else read_arms(argument, reading)
+        for task, arm in read.items():
+            part = ", ".join(filter(None, (label, task * (len(read) > 1))))
+            arms[BASELINE, part] = arm if arm.model else arm.changed(
+                model=label or Path(argument).name)
+    kinds = dict.fromkeys(arm.kind for arm in arms.values())
+    metrics = dict.fromkeys(name for arm in arms.values() for name in find_metrics(
+        asked, arm.kind, kinds, [arm]))
+    return report_of(study(arms, Rules(metrics=tuple(metrics), by=asked.by or None,
+                                       level=asked.level)))

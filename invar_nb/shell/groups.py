@@ -290,10 +290,11 @@ class Measured:
     metric: _statistics(_many, "Metric to compare, the primary one first. Repeatable. "
                         "Default: all that can be computed.", metavar="NAME",
                         reads="data looks runs") = None
-    by: _statistics(_many, "Column to slice by. For a text: language, source, position (in "
-                    "the document), frequency (of the token) or context (tokens before it). "
-                    "Slices are judged too and can make the exit code 1. Repeatable. "
-                    "Default: all columns; for a text, language.",
+    by: _statistics(_many, "Column to slice by, or a field of lm-eval's documents or "
+                    "inspect's metadata. For a text: language, source, position (in the "
+                    "document), frequency (of the token) or context (tokens before it). "
+                    "Slices are judged too, as one family, and can make the exit code 1. "
+                    "Repeatable. Default: all columns; for a text, language.",
                     metavar="COLUMN") = None
     level: LevelOption = 0.95
     edit: file_key(Optional[Literal["quantised", "pruned"]], "What was done to the "

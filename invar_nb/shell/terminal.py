@@ -16,6 +16,7 @@ import shlex
 import signal
 import sys
 import time
+from contextvars import ContextVar
 from pathlib import Path
 
 import typer
@@ -199,13 +200,17 @@ class _Ending:
         return True
 
 # %% ../../nbs/shell/03_terminal.ipynb #c009
+_HELD = ContextVar("held", default=contextlib.ExitStack())  # places, until a command ends
+
+
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
     "Print what a command gives, as JSON or in words, and leave with its code; never raises."
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by >&-
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _Ending(arguments) as ending:
+    with _Ending(arguments) as ending, contextlib.ExitStack() as until:
+        _HELD.set(until)
         words, command = [*arguments] or ["--help"], typer.main.get_command(app)
         if words[0] not in command.commands and os.path.exists(words[0]):
             usage("the first word must be a command", repr(words[0]),
@@ -273,7 +278,8 @@ def check_out(
         new = "a new file" if names is None else "a new or an empty folder"
         usage(f"--out must be {new}", repr(str(out)),
               f"Choose another one{', or none: it is numbered' * (kind == 'folder')}, "
-              "or give --force to replace an older one")
+              "or give --force to replace it; what it holds of the same model, text and "
+              "settings is not scored again")
     from invar_nb.report.report import files_of_older
     if others := {*(names or ())} - {*(replaces or files_of_older(out))}:
         older = "plan" if replaces else "report"
@@ -281,18 +287,30 @@ def check_out(
               "Move it away, or choose another folder")
 
 # %% ../../nbs/shell/03_terminal.ipynb #free
+def _held(place: Path) -> bool:
+    "Whether this command has the place to itself, from now until it ends."
+    from invar_nb.foundations.refuse import ContractError
+    from invar_nb.foundations.store import locked
+    mark = place.with_name(f"{place.name}.run")  # the folder's own lock is for the writer
+    try: _HELD.get().enter_context(locked(mark, "free_out"))
+    except ContractError as error:
+        if error.code == "locked": return False
+        raise
+    return True
+
+
 def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
-    "Where a folder goes: as typed; the usual one with a number, where that is not empty."
+    "Where a folder goes: as typed; the usual one with a number, where that is taken."
     if "out" not in TYPED.get() and not force:
         from invar_nb.foundations.journal import clear_finished
         free = lambda place: not os.path.lexists(place) or (
             place.is_dir() and not os.listdir(place))
         numbered = (out.with_name(f"{out.name}-{k}") for k in itertools.count(2))
-        usual, place = out, next(p for p in itertools.chain([out], numbered) if free(p))
+        usual, place = out, next(p for p in itertools.chain([out], numbered) if free(p)
+                                 and not check_out(p, force, **kinds) and _held(p) and free(p))
         if place != usual:
-            clear_finished(usual)
-            say(f"{usual} exists; writing to {place}", quiet)
+            if not free(usual): clear_finished(usual)
+            say(f"{usual} is taken; writing to {place}", quiet)
         out = place
     check_out(out, force, **kinds)
     return out
-
