@@ -508,8 +508,8 @@ def evaluate_files(
                     "invar-nb answer with the model first")
         who = name if short.count(name) == 1 else argument
         label = who * (len(arguments) > 1)
-        with of_part(label): read = {"": runs_arm(
-            argument, columns, who, *chosen)} if kind == "runs" else read_arms(argument, reading)
+        with of_part(label): read = read_arms(argument, reading) if kind != "runs" else {
+            "": runs_arm(argument, columns, who, *chosen)}
         for task, arm in read.items():
             part = ", ".join(filter(None, (label, task * (len(read) > 1))))
             arms[BASELINE, part] = arm if arm.model else arm.changed(
