@@ -335,7 +335,7 @@ def test_several_scores_of_one_table_are_one_family(tmp_path):
     rows = {row["key"]["metric"]: row for row in json.loads((tmp_path / "r/report.json").read_text())["rows"]}
     assert code in (0, 1) and [*rows] == ["score", "score:latency", "score:words"] and out.splitlines()[0].split(": ")[1].startswith("f1 "), (out, err)
     assert [rows[name]["margin"] for name in rows] == [.01, 3.0, .5] and rows["score:words"]["claim"] == "improved" and shell("verify", tmp_path / "r")[0] == 0
-    assert rows["score:latency"]["claim"] == "equivalent"
+    assert rows["score:latency"]["claim"] == "equivalent" and [row["value"]["better"] for row in rows.values()] == ["higher", "lower", "higher"]
     for name in ("latency", "words"):
         better = ["--better", "higher"] * (name == "words")
         shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--score", name, *better, "--out", tmp_path / name)
