@@ -7,7 +7,7 @@ __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'LOWER', 'REPEATS', 'Roles'
            'read_columns', 'average_repeats', 'read_plain']
 
 # %% ../../nbs/files/06_plain_table.ipynb #5c7cb1cc
-import math, os
+import math, os, re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -283,6 +283,13 @@ def _windows(plain: PlainColumns) -> tuple:
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
 
 # %% ../../nbs/files/06_plain_table.ipynb #direct00
+def _usually(name: str) -> str | None:
+    "Whether higher or lower scores of this name are better; None where it does not say."
+    name = name.strip().lower()
+    if {*re.split(r"[^a-z]+", name)} & {*LOWER}: return "lower"  # latency_ms
+    return "higher" if name in USUAL["score"] else None
+
+
 def _directions(names: list[str], better, where: str) -> dict[str, str]:
     "Score -> higher or lower: as said of it, of all, or as its name says."
     words = {}
@@ -290,10 +297,10 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
         name, _, word = text.rpartition("=")
         as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)
         if name: as_choice(name, names, where=where, name="better", error=UsageError)
-        words |= dict.fromkeys([name] if name else [n for n in names if n not in words], word)
-    for name in names:
-        if (usual := name.strip().lower()) in USUAL["score"] + LOWER:
-            words.setdefault(name, "lower" if usual in LOWER else "higher")
+        open_ = [n for n in names if n not in words and not (names[1:] and _usually(n))]
+        words |= dict.fromkeys([name] if name else open_, word)  # f1 beside seconds stays
+    words = {name: words.get(name) or _usually(name) for name in names}
+    words = {name: word for name, word in words.items() if word}
     if unsaid := [name for name in names if name not in words]:
         says = [f"better='{name}=lower'" for name in unsaid] if names[1:] else [
             "better='higher'", "better='lower'"]
@@ -363,6 +370,7 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     cells, unit = plain.cells, "tokens" if "tokens" in plain.cells else "bytes"
     weight, log_loss = cells["tokens" if unit == "tokens" else "n_bytes"], cells["loss"]
     names, documents = _windows(plain)
+    if plain.names["loss"] in ARRAYS: documents = documents or names  # each is a text
     slices = {role[6:]: _of_documents(plain, role, documents) for role in cells
               if role.startswith("slice ")}
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
