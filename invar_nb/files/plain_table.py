@@ -100,9 +100,10 @@ class Roles:
             if role not in found: found |= _usual(role, [
                 name for name in columns if name != "id" or not reply], found, where)
         documents = [name for name in columns if name.strip().lower() in DOCUMENTS]
-        if "loss" in found and documents: found.setdefault("cluster", documents[0])
+        if documents: found.setdefault("id", documents[0])  # a row each, or numbered
+        if "loss" in found and documents and found["id"] != documents[0]:
+            found.setdefault("cluster", documents[0])
         if "loss" in found and "cluster" in found: found.setdefault("id", found["cluster"])
-        elif documents: found.setdefault("id", documents[0])
         missing = "id" if "id" not in found and not reply else "tokens"
         if missing == "id" or "loss" in found and not arrays and not found.keys() & {*weights}:
             refuse(where, f"a column must be the {missing}", f"columns {listed(columns)}",

@@ -379,7 +379,7 @@ def render(report: Report) -> dict[str, str]:
     table = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in map(flat_row, slices):
-        low, high = row["ci"] or (None, None)
+        low, high = row["low"], row["high"]
         table.writerow({**row, "low": low, "high": high})
     return pages | {"slices.csv": out.getvalue()}
 
