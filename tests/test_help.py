@@ -89,7 +89,7 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     text = shell("compare", "--help")[1]
     assert text.count("\n  invar-nb compare ") == 3 and len(text.splitlines()) < 70
-    assert re.findall(r"^│ (--[\w-]+)", text, re.M) == "--text --questions --margin --out --force --until-decided --divergence --by --json --profile".split()
+    assert re.findall(r"^│ (--[\w-]+)", text, re.M) == "--text --questions --margin --out --require --until-decided --divergence --by --json --profile".split()
     assert shell("help")[1] == shell("--help")[1] and shell("help", "compar")[::2] == (2, shell("help", "compar")[2]) and "Did you mean 'compare'?" in shell("help", "compar")[2]
 
 

@@ -211,7 +211,12 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
-    title = claim.title() + f" within {margin}" * (claim == "equivalent")
+    title = claim.title()
+    if claim == "equivalent":
+        better = "Better" if d.improvement > 0 else "Worse"
+        title += f" within {margin}"
+        if p <= spec.significance_threshold and d.n >= FEWEST and not equal:
+            title = f"{better}, but {title[0].lower()}{title[1:]}"
     title += f": {spec.metric} {percent(d.delta)}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")

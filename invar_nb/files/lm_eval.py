@@ -119,6 +119,7 @@ class _Task:
     filter: str
     metric: str
     wanted: str | None = None     # the metric that was asked for
+    wanted_filter: str | None = None
     slices: tuple[str, ...] = ()  # fields of the documents
     cluster: str | None = None    # one of them
     known: dict = field(default_factory=dict)  # names of those that the rows have
@@ -128,7 +129,7 @@ class _Task:
 
 
 def _choose(said: _Said, filter: str | None, score: str | None) -> list[tuple]:
-    "The (metric, filter) that are meant; more than one where the choice is open."
+    "The (metric, filter) that are meant, the first being taken."
     keys = said.metrics
     for part, names in ((1, [filter]), (0, [score, *_USUAL.get(said.kind, ())])):
         keys = next((some for name in names
@@ -242,7 +243,9 @@ def _shared(task: _Task, n: int) -> dict:
         "limit": (run.get("config") or {}).get("limit"),
         "metric_asked": task.metric == task.wanted, "other_metrics": [
             metric for metric, name in said.metrics
-            if name == task.filter and metric != task.metric]}
+            if name == task.filter and metric != task.metric],
+        "other_filters": [name for metric, name in said.metrics if metric == task.metric
+                          and name != task.filter and task.wanted_filter is None]}
     return dict(model=str(run.get("model_name") or ""), provenance={"source": source},
                 data_id=f"lm-eval:{task.name}@{said.versions}:{task.metric},{task.filter}")
 
@@ -349,7 +352,7 @@ def read_lm_eval(
     slices, known = (slices,) if isinstance(slices, str) else tuple(slices), {}
     choose = lambda name, names, what: as_choice(name, names, where=where, name=what,
                                                  error=UsageError)
-    chosen, found, still_open = [tasks] if isinstance(tasks, str) else [*tasks], {}, []
+    chosen, found = [tasks] if isinstance(tasks, str) else [*tasks], {}
     asked = {what: by_task(names, what, where)
              for what, names in (("score", score), ("filter", filter))}
     for name in [choose(name, files, "a task") for name in chosen] or files:
@@ -360,13 +363,10 @@ def read_lm_eval(
         if not (keys := _choose(said, **wanted)):
             refuse(where, f"the results file must have a result of {name}", "none",
                    "The two files belong to different runs; copy the whole output folder")
-        for part, what in enumerate(asked):
-            if len(names := list(dict.fromkeys(key[part] for key in keys))) > 1:
-                still_open.append((what, name, names))
         found[name] = _Task(name=name, file=files[name][-1], older=len(files[name]) - 1,
                             run=run, said=said, metric=keys[0][0], filter=keys[0][1],
-                            wanted=wanted["score"], slices=slices, cluster=cluster,
-                            known=known)
+                            wanted=wanted["score"], wanted_filter=wanted["filter"],
+                            slices=slices, cluster=cluster, known=known)
     if len(models := sorted({str(task.run.get("model_name")) for task in found.values()})) > 1:
         refuse(where, "all tasks must be of one model", listed(models), _ONE_MODEL)
     for part, (what, names) in enumerate(asked.items()):
@@ -374,12 +374,6 @@ def read_lm_eval(
             of = [choose(task, found, "a task")] if task else found
             choose(name, dict.fromkeys(key[part] for t in of
                                        for key in found[t].said.metrics), what)
-    if still_open:
-        refuse(where, "each task must have one filter and one score",
-               "; ".join(f"{what} {listed(names)} of {task}"
-                         for what, task, names in still_open),
-               "Say " + " ".join(f"{what}='{task}={names[0]}'"
-                                 for what, task, names in still_open) + ", for instance")
     arms = {name: _arm(task) for name, task in found.items()}
     check_fields((*slices, cluster), known, where)
     return arms

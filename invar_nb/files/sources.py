@@ -183,7 +183,8 @@ class Source:
 
 
 def _runs(path):
-    refuse("read_arms", "runs are read where two tables are compared", str(path),
+    refuse("read_arms", "runs over seeds can be compared or evaluated, not "
+           "planned", str(path),
            "invar-nb compare A B --metric NAME --better lower (or higher)", error=UsageError)
 
 
@@ -268,6 +269,8 @@ def find_source(
         for file in files:
             if is_logit_file(file) or is_perplexity_log(file):
                 cure = f"Name one file of it, such as {file}"
+    elif path.suffix in (".safetensors", ".bin", ".pt", ".pth"):
+        cure = f"These are weights: give their folder, {path.parent}"
     else:
         with open(path, "rb") as file: head = file.read(2**16)
         if b"kl_divergence: computing over" in head:

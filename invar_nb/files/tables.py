@@ -329,7 +329,7 @@ def column_named(
     if name in columns: return name
     near = next((c for c in columns if c.strip().lower() in usual), nearest(name, columns))
     refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}",
-           f"Did you mean {near!r}? Name that one, or rename it to {name!r}" if near else
+           f"Did you mean {near!r}? Else rename the column to {name!r}" if near else
            "Add it, or name one that is there")
 
 # %% ../../nbs/files/00_tables.ipynb #17bb00b2

@@ -470,7 +470,7 @@ def as_device(device: str):
         place = torch.device(device)
         torch.empty(1, device=place)
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        refuse("load_model", "the device must be there",
+        refuse("load_model", "the device must be available",
                f"{device!r} ({' '.join(str(error).split())[:60]})", "Use the device 'cpu'",
                error=UsageError)
     return place

@@ -6,9 +6,9 @@
 __all__ = ['SAID', 'STATES', 'STRETCH', 'MATTERS', 'SETTINGS', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS',
            'weights_between', 'find_facts', 'recorded', 'language_table', 'worst_stretch', 'passage_section',
            'listed_passages', 'pair_doubts', 'source_of', 'other_scores', 'pair_warnings', 'family_notes', 'said_of',
-           'gain_doubt', 'find_doubts', 'find_warnings', 'row_section', 'ranking_section', 'unseen_share',
-           'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section',
-           'looks_section', 'signature_of', 'document_of']
+           'gain_doubt', 'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section',
+           'unseen_share', 'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files',
+           'arm_section', 'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping
@@ -156,10 +156,10 @@ def passage_section(pair, level: float) -> dict | None:
                         f"{percent(first.delta)}{left}.")
             sentence += " There are too few to say how much of this is noise." \
                 if first.bound is None else (
-                    f" By noise alone the worst of {ranked.n} would show about "
-                    f"{percent(first.expected)}, and at most {percent(first.bound)} "
-                    f"({100 * ranked.level:g} % confidence): {', '.join(beyond) or 'none'} "
-                    "got worse by more than noise.")
+                    f" Had all changed alike, the worst of {ranked.n} would show about "
+                    f"{percent(first.expected)} by noise, and at most {percent(first.bound)} "
+                    f"({100 * ranked.level:g} % confidence): "
+                    f"{', '.join(beyond) or 'none'} stand{'s' * (len(beyond) < 2)} out.")
         section[kind]["sentence"] = sentence
         for row in (*section[kind]["lost"], *section[kind]["gained"]):
             row["text"] = texts.get(f"{kind} {row['id']}")
@@ -218,12 +218,18 @@ def source_of(arm) -> Mapping:
 
 
 def other_scores(arm) -> list[str]:
-    "Which further scores the files of another tool have, where none was asked for."
-    source = source_of(arm)
-    others = source.get("other_metrics")
-    if not others or source.get("metric_asked"): return []
-    return [f"The score is {source.get('metric')}; the files also have "
-            f"{', '.join(map(str, others))} (--score {others[0]})."]
+    "What else the files of another tool have, where no score or filter was asked for."
+    source, lines = source_of(arm), []
+    for what, word, others in (
+            ("metric", "score", source.get("other_metrics")),
+            ("filter", "filter", source.get("other_filters"))):
+        if what == "metric" and source.get("metric_asked"): continue
+        option = "--score" if what == "metric" else "--set filter="
+        if others: lines.append(
+            f"The {word}{f' of {task}' if (task := source.get('task')) else ''} is "
+            f"{source.get(what)}; the files also have {', '.join(map(str, others))} "
+            f"({option}{' ' * (what == 'metric')}{others[0]}).")
+    return lines
 
 
 def pair_warnings(measured, d, level: float) -> list[str]:
@@ -263,11 +269,12 @@ def family_notes(study: Study) -> list[str]:
         m = min((count for count in counts if count >= len(asked)), default=counts[-1])
         rates = RATES[n, m]
         if max(rates) > 1.5 * alpha: lines.append(
-            f"{len(asked)} rows are judged together over as few as {units}. Where a few units "
-            "(one in ten) carry a change, {:.0f} of 100 such reports call a row equivalent "
-            "that lies at the margin, and {:.0f} call an unchanged row changed; where "
-            "changes are symmetric, {:.0f} and {:.0f} (simulated: {} rows of {} units; the "
-            "promise is 5).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
+            f"{len(asked)} rows are judged together over as few as {units}. Where a few "
+            "units carry the changes, such claims err far more often than promised: of 100 "
+            "simulated reports with one in ten units changed, {:.0f} called a row at the "
+            "margin equivalent and {:.0f} an unchanged row changed; with symmetric changes "
+            "{:.0f} and {:.0f} ({} rows of {} units; the promise is 5).".format(
+                *(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #91adae15
@@ -345,6 +352,14 @@ def row_section(row: Row) -> dict:
     return {**section, "value": d.to_dict(), "words": words}
 
 
+def keeps_limits(study: Study, name: str, part: str) -> bool:
+    "Whether no other metric of a candidate is worse, and each limit of its own is shown."
+    rest = study.select(candidate=name, part=part, slice=None, against=None, role="rest")
+    return all(row.claim != "regressed" and (
+        row.claim == "equivalent" or not (row.value.metric.positive and row.margin))
+        for row in rest)
+
+
 def ranking_section(study: Study, part: str) -> dict | None:
     "Order, groups and sizes of one part's candidates; None of one, and of runs."
     leads = [row for row in study.select(part=part) if row.role in ("lead", "pooled")]
@@ -363,13 +378,15 @@ def ranking_section(study: Study, part: str) -> dict | None:
         if any(sizes.values()):
             section |= {"size_unit": unit,
                         "sizes": {who: size and float(size) for who, size in sizes.items()}}
-    within = [name for name in order if study.rules.budget is not None and (
-        section["sizes"].get(name) or math.inf) <= study.rules.budget]
+    kept = {name for name in order if keeps_limits(study, name, part)}
+    budget, bits = study.rules.budget, section["size_unit"] == "bits per weight"
+    within = [name for name in order if budget is not None and bits is (budget < 64)
+              and name in kept and (section["sizes"].get(name) or math.inf) <= budget]
     if within: section["fits"] = within[0]
     leading = study.leading
     if {row.key.part for row in leading} != {part}: return section
     size, whole = section["sizes"].get, section["sizes"].get(BASELINE) or math.inf
-    fit = [name for name in order if (size(name) or math.inf) < whole and any(
+    fit = [name for name in order if name in kept and (size(name) or math.inf) < whole and any(
         row.key.candidate == name and row.shows("not_worse") for row in leading)]
     return section | {"smallest": min(fit, key=size, default=None)}  # of equals the best
 

@@ -230,7 +230,7 @@ def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
         lines.append(f"Best within {size_text(budget, unit)}: {name} ({size(name)}), "
                      f"{words['claim']}, {words['change']}.")
     elif budget is not None and unit:
-        lines.append(f"None fits in {size_text(budget, unit)}.")
+        lines.append(f"None within {size_text(budget, unit)} is good enough.")
     return lines
 
 

@@ -72,7 +72,8 @@ def check_enough(
     if profile != "dev":
         refuse(where, f"the profile {profile} with the {tier.name} tier needs {wanted} "
                "windows",
-               f"{total}", "Use more text, choose another tier, or use --profile dev",
+               f"{total}", "Use more text, a lower tier (--set tier=aggressive), or "
+               "--profile dev",
                code="too_few_windows")
     return [f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "
             f"{wanted} ({tier.preview} preview and {tier.final} final)."]

@@ -112,7 +112,7 @@ _REPORTED = ("Folder for report and evidence. If the default exists, -2, -3, ...
     "compare models/base models/q8 models/q4 --text text.jsonl",
     "compare lm_eval_out/base lm_eval_out/tuned",
     "compare old.csv new.csv --margin 1% --out old-and-new",
-    usual="text questions margin out force until_decided divergence by json profile")
+    usual="text questions margin out require until_decided divergence by json profile")
 def compare(
     job: g.Job, baseline: _Baseline = None, candidates: _Candidates = None,
     force: g.Force = False,
@@ -128,6 +128,7 @@ def compare(
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
         cure = "Name both, or give --study FILE with baseline and others under [arms]"
         if baseline:
+            cure += f"; for one alone: invar-nb evaluate {baseline}"
             from invar_nb.files.sources import find_arms
             if several := find_arms(baseline):
                 cure = f"It has several arms: --column arm={several}, the baseline first"

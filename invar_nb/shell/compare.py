@@ -11,6 +11,8 @@ __all__ = ['RESERVED', 'CHARACTERS', 'short_name', 'name_candidates', 'check_job
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+import difflib
+import os
 import re
 import tempfile
 from ..arms.pair import pair
@@ -20,7 +22,7 @@ from ..comparison.passages import MOST
 from ..comparison.rules import Rules
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, check_names, pair_all,
                                        study)
-from ..experiments.runs import read_runs
+from ..experiments.runs import END_COLUMNS, read_runs
 from ..experiments.improvement import RunsArm
 from ..files.losses import read_losses, write_losses
 from ..files.sources import Reading, read_arms, read_together
@@ -79,6 +81,11 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
     s, asked, found, texts = job.scoring, job.asked, {*kinds.values()}, job.scoring.texts
     models, local, looks = found & {*SCORED}, found <= {*LOCAL}, asked.until_decided
     asks, shown = s.questions is not None, " and ".join(kinds.values())
+    given = [path for path in arguments.values() if Path(path).suffix in (".txt", ".jsonl")
+             and Path(path).is_file()]  # perhaps the text, without its option
+    near = [(path, close[0]) for path in arguments.values() if "/" not in path
+            and not Path(path).exists() and (close := difflib.get_close_matches(
+                path, os.listdir(), n=1, cutoff=0.85))]  # or a folder, misspelt
     missing = [arguments[name] for name, kind in kinds.items() if kind == "hub" and (
         not (texts or asks) or found - {*SCORED, "losses"})]
     elsewhere = [arguments[name] for name, kind in kinds.items() if kind not in LOCAL]
@@ -93,6 +100,8 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
         ("required and deciding", asked.required and asked.deciding),
         (f"--profile {asked.profile}", asked.profile != "dev")) if looks and asked_for]
     o.require(
+        ("the model or file must exist", near and repr(near[0][0]),
+         f"Did you mean {near[0][1]!r}?" if near else ""),
         ("the model or file must exist", missing and f"no file or folder {missing[0]!r} "
          "here (it was taken for a hub id)", "Check the path; a model needs --text FILE"),
         (f"{', '.join(here)} needs two models on this machine", here and shown,
@@ -103,7 +112,8 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
         (f"--metric {', '.join(beside)} needs both models side by side",
          local and beside and "no --divergence", "Add it"),
         ("a model needs a text to score, or questions",
-         models and not (texts or asks) and "none", "Give --text FILE, or --questions FILE"),
+         models and not (texts or asks) and "none", f"Is {given[0]} the text? Write --text "
+         f"{given[0]}" if given else "Give --text FILE, or --questions FILE"),
         ("--divergence needs a text", s.divergence and not texts and "none",
          "Give --text FILE"),
         ("--divergence compares token by token", s.divergence and s.per_byte and "--per-byte",
@@ -323,13 +333,18 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
     for name, argument in arguments.items():
         path, rows = Path(argument).expanduser(), g.arms_in(job.columns).get(name)
         for run in read_runs(path, terminal="ok", rows=rows):
-            known |= dict.fromkeys(run.metrics)
-        ended = read_table(path).columns.get("terminal", [None])
-        if None in ended and not job.columns.assume_ok and argument not in unended:
+            for metric, value in run.metrics.items():
+                known.setdefault(metric, set()).add(value)
+        columns = read_table(path).columns
+        ended = next((columns[column] for column in columns
+                      if column.strip().lower() in END_COLUMNS), [None])
+        if {None, ""} & {*ended} and not job.columns.assume_ok and argument not in unended:
             unended.append(argument)
     line = [*dict.fromkeys(arguments.values())]
     if "out" in o.TYPED.get(): line += ["--out", str(out)]
-    check_runs(job, [name for name in known if name != "seed"], line, unended)
+    names = sorted((name for name in known if name != "seed"),
+                   key=lambda name: len(known[name]) < 2)  # what never varies comes last
+    check_runs(job, names, line, unended)
 
 # %% ../../nbs/shell/07_compare.ipynb #c016
 def with_sizes(

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import partial
 import json
 from pathlib import Path
+import re
 import textwrap
 from typing import Annotated, Literal, Optional
 
@@ -122,8 +123,11 @@ class Scoring(Loading):
         if self.windows is not None:
             from invar_nb.arms.spread import Budget
             Budget.of(self.windows)  # refuses what is none
+        known = re.fullmatch(r"auto|cpu|(cuda|mps|xpu|npu|hpu)(:\d+)?", self.device)
         longer = self.max_length and self.stride and self.stride > self.max_length
         require(
+            ("--device must be auto, cpu, cuda, cuda:1 or mps", not known and repr(
+                self.device), "Choose one"),
             ("--stride must not pass --max-length", longer and f"{self.stride} > "
              f"{self.max_length}", "Otherwise tokens between windows are not scored"),
             ("--per-byte scores whole documents", cut and f"{cut} as well",
@@ -416,8 +420,9 @@ class Planning:
 
 # %% ../../nbs/shell/02_groups.ipynb #f04702a8
 _output = panel("Output")
-Force = _output(bool, "Replace an existing result. Losses in it from the same model, text "
-                "and settings are reused.", "--force")
+Force = _output(bool, "Replace an existing result. Losses in it of the same model, text and "
+                "settings are reused; those of models that are not named now are "
+                "removed.", "--force")
 
 
 @dataclass(frozen=True, kw_only=True)

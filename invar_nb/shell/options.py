@@ -88,6 +88,7 @@ def resolve_margin(
         if value < 1: return value
         what = "a log-scale metric" if scale == "log" else "a share"
         usage(f"--margin must be below 1 (100 %) for {what}", f"{value:g} for {name}",
+              "Write less than 100 %" if margin.percent else
               f"For {value:g} % write {value:g}%")
     if margin.percent:
         usage(f"--margin must be in the unit of {name}{f' ({unit})' if unit else ''}",
@@ -115,7 +116,7 @@ def as_numbers(
 # %% ../../nbs/shell/01_options.ipynb #bdgc
 def as_size(
     text: str,
-    bits: bool,  # whether sizes are bits for each weight
+    bits: bool | None,  # whether sizes are bits per weight; None: not known yet
 ) -> float:
     "A size of models: `4GB` and `800MiB` in bytes, or `4.5` in bits; raises UsageError."
     units = {"": 1, "B": 1} | {f"{k}{mid}B": base ** (i + 1) for mid, base in (

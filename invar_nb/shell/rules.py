@@ -153,6 +153,8 @@ def find_rules(
     same = {name: getattr(asked, name) for name in (
         "level", "method", "units", "replicates", "seed", "resample", "gate", "profile",
         "fail_inconclusive", "contrasts", "required", "edit")}
+    in_bits = [bool(asked.size) or "bits_per_weight" in arm.provenance
+               for arm in arms.values()] or [bool(asked.size) or None]  # not known before
     try:
         tiers = {name: as_tier({"name": name, **numbers})
                  for name, numbers in (asked.tiers or {}).items()}
@@ -160,7 +162,7 @@ def find_rules(
         rules = Rules(
             **same, metrics=tuple(named), margin=margin, by=asked.by or None,
             tier=tier.name if tier == as_tier(tier.name) else asdict(tier),
-            budget=o.as_size(asked.budget, bool(asked.size)) if asked.budget else None,
+            budget=o.as_size(asked.budget, max(in_bits)) if asked.budget else None,
             tail=as_tail_rule(limits) if limits else None, deciding=deciding,
             pooling=find_pooling(asked.pooling, [*kinds]))
         check_kinds(rules, each)
@@ -258,12 +260,12 @@ def check_runs(
         "a margin for each metric": bare and f"one --margin {bare[0]}{several}"}
     if not any(rows.values()): return  # a row that does not say how it ended is refused itself
     rows["a terminal for each run"] = unended and f"no terminal in {', '.join(unended)}"
-    notes = ["assume_ok, if the tables hold only runs that ended well"] * bool(unended)
+    notes = ["assume_ok, if every run finished"] * bool(unended)
     notes += ["lower or higher, whichever is better"] * bool(unsaid)
     o.usage(f"runs need {' and '.join(row for row, got in rows.items() if got)}",
             ", ".join(filter(None, rows.values())),
             f"Write: {line_of_runs(job, names, line, bool(unended))}"
-            f" ({'; '.join(notes)})")
+            + f" ({'; '.join(notes)})" * bool(notes))
 
 # %% ../../nbs/shell/05_rules.ipynb #c005r
 def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:

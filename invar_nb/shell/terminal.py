@@ -80,7 +80,8 @@ class Progress:
         elif self.clock() - self.last >= self.every:
             self.last = self.clock()
             left = (self.last - self.began) * (total - done) / max(done, 1) / 60
-            say(f"{self.label}: {done / total:.0%}, about {left:.0f} min left", self.quiet)
+            rest = f"about {left:.0f} min" if left >= 1 else "less than a minute"
+            say(f"{self.label}: {done / total:.0%}, {rest} left", self.quiet)
 
 # %% ../../nbs/shell/03_terminal.ipynb #c002
 _SPELLED = {"metrics": "metric", "pieces": "documents", "n_bytes": "bytes", "tasks": "task",
@@ -125,7 +126,7 @@ def _no_option(error):
     key = name.lstrip("-").replace("-", "_")
     if key in ROLES: return f"there is no option {name}. Write --column {key}=NAME"
     if section_of(key):
-        return f"there is no option {name}. It is a key of a study file: write --set {key}=..."
+        return f"there is no option {name}. Write --set {key}=VALUE, as for a study file"
     return error.format_message()
 
 
@@ -212,9 +213,10 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
     with _Ending(arguments) as ending, contextlib.ExitStack() as until:
         _HELD.set(until)
         words, command = [*arguments] or ["--help"], typer.main.get_command(app)
-        if words[0] not in command.commands and os.path.exists(words[0]):
+        if words[0] not in command.commands and not words[0].startswith("-"):
             usage("the first word must be a command", repr(words[0]),
-                  f"Did you mean: invar-nb compare {shlex.join(words)}")
+                  f"Did you mean: invar-nb compare {shlex.join(words)}"
+                  if os.path.exists(words[0]) else suggest(words[0], command.commands))
         try:  # click's own main would map an interrupt to a code of its own
             with command.make_context("invar-nb", words) as context:
                 facts, text = command.invoke(context)
@@ -308,9 +310,9 @@ def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
         numbered = (out.with_name(f"{out.name}-{k}") for k in itertools.count(2))
         usual, place = out, next(p for p in itertools.chain([out], numbered) if free(p)
                                  and not check_out(p, force, **kinds) and _held(p) and free(p))
-        if place != usual:
-            if not free(usual): clear_finished(usual)
-            say(f"{usual} is taken; writing to {place}", quiet)
-        out = place
+        if place != usual and not free(usual): clear_finished(usual)
+        return place
     check_out(out, force, **kinds)
+    if not _held(out): usage("--out must be free", f"{str(out)!r}, in use by another process",
+                             "Wait for it, or choose another folder")
     return out
