@@ -76,7 +76,7 @@ def arms(folder): return {p.stem: read_losses(p) for p in Path(folder).glob("*.p
 def test_the_second_run_goes_to_a_numbered_folder_and_an_explicit_one_is_refused(scored):
     for i, name in enumerate(("invar-nb-report", "invar-nb-report-2", "invar-nb-report-3")):
         code, out, err = shell("compare", "base", "tuned", *HOW)
-        assert code in (0, 1) and f"Report: {name}/report.html" in out and (f"writing to {name}" in err) == (i > 0), err
+        assert code in (0, 1) and f"Report: {name}/report.html" in out, err
         assert bool(scored()) == (i == 0)
     for name in ("invar-nb-report", "invar-nb-report-2"):
         code, _, err = shell("compare", "base", "tuned", *HOW, "--out", name)

@@ -52,11 +52,10 @@ def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tm
     assert json.loads(out)["primary_metric"]["metric"] == "perplexity" and [part["part"] for part in json.loads(out)["parts"]] == [""]
 
 
-def test_what_a_folder_leaves_open_is_asked_for_in_options(shell, tmp_path):
+def test_what_a_folder_leaves_open_is_taken_from_its_results_and_said(shell, tmp_path):
     code, _, err = shell("compare", *LM)
-    assert code == 3 and "Say --score" in err and not (tmp_path / "r").exists()
-    code, _, err = shell("compare", *LM, "--score", "shared")
-    assert code == 3 and "Say --set filter=invar_words=first-word" in err
+    assert code == 0 and "The filter of invar_words is first-word; the files also have first-letter (--set filter=first-letter)." in err
+    assert "The score of invar_lengths is shared; the files also have missing (--score missing)." in err
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--column", "cluster=x")
     assert code == 2 and "a field must be one of 'target', 'text'" in err
     code, _, err = shell("compare", *LM, "--margin", "2%", "--score", "shared", "columns.filter=first-word")

@@ -114,7 +114,7 @@ LOGIT = DATA / "llama_cpp"
 
 @pytest.mark.parametrize("command, arms, words", [
     ("compare", ("nosuch1", "nosuch2"), "no file or folder 'nosuch1' here (it was taken for a hub id)"), ("compare", (BASE, "nosuch"), "no file or folder 'nosuch' here"),
-    ("compare", (BASE, BASE), "BASELINE and CANDIDATE are the same files; nothing is compared"), ("compare", (LOGIT / "divergence.log", LOGIT / "base.kld"), "the two files that --kl-divergence-base wrote"),
+    ("compare", (BASE, BASE), "BASELINE and CANDIDATE must differ; got the same files"), ("compare", (LOGIT / "divergence.log", LOGIT / "base.kld"), "the two files that --kl-divergence-base wrote"),
     ("compare", (LOGIT, LOGIT.parent), "Name one file of it, such as "),
     ("verify", ("nosuch",), "got 'nosuch', which does not exist"), ("verify", ("j.json",), "the output of --json, j.json. Give the folder that it names: some/where")])
 def test_a_slip_is_understood(said, tmp_path, command, arms, words):

@@ -41,7 +41,7 @@ from invar_nb.files.sources import Reading, read_together
 from commands import main
 
 DATA = Path(__file__).parent / "data"
-TASKS = {"lm-eval": "invar_choices", "lm-eval losses": "invar_rolling", "lm-eval filters": "invar_words"}
+TASKS = {"lm-eval": "invar_choices", "lm-eval losses": "invar_rolling"}
 INSPECT, LOGS = ("inspect.json", "inspect.eval"), ("inspect losses.json", "inspect losses.eval")
 LLAMA, TABLES, ANSWERS, LOSSES = ("log", "type 1 log"), (".csv", ".tsv", ".jsonl", ".json", ".parquet"), ("answers.csv", "answers.jsonl", "answers.parquet"), ("losses.jsonl", "losses.parquet")
 KINDS = (*TASKS, *INSPECT, *LOGS, "logits", *LLAMA, *TABLES, *ANSWERS, "EEE", *LOSSES, "kept")
@@ -112,7 +112,7 @@ def write(folder, kind, name, edit):
 
 
 OPTIONS = {kind: ["--task", task] for kind, task in TASKS.items()} | dict.fromkeys(INSPECT, ["--score", "choice"]) | dict.fromkeys(LOGS, ["--score", "perplexity"])
-OPTIONS |= dict.fromkeys(TABLES, ["--column", "id=doc"]) | {"lm-eval filters": ["--task", "invar_words", "columns.filter=first-word"]}
+OPTIONS |= dict.fromkeys(TABLES, ["--column", "id=doc"])
 
 
 # --- edits ----------------------------------------------------------------------------------------------------------------------------
@@ -245,7 +245,6 @@ CASES = [
     ("prompt", "kept", put("prompt_digests", 3, "sha256:4"), "q3"),
     ("prompt", LOSSES, put("data_id", "sha256:other"), "sha256:text", "sha256:other"),
 
-    ("filters", "lm-eval filters", lambda found: None, ["--task", "invar_words"], "one filter", "first-letter", "--set filter=invar_words=first-word"),
     ("filters", "lm-eval", other_filter, "filter must match", "'none' and 'strict'"),
     ("filters", "lm-eval", put("rows", 3, "filter", "strict"), "20 rows of filter 'none'", "got 19"),
     ("filters", INSPECT, lambda log: None, [], "one scorer", "letters", "--score choice"),
