@@ -35,7 +35,7 @@ from . import groups as g
 from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
                                  earlier_arms, fit_models, follow, open_model, planned,
-                                 release, score_arms, score_rounds, score_side_by_side)
+                                 release, score_arms, score_rounds)
 from .rules import QUESTIONS, check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
 from .work import ask_with, find_questions, informed, read_info
@@ -210,8 +210,7 @@ def arms_of_models(
         split = {"preview": whole // 2, "final": whole - whole // 2} if s.per_byte else {}
         check_planned(rules, counts | split, unit)
         return plan
-    score, more = score_arms, {"prepare": prepare, "also": also}
-    if s.divergence: score = score_side_by_side
+    score, more = score_arms, {"prepare": prepare, "also": also, "beside": s.divergence}
     if asked.until_decided:
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,
