@@ -374,7 +374,7 @@ def given_sizes(
     return sizes
 
 # %% ../../nbs/shell/07_compare.ipynb #c016p
-CHARACTERS = 600  # of a passage in a report
+CHARACTERS = 400  # of a passage in a report
 
 
 def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> dict:
