@@ -57,12 +57,18 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
-    if rules.pooling is not None and {*rules.deciding} & {*parts}:
+    if (pooling := rules.pooling) is None: return
+    if {*rules.deciding} & {*parts}:
         refuse("study", "with pooling the pooled change decides", "deciding parts as well",
                "Leave one of them out", error=UsageError)
-    if rules.pooling is not None and len(parts) < 2:
-        refuse("study", "pooling needs at least two texts", f"{len(parts)}", "Leave it out",
+    if len(parts) < (least := 2 + (pooling == "random")):
+        refuse("study", f"{'random ' * (least > 2)}pooling needs at least {least} texts",
+               f"{len(parts)}", "Leave it out; fixed weights (equal, tokens) need 2",
                error=UsageError)
+    if isinstance(pooling, Mapping) and ({*pooling} != {*parts} or not any(pooling.values())):
+        refuse("study", "pooling must give every text one weight, not all 0",
+               ", ".join(f"{k} = {v:g}" for k, v in pooling.items()),
+               f"Name {', '.join(parts)}", error=UsageError)
 
 
 def pair_all(
