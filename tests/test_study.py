@@ -466,3 +466,28 @@ def test_one_arm_has_an_interval_over_its_units():
     lone = evaluate(losses(n=60).baseline.take([0]))["perplexity"]
     assert lone.value.interval is None and not lone.about
     assert "2 parts, each measured by itself." in evaluate({"a": arm(None), "b": losses(n=60).baseline}).headline
+
+
+def test_what_a_newcomer_types_in_python():
+    "Candidates by name, rules as options, a printed table, and refusals that say what to write."
+    both = losses()
+    arms = {"baseline": both.baseline, "q8": both.candidate, "q4": both.candidate}
+    ranked, same = study(arms, margin=0.02), study({(name, ""): arm for name, arm in arms.items()}, Rules(margin=0.02))
+    assert ranked.headline == same.headline and str(ranked) == str(same.report()) and str(ranked).splitlines()[0] == ranked.headline
+    assert {"ratio", "interval", "n_eff", "select"} <= {*dir(ranked)} and repr(compare(both)).endswith("1 row)")
+    own = Metric(name="own", unit="nats", better="lower", scale="linear", totals=lambda arm: arm.totals)
+    assert study(arms, metrics=[own])["own"].value.metric is own
+    for wrong, said in ((lambda: compare(both.baseline, both.candidate), "pair_arrays(before, after, tokens)"), (lambda: compare([both, both]), 'study({"baseline": arm'), (lambda: compare(both, margn=.02), "Did you mean 'margin'?"),
+                        (lambda: compare(both, metric="x"), "Did you mean 'metrics'?"), (lambda: study({"base": both.baseline}), "an arm called 'baseline'; got 'base'")):
+        with pytest.raises(UsageError) as caught: wrong()
+        assert said in str(caught.value) and "\n" not in str(caught.value)
+    with pytest.raises(KeyError, match="select"): ranked["q8"]
+    scores = [Scores(ids=[f"e{i}" for i in range(40)], values=[(i * 7 + 3 * k) % 10 / 10 for i in range(40)], score="f1", better="higher") for k in range(2)]
+    assert compare(pair(*scores), margin={"f1": .05})["score"].margin == .05
+
+
+def test_a_frame_has_keys_claim_and_ends_first():
+    pandas = pytest.importorskip("pandas")
+    frame = compare(losses()).to_frame()
+    assert [*frame.columns[:10]] == ["candidate", "part", "metric", "slice", "claim", "baseline", "value", "delta", "low", "high"] and isinstance(frame, pandas.DataFrame)
+    assert (frame.low < frame.delta).all() and (frame.delta < frame.high).all()

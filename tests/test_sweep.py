@@ -184,7 +184,7 @@ def test_a_key_of_the_study_file_is_typed_with_set(files, monkeypatch):
     for name, shift in (("a", 0.0), ("b", .5)): (files / f"{name}.csv").write_text("id,loss,tokens\n" + "".join(f"{i % 20},{30 + i % 7 + shift},10\n" for i in range(40)))
     (files / "once.toml").write_text("[columns]\nrepeats = 'refuse'\n[rules]\nlevel = 0.9\n")
     line = ("compare", "a.csv", "b.csv", "--json", "-q", "--force", "--out", "set")
-    assert "say --set sums=true" in shell(*line)[2] and "--column cluster=id" in shell(*line, "--set", "sums=true", "--set", "repeats=refuse")[2]
+    assert "say --set sums=true" in shell(*line, "--set", "cluster=id")[2] and "--column cluster=id" in shell(*line, "--set", "sums=true", "--set", "repeats=refuse")[2]
     typed = ("--set", "columns.sums=true", "--set", "cluster=id")
     assert json.loads(shell(*line, *typed)[1])["rows"][0]["value"]["n_units"] == 20
     levels = [json.loads(shell(*line, *typed, "--study", "once.toml", *more)[1])["rules"].get("level") for more in ((), ("--set", "level=0.8"), ("--set", "level=0.8", "--level", "0.85"))]

@@ -6,18 +6,19 @@
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'WORST_FIRST', 'LEADING', 'OF_LOOKS', 'check_names',
            'pair_all', 'level_interval', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices',
            'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts', 'judge_study', 'model_name',
-           'row_headline', 'study_headline', 'Table', 'Study', 'read_where_needed', 'measure_looks', 'study', 'compare',
-           'evaluate']
+           'row_headline', 'study_headline', 'Table', 'Study', 'read_where_needed', 'measure_looks', 'own_metrics',
+           'rules_of', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
 import math
 
 import numpy as np
 
 import invar_nb
+from ..arms.arm import listed
 from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
 from .difference import Difference, by_unit
@@ -31,7 +32,8 @@ from .units import (FEWEST, check_by, choose_units, counted, find_slices,
                                        slice_names)
 from .verdict import (Verdict, as_margin, change_text, headline,
                                          margin_text, rationale)
-from ..foundations.refuse import ContractError, UsageError, as_choice, of_part, refuse
+from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
+                                         suggest)
 from ..foundations.interval import Interval
 from ..metrics.metric import (Metric, as_metric, in_unit, item_totals,
                                      missing_reason, prepare_metric, value_of)
@@ -49,8 +51,9 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     names, parts = (list(dict.fromkeys(key[i] for key in arms)) for i in (0, 1))
     lone = next((part for part in parts if (BASELINE, part) not in arms), None)
     if lone is not None or not arms:
-        refuse("study", "every part must have a baseline", f"none in {lone!r}", "Give it",
-               error=UsageError)
+        refuse("study", "every part must have an arm called 'baseline'",
+               f"none in {lone!r}" if lone else f"{listed(names) or 'no arm'}",
+               "Name it so", error=UsageError)
     if POOLED in (*parts, *names):
         refuse("study", "no part or candidate can be called 'pooled'", "one", "Rename it",
                error=UsageError)
@@ -249,6 +252,11 @@ def judge_study(
                    "leading metric", ", ".join(sorted(leads)),
                    "Give {'accuracy': 0.02}, one for each", error=UsageError)
         margins = dict.fromkeys(leads, margins)
+    titles = {d.title: name for m in measured.values()
+              for (name, _), d in m.differences.items()}
+    if isinstance(margins, Mapping):  # a score goes by the name of its column, too
+        margins = {titles.get(name, name) if name not in names else name: value
+                   for name, value in margins.items()}
     for what, asked in (("a margin's metric", margins or {}),
                         ("primary", {rules.primary} - {None})):
         for name in asked: as_choice(name, sorted(names), where="study", name=what,
@@ -388,11 +396,15 @@ class Table:
         "The row of a metric on all items, of the first candidate and part that has it."
         rows = self.select(metric=metric, slice=None, against=None)
         if rows: return rows[0]
-        raise KeyError(metric)
+        names = sorted({row.key.metric for row in self.rows})
+        raise KeyError(f"{metric}; {suggest(metric, names, f'there are {listed(names)}')}, or "
+                       "select(candidate=...)")
 
     def __getattr__(self, name):
         if name not in LEADING: raise AttributeError(f"Study has no attribute {name!r}")
         return getattr(self.row.value, name)
+
+    def __dir__(self): return sorted({*super().__dir__(), *LEADING})
 
     def __contains__(self, metric: str) -> bool:
         return any(row.key.metric == metric for row in self.rows)
@@ -472,7 +484,9 @@ class Study(Table):
 
     def _repr_html_(self) -> str: return self.report()._repr_html_()
 
-    def __repr__(self) -> str: return f"Study({self.headline!r}, {len(self.rows)} rows)"
+    def __repr__(self) -> str: return f"Study({self.headline!r}, {counted(len(self), 'rows')})"
+
+    def __str__(self) -> str: return str(self.report())
 
 # %% ../../nbs/comparison/08_study.ipynb #c028
 def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
@@ -525,19 +539,40 @@ def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:
                           differences={("perplexity", None): seen.difference})
             for key, seen in found.items()}, {key: seen.looks for key, seen in found.items()}
 
+# %% ../../nbs/comparison/08_study.ipynb #m375ep8e
+def own_metrics(options: dict) -> list[Metric] | None:
+    "The caller's own metrics, taken out of the options; None where names are given."
+    asked = options.get("metrics")
+    if isinstance(asked, Metric): asked = [asked]
+    if not isinstance(asked, Collection) or not any(isinstance(m, Metric) for m in asked):
+        return None
+    options["metrics"] = ()
+    return list(asked)
+
+
+def rules_of(options: Mapping) -> Rules:
+    "Rules of these names; raises UsageError for a name that there is not."
+    for name in options: as_choice(name, [f.name for f in fields(Rules)], where="study",
+                                   name="an option", error=UsageError)
+    return Rules(**options)
+
 # %% ../../nbs/comparison/08_study.ipynb #c025
 def study(
-    arms: Mapping[tuple[str, str], object],  # (name, part) -> arm; 'baseline' is everybody's
-    rules: Rules = Rules(),
+    arms: Mapping[tuple[str, str] | str, object],  # name or (name, part) -> arm
+    rules: Rules | None = None,
     *,
-    metrics: Iterable[Metric] | None = None,  # of the caller's own; None: those of the rules
-    known: Collection[str] | None = None,     # of which metrics there may be; None: of all
+    known: Collection[str] | None = None,  # of which metrics there may be; None: of all
+    **options,                             # of `Rules`; metrics may be the caller's own
 ) -> Study:
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
+    metrics = own_metrics(options)
+    rules = rules or rules_of(options)
     for arm in arms.values():  # runs bring the evaluator of the source systems
         if hasattr(arm, "judge"): return arm.judge(arms, rules)
     place = lambda key: (key[1] not in rules.deciding, key[1], key[0] != BASELINE, key[0])
-    arms = {tuple(key): arms[key] for key in sorted(arms, key=place)}
+    arms = {(key, "") if isinstance(key, str) else tuple(key): arm
+            for key, arm in arms.items()}
+    arms = {key: arms[key] for key in sorted(arms, key=place)}
     check_names(arms, rules)
     arms = read_where_needed(arms, rules, metrics)
     if {name for name, _ in arms} == {BASELINE}:
@@ -563,21 +598,24 @@ def study(
                  rows=tuple(judge_study(measured, rules, bool(looks))))
 
 # %% ../../nbs/comparison/08_study.ipynb #c034
-def compare(pair: Pair, **rules) -> Study:
-    "Two arms that are paired, judged; options as for `Rules`."
-    if not isinstance(pair, Pair):
-        refuse("compare", "pair must be a Pair", type(pair).__name__,
-               "Build it with pair(baseline, candidate) or pair_arrays", error=UsageError)
-    own = rules.get("metrics")
-    if isinstance(own, Metric): own = [own]
-    several = isinstance(own, Collection) and not isinstance(own, str)
-    if not several or not any(isinstance(m, Metric) for m in own): own = None
-    if own: rules = rules | {"metrics": ()}
-    return study({(BASELINE, ""): pair.baseline, ("candidate", ""): pair.candidate},
-                 Rules(**rules), metrics=own)
+def compare(pair: Pair, *others, **rules) -> Study:
+    """Two arms that are paired, judged; a `Study`, or ContractError, UsageError.
+
+    rules: margin=0.02 (or metric -> margin), metrics=["accuracy"] (names, or a `Metric` of
+    your own), by=["language"], units="documents", level=0.95, method="bca"; all of `Rules`.
+
+    >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
+    """
+    if others or not isinstance(pair, Pair):
+        several = isinstance(pair, Collection) and any(isinstance(one, Pair) for one in pair)
+        refuse("compare", "pair must be one Pair", f"{1 + len(others)} values" if others else
+               type(pair).__name__, 'Several candidates: study({"baseline": arm, "q8": arm})'
+               if several else "Write compare(pair(baseline, candidate)), of two arms, or "
+               "compare(pair_arrays(before, after, tokens))", error=UsageError)
+    return study({BASELINE: pair.baseline, "candidate": pair.candidate}, **rules)
 
 # %% ../../nbs/comparison/08_study.ipynb #c042
 def evaluate(arm, **rules) -> Study:
     "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
     parts = arm if isinstance(arm, Mapping) else {"": arm}
-    return study({(BASELINE, part): one for part, one in parts.items()}, Rules(**rules))
+    return study({(BASELINE, part): one for part, one in parts.items()}, **rules)

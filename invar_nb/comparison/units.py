@@ -133,10 +133,14 @@ def slice_columns(
     if measured.kind != "losses": return dict(measured.slices)
     arms = _arms(measured)
     documents = next((text_column(arm.clusters) for arm in arms if arm.clusters), None)
-    found = {}
-    for name, fact in (("language", "document_languages"), ("source", "document_files")):
-        known = [arm.provenance[fact] for arm in arms if fact in arm.provenance]
-        if not documents or not known or known[0] != known[-1]: continue
+    found, facts = {}, [
+        {name: arm.provenance[fact] for name, fact in (
+            ("language", "document_languages"), ("source", "document_files"))
+         if fact in arm.provenance} | arm.provenance.get("document_slices", {})
+        for arm in arms]  # name -> document -> value
+    for name in dict.fromkeys(name for each in facts for name in each):
+        known = [each[name] for each in facts if name in each]
+        if not documents or known[0] != known[-1]: continue
         if isinstance(known[0], Mapping) and known[0].keys() >= {*documents.distinct()}:
             said = [str(known[0][document]) for document in documents.distinct()]
             found[name] = tuple(np.array(said, object)[documents.codes()[0]].tolist())

@@ -7,7 +7,7 @@ __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'LOWER', 'REPEATS', 'Roles'
            'read_columns', 'average_repeats', 'read_plain']
 
 # %% ../../nbs/files/06_plain_table.ipynb #5c7cb1cc
-import math, os
+import math, os, re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -23,8 +23,8 @@ from ..statistics.totals import unit_codes
 
 # %% ../../nbs/files/06_plain_table.ipynb #cde7e72c
 USUAL = {  # role: names by which a column is taken for it
-    "id": ("id", "window_id", "doc_id", "sample_id", "example_id", "question_id", "item_id",
-           "idx", "uid", "request_id"),
+    "id": ("id", "window_id", "sample_id", "example_id", "question_id", "item_id", "idx",
+           "uid", "request_id", "question"),
     "loss": ("loss", "log_loss", "nll", "cross_entropy"),
     "tokens": ("tokens", "n_tokens", "num_tokens", "token_count"),
     "n_bytes": ("n_bytes", "bytes", "num_bytes", "byte_count"),
@@ -99,6 +99,10 @@ class Roles:
         for role in ("id", *(weights if "loss" in found and not arrays else ()), "cluster"):
             if role not in found: found |= _usual(role, [
                 name for name in columns if name != "id" or not reply], found, where)
+        documents = [name for name in columns if name.strip().lower() in DOCUMENTS]
+        if documents: found.setdefault("id", documents[0])  # a row each, or numbered
+        if "loss" in found and documents and found["id"] != documents[0]:
+            found.setdefault("cluster", documents[0])
         if "loss" in found and "cluster" in found: found.setdefault("id", found["cluster"])
         missing = "id" if "id" not in found and not reply else "tokens"
         if missing == "id" or "loss" in found and not arrays and not found.keys() & {*weights}:
@@ -280,6 +284,13 @@ def _windows(plain: PlainColumns) -> tuple:
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
 
 # %% ../../nbs/files/06_plain_table.ipynb #direct00
+def _usually(name: str) -> str | None:
+    "Whether higher or lower scores of this name are better; None where it does not say."
+    name = name.strip().lower()
+    if {*re.split(r"[^a-z]+", name)} & {*LOWER}: return "lower"  # latency_ms
+    return "higher" if name in USUAL["score"] else None
+
+
 def _directions(names: list[str], better, where: str) -> dict[str, str]:
     "Score -> higher or lower: as said of it, of all, or as its name says."
     words = {}
@@ -287,10 +298,10 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
         name, _, word = text.rpartition("=")
         as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)
         if name: as_choice(name, names, where=where, name="better", error=UsageError)
-        words |= dict.fromkeys([name] if name else [n for n in names if n not in words], word)
-    for name in names:
-        if (usual := name.strip().lower()) in USUAL["score"] + LOWER:
-            words.setdefault(name, "lower" if usual in LOWER else "higher")
+        open_ = [n for n in names if n not in words and not (names[1:] and _usually(n))]
+        words |= dict.fromkeys([name] if name else open_, word)  # f1 beside seconds stays
+    words = {name: words.get(name) or _usually(name) for name in names}
+    words = {name: word for name, word in words.items() if word}
     if unsaid := [name for name in names if name not in words]:
         says = [f"better='{name}=lower'" for name in unsaid] if names[1:] else [
             "better='higher'", "better='lower'"]
@@ -316,8 +327,14 @@ def read_plain(
     plain = read_columns(path, Roles(**roles), rows)
     source = {"format": "plain table", "digest": plain.table.digest, "columns": {
         role: name for role, name in plain.names.items() if not role.startswith("slice ")}}
-    arm = _scores(plain, better, repeats) if "score" in plain.names else _losses(plain, sums)
-    return arm.changed(provenance={"source": source})
+    scores = "score" in plain.names
+    for name, idle, cure in (("sums", scores and sums, "Leave it out"), (
+            "repeats", not scores and repeats != "refuse", "Several rows of one document are "
+            "windows: say cluster='NAME'")):
+        if idle: refuse(where, f"{name} is about {'losses' if scores else 'scores'}",
+                        "scores" if scores else "losses", cure, error=UsageError)
+    arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
+    return arm.changed(provenance=arm.provenance | {"source": source})
 
 
 def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
@@ -335,14 +352,33 @@ def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
             role[6:]: values for role, values in cells.items() if role.startswith("slice ")})
 
 
+def _of_documents(plain: PlainColumns, role: str, documents) -> dict:
+    "Document -> what a column says of it; raises where it says two things of one."
+    where, name = plain.table.where, plain.names[role]
+    if documents is None:
+        refuse(where, f"slices by {name} need documents", "none", "Say cluster='NAME'",
+               error=UsageError)
+    known = {}
+    for i, (document, value) in enumerate(zip(documents, plain.cells[role], strict=True)):
+        if known.setdefault(document, value) != value:
+            refuse(f"{where}, {plain.table.place(i)}", "rows of one document must agree on "
+                   f"{name!r}", f"{known[document]!r} and {value!r} for {document!r}",
+                   "Correct the column")
+    return known
+
+
 def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     cells, unit = plain.cells, "tokens" if "tokens" in plain.cells else "bytes"
     weight, log_loss = cells["tokens" if unit == "tokens" else "n_bytes"], cells["loss"]
     names, documents = _windows(plain)
+    if plain.names["loss"] in ARRAYS: documents = documents or names  # each is a text
+    slices = {role[6:]: _of_documents(plain, role, documents) for role in cells
+              if role.startswith("slice ")}
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
     losses = WindowLosses.from_arrays(
         names, weight, log_loss, weight_unit=unit, document_ids=documents, sums=False,
         data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
-        n_bytes=cells.get("n_bytes") if unit == "tokens" else None)
+        n_bytes=cells.get("n_bytes") if unit == "tokens" else None,
+        provenance={"document_slices": slices} if slices else None)
     return as_means(losses, sums or None, plain.table.where, repr(plain.names["loss"]),
                     "If each row holds a sum, say sums=True; if these are bits, convert them")

@@ -81,7 +81,7 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
 def answer_rows(d: Mapping) -> list[dict[str, str]]:
     "The rows of the answer: column -> cell; of arms alone their levels, part by part."
     if not d["pairs"]:
-        rows = [row for row in d["rows"] if not row["key"]["slice"]]
+        rows = [row for row in d["rows"] if not row["key"]["slice"] or d["rules"].get("by")]
         if len(d["parts"]) == 1: return [*map(level_cells, rows)]
         return [cells for part in d["parts"] for cells in (
             {"name": part["part"], "part": part["part"]},
@@ -89,11 +89,13 @@ def answer_rows(d: Mapping) -> list[dict[str, str]]:
               if row["key"]["part"] == part["part"] and row["value"]["value"] is not None))]
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
+    by = d["rules"].get("by")  # slices that were asked for are shown
     rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
-        alone and row["value"]["judged"] and not row["key"]["slice"])]
+        alone and row["value"]["judged"] and (by or not row["key"]["slice"]))]
     usual = not alone and all(row["value"]["title"] == title for row in leads)
     named = lambda row: label_of(row["key"]) if usual and row["value"]["title"] == title \
-        else title_of_row(row)  # a metric that all leads share is said in the first line
+        else title_of_row(row | {"key": row["key"] | {"candidate": "candidate"}} if alone
+                          else row)  # what all rows share is said in the first line
     rows = [row for ranking in ranked for row in ranked_rows(d, ranking, cells)] or [
         cells[row["key"]["candidate"], row["key"]["part"]] | {"name": named(row)}
         for row in leads]
@@ -107,16 +109,13 @@ WIDTH = 80  # columns: those of a terminal, of a mail, of the log of a job
 
 
 def change_column(rows: Sequence[Mapping]) -> list[str]:
-    "A column of changes with their intervals: `+2.77 (2.29 to 3.25)`, aligned."
-    change, low, high = (align([row.get(name, "") for row in rows])
-                         for name in ("change", "low", "high"))
-    low, high = ([cell.rstrip() for cell in ends] for ends in (low, high))
-    if several := len({row.get("unit") for row in rows if "unit" in row}) > 1:
-        low, high = ([cell.strip() for cell in ends] for ends in (low, high))
+    "A column of changes with their intervals: `+2.77 (2.29 to 3.25)`, changes aligned."
+    several = len({row.get("unit") for row in rows if "unit" in row}) > 1
     unit = lambda row: f" {row.get('unit', '')}" if several else ""
-    ends = [f"{' ' * (len(a) - len(a.lstrip()))} ({a.lstrip()} to {b})" * bool(row.get("low"))
-            + unit(row) for row, a, b in zip(rows, low, high, strict=True)]
-    return [(c + span).rstrip() for c, span in zip(change, ends, strict=True)]
+    ends = [(f" ({row['low']} to {row['high']})" if row.get("low") else "") + unit(row)
+            for row in rows]
+    changes = align([row.get("change", "") for row in rows])
+    return [(change + span).rstrip() for change, span in zip(changes, ends, strict=True)]
 
 # %% ../../nbs/report/03_answer.ipynb #ans15c
 GO_FIRST = ("before", "after", "size", "bits")  # where a table is too wide

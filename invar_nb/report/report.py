@@ -32,7 +32,7 @@ from ..experiments.improvement import RunsArm
 from ..files.losses import losses_bytes, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.journal import finish
-from ..foundations.refuse import refuse
+from ..foundations.refuse import UsageError, refuse
 from ..foundations.store import (canonical_json, canonical_text, content_digest, digest,
                                         file_digest, strict_json, write_folder)
 from .build import SCHEMA, document_of
@@ -300,7 +300,10 @@ class Report:
 
     def to_frame(self):
         "The rows as a pandas DataFrame."
-        import pandas
+        try: import pandas
+        except ModuleNotFoundError:
+            refuse("to_frame", "pandas must be installed", "no such package",
+                   "pip install pandas", error=UsageError, code="not_installed")
         return pandas.DataFrame(map(flat_row, self.document()["rows"]))
 
     def save(
@@ -349,9 +352,13 @@ PAGES = ("report.json", "report.md", "report.html", "summary.md", "badge.json", 
 def flat_row(row: Mapping) -> dict:
     "Key, value and claim of a row in one mapping; the candidate's value is `value`."
     value = {"value" if name == "candidate" else name: x for name, x in row["value"].items()}
-    return {**value, **row["key"], "margin": row["margin"], "claim": row["claim"],
-            "adjusted_p": row["adjusted"].get("change"),
-            "adjusted_p_equivalent": row["adjusted"].get("equivalent")}
+    low, high = value.pop("ci", None) or (None, None)
+    first = {name: value.pop(name, None) for name in ("baseline", "value", "delta")}
+    key = {name: row["key"][name] for name in ("candidate", "part", "metric", "slice")}
+    return {**key, "claim": row["claim"], **first, "low": low, "high": high,
+            "margin": row["margin"], "adjusted_p": row["adjusted"].get("change"),
+            "adjusted_p_equivalent": row["adjusted"].get("equivalent"),
+            "against": row["key"]["against"], **value}
 
 
 def render(report: Report) -> dict[str, str]:
@@ -372,7 +379,7 @@ def render(report: Report) -> dict[str, str]:
     table = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in map(flat_row, slices):
-        low, high = row["ci"] or (None, None)
+        low, high = row["low"], row["high"]
         table.writerow({**row, "low": low, "high": high})
     return pages | {"slices.csv": out.getvalue()}
 

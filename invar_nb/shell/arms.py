@@ -241,7 +241,7 @@ def score_again(
         known = [each.read() for each in arms]
         if None in known: continue
         if not known:
-            if why: say(f"{label}: nothing of {why} can be reused", quiet)
+            if why: say(f"{label}: nothing of {why} can be kept", quiet)
             say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
         try: return act(on_known=taken, known=known[0] if len(known) == 1 else tuple(
             known) or None)
