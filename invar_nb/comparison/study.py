@@ -237,7 +237,7 @@ def pool_contrasts(contrasts: Sequence[Row], rules: Rules, tokens: Mapping) -> l
                                     role="contrast") for (_, against), mine in rows.items()
                             for one in [pool_rows(mine, rules.pooling, tokens)]])
 
-
+# %% ../../nbs/comparison/08_study.ipynb #judgest1
 def judge_study(
     measured: Mapping[tuple[str, str], Measured],
     rules: Rules,
@@ -434,8 +434,7 @@ class Study(Table):
     def row(self) -> Row:
         "The leading row, where there is one; else the worst of them."
         rows = self.leading or list(self.rows)
-        worst = lambda row: WORST_FIRST.index(row.claim) if row.claim else 0
-        return min(rows, key=worst)
+        return min(rows, key=lambda row: WORST_FIRST.index(row.claim) if row.claim else 0)
 
     @property
     def claim(self) -> str | None:

@@ -508,7 +508,7 @@ def score_beside(
     quiet: bool = False,
     earlier: Iterable[Earlier] = (),
 ) -> dict[tuple[str, str], WindowLosses]:  # (name, text) -> losses
-    "Both models in one pass over a plan, with their divergence; see `Opened.score`."
+    "Both models in one pass over a plan, with their divergence; nothing is scored twice."
     base, model = models.values()
     act = partial(score_together, base.loaded, model.loaded, plan, journal=journal,
                   batch_tokens=base.scoring.batch_tokens,
