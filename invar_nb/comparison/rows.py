@@ -284,9 +284,6 @@ def pool_rows(
     random = pooling == "random"
     weights = pooling if isinstance(pooling, Mapping) else dict(tokens) \
         if pooling == "tokens" else dict.fromkeys(tokens, 1.0)
-    if {*weights} != {*tokens}:
-        refuse("study", "weights must name every text once", ", ".join(map(str, weights)),
-               f"Name {', '.join(tokens)}", error=UsageError)
     delta, error, dof, c = np.array([(d.delta, d.fit.standard_error, d.fit.dof,
                                       d.fit.skewness) for d in parts]).T
     pooled = pool_random(delta, error) if random else pool_fixed(

@@ -60,12 +60,18 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
-    if rules.pooling is not None and {*rules.deciding} & {*parts}:
+    if (pooling := rules.pooling) is None: return
+    if {*rules.deciding} & {*parts}:
         refuse("study", "with pooling the pooled change decides", "deciding parts as well",
                "Leave one of them out", error=UsageError)
-    if rules.pooling is not None and len(parts) < 2:
-        refuse("study", "pooling needs at least two texts", f"{len(parts)}", "Leave it out",
+    if len(parts) < (least := 2 + (pooling == "random")):
+        refuse("study", f"{'random ' * (least > 2)}pooling needs at least {least} texts",
+               f"{len(parts)}", "Leave it out; fixed weights (equal, tokens) need 2",
                error=UsageError)
+    if isinstance(pooling, Mapping) and ({*pooling} != {*parts} or not any(pooling.values())):
+        refuse("study", "pooling must give every text one weight, not all 0",
+               ", ".join(f"{k} = {v:g}" for k, v in pooling.items()),
+               f"Name {', '.join(parts)}", error=UsageError)
 
 
 def pair_all(
@@ -231,7 +237,7 @@ def pool_contrasts(contrasts: Sequence[Row], rules: Rules, tokens: Mapping) -> l
                                     role="contrast") for (_, against), mine in rows.items()
                             for one in [pool_rows(mine, rules.pooling, tokens)]])
 
-
+# %% ../../nbs/comparison/08_study.ipynb #judgest1
 def judge_study(
     measured: Mapping[tuple[str, str], Measured],
     rules: Rules,
@@ -428,8 +434,7 @@ class Study(Table):
     def row(self) -> Row:
         "The leading row, where there is one; else the worst of them."
         rows = self.leading or list(self.rows)
-        worst = lambda row: WORST_FIRST.index(row.claim) if row.claim else 0
-        return min(rows, key=worst)
+        return min(rows, key=lambda row: WORST_FIRST.index(row.claim) if row.claim else 0)
 
     @property
     def claim(self) -> str | None:

@@ -8,6 +8,7 @@ __all__ = ['is_inspect_log', 'read_inspect_log']
 # %% ../../nbs/files/04_inspect_logs.ipynb #c021
 import hashlib, json, math, os, re, struct, zipfile, zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -237,7 +238,7 @@ def _fields(rows: Mapping, slices: Iterable[str], cluster: str | None, known: di
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c020
 def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, where: str,
-         slices: Iterable[str] = (), cluster: str | None = None, known: dict | None = None):
+         fields: Callable = lambda rows: {}):  # rows -> slices and clusters
     scorer, _, key = entry.label.partition("/")
     perplexity = "perplexity_per_token" in entry.metrics
 
@@ -257,7 +258,7 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
             refuse(where, "all epochs of a sample must have the same tokens",
                    f"{sorted(counts)} for {name!r}", "Score one epoch")
     shared, asked = _shared(log, file, entry.label, rows), [r[0][0] for r in rows.values()]
-    about = _fields(rows, slices, cluster, {} if known is None else known, where)
+    about = fields(rows)
     if not perplexity:
         _check_number(log, entry.label, math.fsum(means) / len(means), ("accuracy", "mean"),
                       where)
@@ -266,7 +267,7 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
     ids = [f"{name} {text}" for name, text in zip(rows, asked, strict=True)]
     counts = np.array([n for n, in tokens])
     losses = WindowLosses.from_arrays(ids, counts, -means / np.maximum(counts, 1),
-                                      document_ids=about["clusters"] or ids, **shared)
+                                      document_ids=about.get("clusters") or ids, **shared)
     if epochs == 1:  # inspect takes the tokens of the first epoch
         _check_number(log, entry.label, losses.perplexity, ("perplexity_per_token",), where)
     return losses
@@ -341,8 +342,8 @@ def read_inspect_log(
                    f"{name!r} where there are {got}" if name else got,
                    f"Say score={example!r}, for example" if entries else
                    "Score the log first", error=UsageError if name else ContractError)
-        arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where, slices,
-                          cluster, known)
+        arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where, partial(
+            _fields, slices=slices, cluster=cluster, known=known, where=where))
     for task in (*tasks, *filter(None, wanted)):
         as_choice(task, names, where="read_inspect_log", name="a task", error=UsageError)
     check_fields((*slices, cluster), known, "read_inspect_log")

@@ -68,8 +68,8 @@ class Roles:
             refuse(where, "a table gives losses or a score, not both",
                    f"loss={found['loss']!r} and score={found['score']!r}", "Leave one out: "
                    "losses become a perplexity, a score a mean", error=UsageError)
-        if not found.keys() & {"loss", "score"}:
-            for role in ("loss", "score"): found |= _usual(role, columns, found, where)
+        for role in ("loss", "score") * (not found.keys() & {"loss", "score"}):
+            found |= _usual(role, columns, found, where)
         if not found.keys() & {"loss", "score"}:
             found |= {"loss": name for name in reversed(ARRAYS) if name in columns}
         if len(found.keys() & {"loss", "score"}) != 1:
@@ -283,6 +283,21 @@ def _windows(plain: PlainColumns) -> tuple:
         return [f"{name}:{k}" for name, k in zip(ids, place.tolist(), strict=True)], ids
     return [f"{name}:{window}" for name, window in zip(documents, ids, strict=True)], documents
 
+
+def _of_documents(plain: PlainColumns, role: str, documents) -> dict:
+    "Document -> what a column says of it; raises where it says two things of one."
+    where, name = plain.table.where, plain.names[role]
+    if documents is None:
+        refuse(where, f"slices by {name} need documents", "none", "Say cluster='NAME'",
+               error=UsageError)
+    known = {}
+    for i, (document, value) in enumerate(zip(documents, plain.cells[role], strict=True)):
+        if known.setdefault(document, value) != value:
+            refuse(f"{where}, {plain.table.place(i)}", "rows of one document must agree on "
+                   f"{name!r}", f"{known[document]!r} and {value!r} for {document!r}",
+                   "Correct the column")
+    return known
+
 # %% ../../nbs/files/06_plain_table.ipynb #direct00
 def _usually(name: str) -> str | None:
     "Whether higher or lower scores of this name are better; None where it does not say."
@@ -350,21 +365,6 @@ def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
         lower=tuple(columns[role] for role in others if words[columns[role]] == "lower"),
         repeats=counts if repeats == "mean" else None, slices={
             role[6:]: values for role, values in cells.items() if role.startswith("slice ")})
-
-
-def _of_documents(plain: PlainColumns, role: str, documents) -> dict:
-    "Document -> what a column says of it; raises where it says two things of one."
-    where, name = plain.table.where, plain.names[role]
-    if documents is None:
-        refuse(where, f"slices by {name} need documents", "none", "Say cluster='NAME'",
-               error=UsageError)
-    known = {}
-    for i, (document, value) in enumerate(zip(documents, plain.cells[role], strict=True)):
-        if known.setdefault(document, value) != value:
-            refuse(f"{where}, {plain.table.place(i)}", "rows of one document must agree on "
-                   f"{name!r}", f"{known[document]!r} and {value!r} for {document!r}",
-                   "Correct the column")
-    return known
 
 
 def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:

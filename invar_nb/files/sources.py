@@ -21,7 +21,7 @@ from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_perplexity_pair)
 from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import losses_of
-from .plain_table import ARRAYS, USUAL, read_plain
+from .plain_table import ARRAYS, USUAL, Roles, read_plain
 from .predictions import read_predictions
 from ..foundations.store import as_file
 from .tables import read_table
@@ -55,21 +55,13 @@ def first_names(path: Path) -> set[str]:
 
 # %% ../../nbs/files/07_sources.ipynb #c002
 @dataclass(frozen=True, kw_only=True)
-class Reading:
-    "What files of other tools do not say by themselves."
+class Reading(Roles):
+    "What files of other tools do not say by themselves; a score or a slice may be a field."
     tasks: tuple[str, ...] = ()  # of a folder; (): all
     filter: str | tuple[str, ...] | None = None  # of lm-eval, where a task has several
-    score: str | tuple[str, ...] | None = None  # metric, scorer or column(s); TASK=NAME each
     better: str | tuple[str, ...] | None = None  # of a score: higher or lower; NAME=WORD each
-    id: str | None = None        # columns of a table
-    loss: str | None = None
-    tokens: str | None = None
-    n_bytes: str | None = None
-    cluster: str | None = None
-    rename: Mapping[str, str] = field(default_factory=dict)
     repeats: str = "refuse"      # of an id: "mean" averages, "unequal" other counts too
     sums: bool = False           # the losses are sums
-    slices: tuple[str, ...] = ()  # columns, or fields of documents and samples, to slice by
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"        # what a word of a translation is

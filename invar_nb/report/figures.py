@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLOURS', 'visible', 'markdown', 'show', 'percent', 'environment', 'Picture', 'draw', 'ticks', 'interval_figure',
-           'windows_figure', 'documents_figure', 'reliability_figure', 'plan_figure', 'size_figure']
+           'changes_figure', 'reliability_figure', 'plan_figure', 'size_figure']
 
 # %% ../../nbs/report/00_figures.ipynb #9e5df161
 from collections.abc import Mapping, Sequence
@@ -174,54 +174,35 @@ def _grid(values, x, x2, y, names="{:g}".format):
         _line(x, y(t), x2, y(t), "rule", 1), _text(x - 5, y(t) + 4, names(t), "end"))]
 
 
-def windows_figure(
-    delta,                   # array of d_i in text order, shape (n,) [nats per unit of weight]
-    mean: float,             # D, the weighted mean
+def changes_figure(
+    values: Sequence[float],  # of windows in text order, or of documents; shape (n,)
+    mean: float,
     *,
-    cut: int | None = None,  # first window of the final split
-    unit: str = "nats per token",
+    ends: tuple[float, float] | None = None,  # of its interval; None: windows
+    cut: int | None = None,   # first window of the final split
+    axis: str = "",           # what is drawn upwards, with its unit
 ) -> Picture:
-    "Difference of every window in the order of the text; up is worse."
-    n, groups = len(delta), min(len(delta), 120)
-    ends = [round(i * n / groups) for i in range(groups + 1)]
-    low, high, y = _axis([0.0, float(delta.max()), float(delta.min())], 160, 10)
+    "Change of every window in the order of the text, or of documents in rising order."
+    noun, most = ("windows in text order", 120) if ends is None else (
+        "documents, smallest change first", 150)
+    values = [float(x) for x in values] if ends is None else sorted(map(float, values))
+    n, groups = len(values), min(len(values), most)
+    at = [round(i * n / groups) for i in range(groups + 1)]
+    parts = [values[a:b] for a, b in zip(at[:-1], at[1:], strict=True)]
+    means = [math.fsum(part) / len(part) for part in parts]
+    low, high, y = _axis([0.0, *(values if ends is None else (*means, *ends))], 160, 10)
     marks = _grid(ticks(low, high, 4), 46, 410, y)
-    for i, (start, stop) in enumerate(zip(ends[:-1], ends[1:], strict=True)):
-        part, x = delta[start:stop], 46 + (i + 0.5) * 364 / groups
-        level = math.fsum(part.tolist()) / len(part)
-        if len(part) > 1:
-            marks.append(_line(x, y(float(part.max())), x, y(float(part.min())), "rule", 1))
-        marks.append(_line(x, y(0), x, y(level), "worse" if level > 0 else "better",
-                           max(1, min(5, 250 / groups))))
+    if ends: marks.insert(0, _box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)))
+    for i, (part, level) in enumerate(zip(parts, means, strict=True)):
+        x, colour = 46 + (i + 0.5) * 364 / groups, "worse" if level > 0 else "better"
+        if ends: marks.append(_dot(x, y(level), 2, colour))
+        else: marks += [_line(x, y(max(part)), x, y(min(part)), "rule", 1),
+                        _line(x, y(0), x, y(level), colour, max(1, min(5, 250 / groups)))]
     marks += [_line(46, y(0), 410, y(0)), _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4"),
-              _text(210, 180, f"windows in text order; dashed: mean; {unit}")]
+              _text(210, 180, f"{noun}; dashed: mean"), _text(210, 198, axis)]
     if cut is not None:
         x = 46 + 364 * cut / n
         marks.append(_line(x, 10, x, 160, "soft", 1, "2 3"))
-    title = f"Differences of {n} windows, mean {mean:+.4g} {unit}"
-    return draw(marks, height=190, title=title)
-
-# %% ../../nbs/report/00_figures.ipynb #docff
-def documents_figure(
-    delta,                       # change of each document, shape (n,), in the unit of the axis
-    mean: float,
-    ends: tuple[float, float],   # of its interval
-    *,
-    axis: str = "",
-    noun: str = "documents",
-) -> Picture:
-    "Changes of documents in rising order, their mean and its interval; up is worse."
-    values = sorted(float(x) for x in delta)
-    n, groups = len(values), min(len(values), 150)
-    cut = [round(i * n / groups) for i in range(groups + 1)]
-    shown = [math.fsum(values[a:b]) / (b - a) for a, b in zip(cut[:-1], cut[1:], strict=True)]
-    low, high, y = _axis([0.0, *shown, *ends], 160, 10)
-    marks = [_box(46, y(ends[1]), 364, max(y(ends[0]) - y(ends[1]), 1)),
-             *_grid(ticks(low, high, 4), 46, 410, y), _line(46, y(0), 410, y(0)),
-             _line(46, y(mean), 410, y(mean), w=1.2, dash="6 4")]
-    marks += [_dot(46 + (i + 0.5) * 364 / groups, y(value), 2, "worse" if value > 0 else
-                   "better") for i, value in enumerate(shown)]
-    marks += [_text(210, 180, f"{noun}, smallest change first"), _text(210, 198, axis)]
     return draw(marks, height=206, title=f"Changes of {n} {noun}, mean {mean:+.3g}; {axis}")
 
 # %% ../../nbs/report/00_figures.ipynb #f0c7a8fe

@@ -20,9 +20,9 @@ import numpy as np
 from ..arms.window_losses import StreamedLosses
 from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
-from .figures import (Picture, documents_figure, environment,
+from .figures import (Picture, changes_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
-                                     size_figure, visible, windows_figure)
+                                     size_figure, visible)
 from .policy import find_splits
 from ..statistics.planning import Pilot, chance_of_claim, detectable
 
@@ -473,12 +473,12 @@ def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their le
         codes, n = a.document_ids.codes()
         sums = np.bincount(codes, a.tokens * (b.log_loss - a.log_loss), n)
         means = sums / np.bincount(codes, a.tokens, n)
-        return documents_figure([*map(shown, means)], shown(value["delta"]),
-                                tuple(map(shown, value["ci"])), axis=axis)
+        return changes_figure([*map(shown, means)], shown(value["delta"]),
+                              ends=tuple(map(shown, value["ci"])), axis=axis)
     preview, delta = find_splits(a)[0]["preview"], b.log_loss - a.log_loss
     cut = int(np.argmin(preview)) if preview[0] and not preview.all() else None
-    return windows_figure(delta, float(a.tokens @ delta / a.tokens.sum()), cut=cut,
-                          unit=f"nats per {a.weight_unit.removesuffix('s')}")
+    return changes_figure(delta, float(a.tokens @ delta / a.tokens.sum()), cut=cut,
+                          axis=f"nats per {a.weight_unit.removesuffix('s')}")
 
 
 def changed_answers(a, b, most: int = 15) -> list[list]:

@@ -6,7 +6,7 @@
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow', 'check_origin', 'Earlier',
            'earlier_arms', 'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'open_model', 'release',
            'fit_models', 'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'with_weights', 'score_arms',
-           'memory_needed', 'check_memory', 'score_side_by_side', 'Rounds', 'score_rounds']
+           'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import gc
@@ -424,6 +424,7 @@ def score_arms(
     earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
     prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     also: Callable = lambda name, model: {},  # called with each, may give further arms
+    beside: bool = False,  # the baseline stays loaded, beside each candidate
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on every text, each loaded once; files of losses give the plan."
@@ -443,7 +444,9 @@ def score_arms(
     for losses in arms.values() if models else (): o = follow(losses, o)
     o, plans, words = fit_models(o, [arguments[name] for name in models]), {}, None
     check_inputs({name: arguments[name] for name in models}, o)
-    weights = find_weights(arguments, o, quiet)
+    for name in models[1:] if beside else (): check_memory(
+        [arguments["baseline"], arguments[name]], o)
+    weights, base = find_weights(arguments, o, quiet), None
     for i, name in enumerate(models, 1):
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
         model = open_model(arguments[name], o, label, quiet, words)
@@ -452,10 +455,15 @@ def score_arms(
             for other in models[i:] if plans else (): check_tokenizer(
                 arguments[other], words, o, other if len(models) > 2 else "")
         elif model.loaded is not None: check_same_tokenizer(words, model.tokenizer)
-        for text, plan in plans.items():
-            said = ", ".join(filter(None, (label, text)))
-            arms[name, text] = model.score(plan, said, journal(name, text), quiet, earlier)
+        both = "both" if len(models) == 2 else f"baseline and {name}"
+        for text, plan in plans.items() if base or not beside else ():
+            said = ", ".join(filter(None, (both if base else label, text)))
+            if base: arms = score_beside({"baseline": base, name: model}, text, plan, said,
+                                         journal(both, text), quiet, earlier) | arms
+            else: arms[name, text] = model.score(plan, said, journal(name, text), quiet,
+                                                 earlier)
         arms |= also(name, model) or {}
+        if beside and base is None: base = model
         del model
         release()
     return with_weights(arms, weights)
@@ -491,47 +499,27 @@ def check_memory(models: list[str], o: Loading) -> None:
            "other", error=UsageError, code="memory")
 
 # %% ../../nbs/shell/04_arms.ipynb #c016s
-def score_side_by_side(
-    arguments: Mapping[str, str],  # baseline and candidates -> as typed
-    o: Scoring,
-    *,
-    journal: Callable[[str, str], Path],  # of (name, text)
-    earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
-    prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
-    also: Callable = lambda name, model: {},  # called with each, may give further arms
+def score_beside(
+    models: Mapping[str, Opened],  # baseline and candidate, both loaded
+    text: str,
+    plan: TextPlan,
+    label: str,
+    journal: Path,
     quiet: bool = False,
-) -> dict[tuple[str, str], object]:  # (name, text) -> arm
-    "The baseline beside each candidate, on the plan of each text."
-    candidates = [name for name in arguments if name != "baseline"]
-    o = fit_models(o, [*arguments.values()])
-    check_inputs(arguments, o)
-    for name in candidates: check_memory([arguments["baseline"], arguments[name]], o)
-    weights = find_weights(arguments, o, quiet)
-    base, arms = open_model(arguments["baseline"], o, "baseline", quiet), {}
-    plans = plan_texts(base, prepare=prepare)
-    for name in candidates:
-        model = open_model(arguments[name], o, name, quiet)
-        check_same_tokenizer(base.tokenizer, model.tokenizer)
-        both = "both" if len(candidates) == 1 else f"baseline and {name}"
-        for text, plan in plans.items():
-            label, place = ", ".join(filter(None, (both, text))), journal(both, text)
-            act = partial(score_together, base.loaded, model.loaded, plan, journal=place,
-                          batch_tokens=o.batch_tokens, progress=Progress(label, quiet=quiet))
-            pairs = [[a, b] for a in fitting(earlier, base.loaded, plan)
-                     for b in fitting(earlier, model.loaded, plan) if a.place == b.place and (
-                         b.provenance.get("against", 0) == a.provenance.get("digest"))]
-            two = score_again(act, plan, pairs, label, place, quiet)
-            for who, losses in zip(("baseline", name), two, strict=True):
-                say(f"{who}: perplexity {losses.perplexity:.6g}", quiet)
-            arms.setdefault(("baseline", text), two[0])
-            arms[name, text] = two[1]
-        arms |= also(name, model) or {}
-        del model
-        release()
-    arms |= also("baseline", base) or {}
-    del base
-    release()
-    return with_weights(arms, weights)
+    earlier: Iterable[Earlier] = (),
+) -> dict[tuple[str, str], WindowLosses]:  # (name, text) -> losses
+    "Both models in one pass over a plan, with their divergence; nothing is scored twice."
+    base, model = models.values()
+    act = partial(score_together, base.loaded, model.loaded, plan, journal=journal,
+                  batch_tokens=base.scoring.batch_tokens,
+                  progress=Progress(label, quiet=quiet))
+    pairs = [[a, b] for a in fitting(earlier, base.loaded, plan)
+             for b in fitting(earlier, model.loaded, plan) if a.place == b.place and (
+                 b.provenance.get("against", 0) == a.provenance.get("digest"))]
+    two = score_again(act, plan, pairs, label, journal, quiet)
+    for who, losses in zip(models, two, strict=True):
+        say(f"{who}: perplexity {losses.perplexity:.6g}", quiet)
+    return {(who, text): losses for who, losses in zip(models, two, strict=True)}
 
 # %% ../../nbs/shell/04_arms.ipynb #c019q
 @dataclass(kw_only=True)

@@ -12,6 +12,7 @@ import re
 import shlex
 import shutil
 import sys
+import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
@@ -75,12 +76,6 @@ def _out(metavar, text, kind=Optional[Path]):
     return o.panel("Output")(kind, text, "--out", metavar=metavar)
 
 
-def _with_study(study, keys, job, baseline=None, candidates=None):
-    "Arms and options, completed by a study file and by --set where these are given."
-    if study is None and not keys: return baseline, candidates, job
-    return g.read_study(study, baseline, candidates, job, keys)
-
-
 def _saved(report, out, force, journals=()):
     "A report, saved; its facts are those of report.json."
     from invar_nb.report.answer import summary
@@ -120,8 +115,8 @@ def compare(
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
-    baseline, candidates, job = _with_study(
-        job.scoring.study, job.scoring.keys, job, baseline, candidates)
+    baseline, candidates, job = g.read_study(
+        job.scoring.study, baseline, candidates, job, job.scoring.keys)
     if job.columns.arm and baseline: candidates = g.candidates_in(
         job.columns, baseline, candidates)
     if not baseline or not candidates:
@@ -155,8 +150,8 @@ def plan(
 ):
     "How much text is enough, and what will it cost? Plans from a pilot, or from files."
     job = g.Job(scoring=scoring, columns=columns, output=output)
-    baseline, candidate, job = _with_study(
-        scoring.study, scoring.keys, job, baseline, [candidate] if candidate else None)
+    baseline, candidate, job = g.read_study(
+        scoring.study, baseline, [candidate] if candidate else None, job, scoring.keys)
     if job.columns.arm and baseline: candidate = g.candidates_in(
         job.columns, baseline, candidate)
     if candidate and len(candidate) > 1:
@@ -209,7 +204,8 @@ def score(
               Optional[str]) = None,
 ):
     "Score one model on a text and save its losses. Run again to resume."
-    scoring = _with_study(scoring.study, scoring.keys, g.Job(scoring=scoring))[2].scoring
+    scoring = g.read_study(scoring.study, job=g.Job(scoring=scoring),
+                           keys=scoring.keys)[2].scoring
     say(f"invar-nb score: {model}", output.quiet)
     ray, again = sharding.engine == "ray", {"force": force, "quiet": output.quiet}
     file, url = str(out).endswith((".parquet", ".jsonl")), "://" in str(out)
@@ -256,7 +252,8 @@ def answer_questions(
         got = repr(str(out)) if out else "none"
         o.usage("answer needs --out FILE, .jsonl", got, "Name the file to write")
     check_out(out, force, "file")
-    loading = _with_study(loading.study, loading.keys, g.Job(scoring=loading))[2].scoring
+    loading = g.read_study(loading.study, job=g.Job(scoring=loading),
+                           keys=loading.keys)[2].scoring
     from invar_nb.shell.work import save_answers
     return save_answers(model, examples, loading, out, output.quiet)
 
@@ -276,7 +273,7 @@ def evaluate(
     say(f"invar-nb evaluate: {', '.join(files)}", output.quiet)
     out = free_out(out, force, output.quiet)
     from invar_nb.shell.compare import evaluate_files
-    job = _with_study(study, keys, g.Job(asked=asked, columns=columns))[2]
+    job = g.read_study(study, job=g.Job(asked=asked, columns=columns), keys=keys)[2]
     return _saved(evaluate_files(files, job.asked, job.columns), out, force)
 
 # %% ../../nbs/shell/09_cli.ipynb #c023
@@ -482,10 +479,18 @@ def demo(
     "Rank four edits of a small shipped model on real English. Offline; needs torch."
     say("invar-nb demo: two shipped models, four edits", output.quiet)
     out = free_out(out, force, output.quiet)
-    from invar_nb.shell.demo import run_demo
-    result = run_demo(out, force=force, echo=lambda line: say(line, output.quiet),
-                      progress=lambda label: Progress(label, quiet=output.quiet))
-    return result.to_dict(), str(result)
+    from invar_nb.report.report import report_of
+    from invar_nb.shell.compare import compare_all
+    from invar_nb.shell.demo import BITS, demo_model, write_demo
+    with tempfile.TemporaryDirectory() as folder:
+        candidates, text = write_demo(Path(folder))
+        sizes = [f"{name}={bits}" for name, bits in BITS.items()]
+        job = g.Job(output=output, asked=g.Asked(contrasts=True, size=sizes),
+                    scoring=g.Comparing(text=[str(text)], show_text=True, max_length=256,
+                                        stride=128, device="cpu"))
+        ranked, journals = compare_all(str(demo_model("base")), candidates, job, out)
+        facts, text = _saved(report_of(ranked), out, force, journals)
+    return facts | {"exit_code": OK}, text  # one of the four is made to regress
 
 
 # %% ../../nbs/shell/09_cli.ipynb #helpc

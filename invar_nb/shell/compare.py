@@ -37,7 +37,7 @@ from . import groups as g
 from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
                                  earlier_arms, fit_models, follow, open_model, planned,
-                                 release, score_arms, score_rounds, score_side_by_side)
+                                 release, score_arms, score_rounds)
 from .rules import QUESTIONS, check_planned, check_runs, find_metrics, find_rules
 from .terminal import say
 from .work import ask_with, find_questions, informed, read_info
@@ -220,8 +220,7 @@ def arms_of_models(
         split = {"preview": whole // 2, "final": whole - whole // 2} if s.per_byte else {}
         check_planned(rules, counts | split, unit)
         return plan
-    score, more = score_arms, {"prepare": prepare, "also": also}
-    if s.divergence: score = score_side_by_side
+    score, more = score_arms, {"prepare": prepare, "also": also, "beside": s.divergence}
     if asked.until_decided:
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,
@@ -390,7 +389,7 @@ def given_sizes(
     return sizes
 
 # %% ../../nbs/shell/07_compare.ipynb #c016p
-CHARACTERS = 600  # of a passage in a report
+CHARACTERS = 400  # of a passage in a report
 
 
 def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> dict:

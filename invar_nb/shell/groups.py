@@ -480,18 +480,13 @@ def describe_keys() -> str:
 
 # %% ../../nbs/shell/02_groups.ipynb #readers
 def _decoded(path):
-    from invar_nb.foundations.refuse import ContractError
     from invar_nb.foundations.store import as_file
-    try:
-        file = as_file(path, "read_study")
-        return msgspec.toml.decode(file.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        usage("--study must be a file that can be read", f"{path} ({error.strerror})",
-              "Check the path")
-    except ContractError as error:
-        usage("--study must be a file that can be read", error.culprit, error.cure)
-    except (ValueError, RecursionError) as error:  # also of a number of 5000 digits
-        usage("--study must be TOML", f"{error} in {path}", "Correct it")
+    try: return msgspec.toml.decode(
+        as_file(path, "read_study").read_text(encoding="utf-8-sig"))
+    except (ValueError, OSError, RecursionError) as error:  # also a number of 5000 digits
+        cure = getattr(error, "cure", None)  # of what is no file
+        usage(f"--study must be {'a file that can be read' if cure else 'TOML'}",
+              error.culprit if cure else f"{error} in {path}", cure or "Correct it")
 
 
 def _known(name, names, what):
