@@ -85,8 +85,8 @@ class Roles:
             refuse(where, f"there must be columns {listed(absent)}",
                    f"columns {listed(columns)}", "Name ones that are there")
         roles = {role: getattr(self, role) for role in USUAL if role != "score"}
-        roles |= {f"score {name}" if i else "score": name for i, name in enumerate(scores)}
-        return {role: name for role, name in roles.items() if name}
+        return {role: name for role, name in roles.items() if name} | {
+            f"score {name}" if i else "score": name for i, name in enumerate(scores)}
 
     def _others(self, columns, found, where) -> dict:
         "The columns beside the one that is measured."
@@ -99,10 +99,9 @@ class Roles:
         for role in ("id", *(weights if "loss" in found and not arrays else ()), "cluster"):
             if role not in found: found |= _usual(role, [
                 name for name in columns if name != "id" or not reply], found, where)
-        documents = [name for name in columns if name.strip().lower() in DOCUMENTS]
-        if documents: found.setdefault("id", documents[0])  # a row each, or numbered
-        if "loss" in found and documents and found["id"] != documents[0]:
-            found.setdefault("cluster", documents[0])
+        for name in [name for name in columns if name.strip().lower() in DOCUMENTS][:1]:
+            found.setdefault("id", name)  # a row each, or numbered
+            if "loss" in found and found["id"] != name: found.setdefault("cluster", name)
         if "loss" in found and "cluster" in found: found.setdefault("id", found["cluster"])
         missing = "id" if "id" not in found and not reply else "tokens"
         if missing == "id" or "loss" in found and not arrays and not found.keys() & {*weights}:

@@ -219,29 +219,25 @@ def source_of(arm) -> Mapping:
 
 def other_scores(arm) -> list[str]:
     "What else the files of another tool have, where no score or filter was asked for."
-    source, lines = source_of(arm), []
-    for what, word, others in (
-            ("metric", "score", source.get("other_metrics")),
-            ("filter", "filter", source.get("other_filters"))):
-        if what == "metric" and source.get("metric_asked"): continue
-        option = "--score" if what == "metric" else "--set filter="
-        if others: lines.append(
-            f"The {word}{f' of {task}' if (task := source.get('task')) else ''} is "
-            f"{source.get(what)}; the files also have {', '.join(map(str, others))} "
-            f"({option}{' ' * (what == 'metric')}{others[0]}).")
-    return lines
+    source = source_of(arm)
+    of = f" of {task}" if (task := source.get("task")) else ""
+    rows = (("score", "metric", "--score ", source.get("metric_asked")),
+            ("filter", "filter", "--set filter=", False))
+    return [f"The {word}{of} is {source.get(name)}; the files also have "
+            f"{', '.join(map(str, others))} ({option}{others[0]})."
+            for word, name, option, asked in rows
+            if not asked and (others := source.get(f"other_{name}s"))]
 
 
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
-    arms = {"baseline": measured.pair.baseline, "candidate": measured.pair.candidate}
     lines = [text for text in (d.note, d.fallback and d.fallback.reason) if text]
     if 10 <= d.units_eff < 40 and d.units != "seeds":
         lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
                      f"differences a {100 * level:.4g} % interval of so few may cover less.")
     lines += _settings(measured, SETTINGS)
-    for name, arm in arms.items():
-        if older := source_of(arm).get("older_files"):
+    for name in ("baseline", "candidate"):
+        if older := source_of(getattr(measured.pair, name)).get("older_files"):
             lines.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
     lines += other_scores(measured.pair.candidate)
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]

@@ -424,10 +424,10 @@ def score_arms(
     earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
     prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     also: Callable = lambda name, model: {},  # called with each, may give further arms
-    beside: bool = False,  # the baseline stays loaded, beside each candidate
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
-    "Every model on every text, each loaded once; files of losses give the plan."
+    "Every model on every text, each loaded once; with divergence beside the baseline."
+    beside = getattr(o, "divergence", False)
     kinds = {name: arm_kind(argument) for name, argument in arguments.items()}
     models = [name for name, kind in kinds.items() if kind in SCORED]
     models.sort(key=lambda name: kinds[name] == "served")  # a tokenizer comes with the others

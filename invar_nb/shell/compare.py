@@ -220,7 +220,7 @@ def arms_of_models(
         split = {"preview": whole // 2, "final": whole - whole // 2} if s.per_byte else {}
         check_planned(rules, counts | split, unit)
         return plan
-    score, more = score_arms, {"prepare": prepare, "also": also, "beside": s.divergence}
+    score, more = score_arms, {"prepare": prepare, "also": also}
     if asked.until_decided:
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,

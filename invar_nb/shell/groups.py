@@ -117,9 +117,8 @@ class Scoring(Loading):
         beside = (f.name for f in fields(self) if f.name in whole
                   and getattr(self, f.name) != f.default)
         cut = self.per_byte and next(beside, "").replace("_", " ")
-        missing = [file for files in texts.values() for file in files
-                   if not Path(file).is_file()]
-        unknown = [name for name in self.by or () if name not in TOKEN_CLASSES]
+        missing = [f for some in texts.values() for f in some if not Path(f).is_file()]
+        unknown = [repr(name) for name in self.by or () if name not in TOKEN_CLASSES][:1]
         if self.windows is not None:
             from invar_nb.arms.spread import Budget
             Budget.of(self.windows)  # refuses what is none
@@ -133,12 +132,11 @@ class Scoring(Loading):
             ("--per-byte scores whole documents", cut and f"{cut} as well",
              "Leave one of them out"),
             ("--text must be a file", missing and repr(missing[0]), "Check the path"),
-            ("--text needs a NAME for every file or for none", len(texts) > 1
-             and "" in texts and "some with and some "
-             "without", "Write --text news=a.txt --text law=b.txt"),
-            ("--by must be frequency or context", unknown and repr(unknown[0]), "Choose one"),
-            ("--by compares tokens of one tokenizer", self.by and self.per_byte
-             and f"--by {self.by[0]} and --per-byte", "Leave one of them out"))
+            ("--text needs a NAME for every file or for none", len(texts) > 1 and "" in texts
+             and "some with, some without", "Write --text news=a.txt --text law=b.txt"),
+            ("--by must be frequency or context", "".join(unknown), "Choose one"),
+            ("--by compares tokens of one tokenizer", self.per_byte and self.by
+             and "--per-byte too", "Leave one of them out"))
         if len(texts) == 1: object.__setattr__(self, "text", next(iter(texts.values())))
 
     @property
