@@ -136,7 +136,7 @@ def read_row(
                 if name in FIELDS: continue
                 if name in metrics or name in other:
                     refuse(where, "each name must occur once", repr(name), "Remove one")
-                value = None if value == "" else _spelled(value)
+                value = _spelled(value)
                 number = name == "seed" or value is None or is_number(value)
                 (metrics if number else other)[name] = value
             fields |= {"metrics": metrics, "other": other,
@@ -155,6 +155,7 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
         if value is None: return f"wrote no number for {metric}"
         return None if math.isfinite(value) else f"reported {metric} = {value}"
     where, at = "find_failure", f"in the run of seed {run.seed}"
+    if run.other.get(metric) == "": return f"wrote no number for {metric}"  # an empty cell
     if metric in run.other:
         refuse(where, f"{metric!r} must be a number", f"{run.other[metric]!r} {at}",
                "Write it with a decimal point and no unit, as in 28.1")

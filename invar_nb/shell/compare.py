@@ -308,8 +308,8 @@ def arms_of_files(
                 path if same else Path(path).stem, rows.get(name))
                 for name, path in arguments.items()}
     places = {Path(argument).resolve() for argument in arguments.values()}
-    if len(places) == 1 and not reading.arm:
-        say("BASELINE and CANDIDATE are the same files; nothing is compared", job.output.quiet)
+    o.require(("BASELINE and CANDIDATE must differ", len(places) == 1 and not reading.arm
+               and "the same files", "Name the files of two models"))
     arms = read_together(arguments, reading)
     called = {name: word for name, (_, word) in reading.arm.items()}
     arms = {(name, task): arm if arm.model and not called else arm.changed(
