@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['SAID', 'STATES', 'STRETCH', 'MATTERS', 'SETTINGS', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS',
            'weights_between', 'find_facts', 'recorded', 'language_table', 'worst_stretch', 'passage_section',
-           'listed_passages', 'pair_doubts', 'source_of', 'pair_warnings', 'other_scores', 'family_notes', 'said_of',
+           'listed_passages', 'pair_doubts', 'source_of', 'other_scores', 'pair_warnings', 'family_notes', 'said_of',
            'gain_doubt', 'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section',
            'unseen_share', 'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files',
            'arm_section', 'looks_section', 'signature_of', 'document_of']
@@ -216,7 +216,22 @@ def source_of(arm) -> Mapping:
     source = arm.provenance.get("source")
     return source if isinstance(source, Mapping) else {}
 
+# %% ../../nbs/report/05_build.ipynb #g9xae9t3
+def other_scores(arm) -> list[str]:
+    "What else the files of another tool have, where no score or filter was asked for."
+    source, lines = source_of(arm), []
+    for what, word, others in (
+            ("metric", "score", source.get("other_metrics")),
+            ("filter", "filter", source.get("other_filters"))):
+        if what == "metric" and source.get("metric_asked"): continue
+        option = "--score" if what == "metric" else "--set filter="
+        if others: lines.append(
+            f"The {word}{f' of {task}' if (task := source.get('task')) else ''} is "
+            f"{source.get(what)}; the files also have {', '.join(map(str, others))} "
+            f"({option}{' ' * (what == 'metric')}{others[0]}).")
+    return lines
 
+# %% ../../nbs/report/05_build.ipynb #b680z5yy
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
     arms = {"baseline": measured.pair.baseline, "candidate": measured.pair.candidate}
@@ -233,21 +248,6 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     if measured.totals: lines.append(
         f"Files of more than {LARGE:,} windows are read in batches; the windows that changed "
         "most, slices and the source systems' fields are left out.")
-    return lines
-
-# %% ../../nbs/report/05_build.ipynb #g9xae9t3
-def other_scores(arm) -> list[str]:
-    "What else the files of another tool have, where no score or filter was asked for."
-    source, lines = source_of(arm), []
-    for what, word, others in (
-            ("metric", "score", source.get("other_metrics")),
-            ("filter", "filter", source.get("other_filters"))):
-        if what == "metric" and source.get("metric_asked"): continue
-        option = "--score" if what == "metric" else "--set filter="
-        if others: lines.append(
-            f"The {word}{f' of {task}' if (task := source.get('task')) else ''} is "
-            f"{source.get(what)}; the files also have {', '.join(map(str, others))} "
-            f"({option}{' ' * (what == 'metric')}{others[0]}).")
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #fn01
