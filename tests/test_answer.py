@@ -127,3 +127,26 @@ def test_what_could_have_been_found_and_what_pairing_did_not_help():
     assert size == pytest.approx((stats.t.ppf(.975, 99) + stats.norm.ppf(.8)) * d["standard_error"], rel=.05)
     clear = document_of(study(arms(marks - 3), Rules(margin=.1)))
     assert "80 % power" not in summary(clear)
+
+
+def test_a_copy_that_breaks_a_limit_is_not_recommended():
+    "int4 was called the smallest that is not worse and the best within the budget beside its broken limits on KL and flips."
+    both = with_divergence()
+    sized = {"baseline": both.baseline.changed(provenance=both.baseline.provenance | {"bits_per_weight": 16})} | {
+        name: both.candidate.changed(provenance=both.candidate.provenance | {"bits_per_weight": bits}) for name, bits in (("q4", 4), ("q3", 3))}
+    kl = compare(both)["kl_divergence"].value.delta
+    def ranking(**margin): return report_of(study(sized, margin={"perplexity": .5} | margin, budget=5)).document()["rankings"][0]
+    assert (ranking()["smallest"], ranking()["fits"] in ("q3", "q4")) == ("q3", True)  # no limit was set
+    assert (ranking(kl_divergence=kl / 10)["smallest"], ranking(kl_divergence=kl / 10)["fits"]) == (None, None)
+    assert ranking(kl_divergence=kl * 10)["smallest"] == "q3"
+    assert "None within 5 bits per weight is good enough." in str(study(sized, margin={"perplexity": .5, "kl_divergence": kl / 10}, budget=5))
+
+
+def test_slices_that_were_asked_for_are_shown_and_a_small_loss_says_how_it_passes():
+    sliced = compare(answers(), by=["topic"]) if "topic" in answers().slices else compare(answers(), by=[*answers().slices][:1])
+    rows = [row for row in sliced.rows if row.key.slice and row.value.judged] if hasattr(sliced.rows[0].value, "judged") else [row for row in sliced.rows if row.key.slice]
+    assert rows and all(row.key.slice in str(sliced) for row in rows[:1]) and not any(row.key.slice in str(compare(answers())) for row in rows)
+    small = next(s for k in range(1, 60) if "perhaps by less" in (s := compare(losses(k / 2000))).headline)
+    assert small.report().exit_code == 1 and "--require not-beyond" in str(small)
+    far = compare(losses(.1))
+    assert far.report().exit_code == 1 and "--require" not in str(far)

@@ -142,3 +142,42 @@ def test_a_reader_that_stops_early_is_told_nothing():
     with subprocess.Popen([sys.executable, "-m", "invar_nb", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         process.stdout.close()
         assert process.stderr.read() == b"" and process.wait() != 0
+
+
+# --- what newcomers typed -------------------------------------------------------------------------------------------------------------
+def test_names_devices_and_texts_that_are_nearly_right(said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("base", "int8"): (tmp_path / name).mkdir()
+    for name in ("base", "int8"): (tmp_path / name / "config.json").write_text("{}")
+    (tmp_path / "t.jsonl").write_text('{"text": "a"}\n')
+    (tmp_path / "base" / "model.safetensors").write_bytes(b"x" * 20)
+    for line, words in (("base int88 --text t.jsonl", "got 'int88'. Did you mean 'int8'?"), ("base int8 t.jsonl", "Is t.jsonl the text? Write --text t.jsonl"), ("base int8 --text t.jsonl --device gpu", "--device must be auto, cpu, cuda"),
+                        ("base/model.safetensors int8 --text t.jsonl", "These are weights: give their folder, base"), ("base int8 --text t.jsonl --margin 150%", "got 1.5 for perplexity. Write less than 100 %"), ("base", "for one alone: invar-nb evaluate base"),
+                        ("base int8 --text t.jsonl --level 95", "--level must be at most 0.999999; got '95'. Confidence level"), ("base int8 --text t.jsonl --gate 5%", "--gate must be a number; got '5%'."), ("base int8 --text t.jsonl --units document", "Did you mean 'documents'?"),
+                        ("base int8 --text t.jsonl --out -q", "got '-q'. If it is one, write ./-q")):
+        code, text = said(f"compare {line}", out=None)
+        assert code in (2, 3) and words in text, text
+    assert "Did you mean 'compare'?" in said("comparr base int8", out=None)[1]
+
+
+def test_a_folder_in_use_is_said_before_any_work(said, tmp_path):
+    from invar_nb.foundations.store import locked
+    with locked(tmp_path / "r.run", "test"): code, text = said("compare --task invar_choices", BASE, TUNED)
+    assert code == 2 and "--out must be free; got 'r', in use by another process" in text and not (tmp_path / "r").exists()
+    assert said("compare --task invar_choices", BASE, TUNED)[0] == 0
+
+
+def test_runs_as_a_tracker_exports_them(said, tmp_path):
+    "State says how a run ended, an empty cell is no number, and a setting that never varies is not proposed as the metric."
+    rows = ["opt,lr,State,seed,val_loss", *(f"{opt},0.1,{'crashed' if dead else 'finished'},{i},{'' if dead else 2.3 + i / 100 - s * (1 + i % 3 / 4)}" for opt, s in (("a", 0), ("b", .03)) for i in range(12) for dead in [opt == "b" and i == 7])]
+    (tmp_path / "w.csv").write_text("\n".join(rows) + "\n")
+    (tmp_path / "ok.csv").write_text("\n".join(row for row in rows if ",7," not in row) + "\n")
+    code, text = said("compare w.csv --column arm=opt=a,b")
+    assert code == 2 and "(columns: val_loss, lr)" in text and "terminal" not in text and "()" not in text
+    how = "--column arm=opt=a,b --metric val_loss --better lower"
+    code, text = said(f"compare w.csv {how}")
+    assert code == 5 and "seed 7 ended in 'crashed'" in text and "add --set intersect=true" in text and "|  |" not in (tmp_path / "r" / "summary.md").read_text()
+    code, text = said(f"compare ok.csv {how}")
+    assert code == 0 and text.startswith("Better, but equivalent within 2 %: val_loss -1.5")
+    (tmp_path / "empty.csv").write_text((tmp_path / "w.csv").read_text().replace("crashed", "finished"))
+    assert "wrote no number for val_loss" in said(f"compare empty.csv {how}")[1]

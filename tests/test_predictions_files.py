@@ -153,3 +153,13 @@ def test_kept_answers_have_their_clusters(tmp_path):
     assert read_predictions(tmp_path / "a.jsonl").clusters == ("x", "x", "y", "y")
     with pytest.raises(ContractError, match="kept answers have the clusters with which they were asked; got cluster='id'. Leave it out."):
         read_predictions(tmp_path / "a.jsonl", cluster="id")
+
+
+def test_lists_of_probabilities_need_labels(tmp_path):
+    rows = [{"id": i, "label": "yn"[i % 2], "probabilities": [.25, .75] if i % 3 else [.5, .5]} for i in range(6)]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    named = read_predictions(file, labels=["y", "n"])
+    assert named.labels == ("y", "n") and named.probabilities.tolist() == [row["probabilities"] for row in rows]
+    for labels in (None, ["y", "n", "m"]):
+        with pytest.raises(ContractError, match="lists of probabilities need labels"): read_predictions(file, labels=labels)

@@ -91,9 +91,6 @@ class Roles:
     def _others(self, columns, found, where) -> dict:
         "The columns beside the one that is measured."
         weights, arrays = ("tokens", "n_bytes"), found.get("loss") in ARRAYS
-        if "score" in found and (idle := [role for role in weights if role in found]):
-            refuse(where, "tokens and bytes are weights of losses; scores have none", idle[0],
-                   "Leave it out", error=UsageError)
         if arrays: found |= {name: name for name in BESIDE if name in columns}
         reply = found.get("loss") == "choices"  # its id is drawn at random
         for role in ("id", *(weights if "loss" in found and not arrays else ()), "cluster"):
@@ -342,9 +339,12 @@ def read_plain(
     source = {"format": "plain table", "digest": plain.table.digest, "columns": {
         role: name for role, name in plain.names.items() if not role.startswith("slice ")}}
     scores = "score" in plain.names
-    for name, idle, cure in (("sums", scores and sums, "Leave it out"), (
-            "repeats", not scores and repeats != "refuse", "Several rows of one document are "
-            "windows: say cluster='NAME'")):
+    for name, idle, cure in (
+            ("sums", scores and sums, "Leave it out"),
+            ("tokens", scores and "tokens" in plain.names, "Leave it out"),
+            ("bytes", scores and "n_bytes" in plain.names, "Leave it out"),
+            ("repeats", not scores and repeats != "refuse", "Several rows of one document are "
+             "windows: say cluster='NAME'")):
         if idle: refuse(where, f"{name} is about {'losses' if scores else 'scores'}",
                         "scores" if scores else "losses", cure, error=UsageError)
     arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)

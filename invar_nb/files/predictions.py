@@ -28,7 +28,9 @@ def _numbers(cells: list, name: str, where: str, places) -> list:
             for v, at in zip(cells, places, strict=True)]
 
 
-def _probabilities(columns: Mapping, where: str, places) -> dict[str, list] | None:
+def _probabilities(
+    columns: Mapping, where: str, places, labels,  # of lists: what stands in which place
+) -> dict[str, list] | None:
     "Probabilities by label: columns `p:LABEL`, or objects with the same labels in every row."
     split = {name[2:]: _numbers(columns[name], name, where, places)
              for name in columns if name.startswith("p:")}
@@ -37,6 +39,12 @@ def _probabilities(columns: Mapping, where: str, places) -> dict[str, list] | No
         refuse(where, "the probabilities must be given once",
                f"'probabilities' and {listed(f'p:{name}' for name in split)}", "Keep one form")
     cells = columns["probabilities"]
+    if {*map(type, cells)} == {list}:
+        if not labels or {len(cell) for cell in cells} != {len(labels)}:
+            refuse(where, "lists of probabilities need labels, one for each place",
+                   f"{cells[0]!r} and labels {listed(labels or ()) or 'none'}",
+                   'Write {"yes": 0.7, "no": 0.3} in each row, or name them in order: labels')
+        cells = [dict(zip(labels, cell, strict=True)) for cell in cells]
     for cell, place in zip(cells, places, strict=True):
         if not isinstance(cell, Mapping) or cell.keys() != cells[0].keys():
             refuse(where, "probabilities must map the same labels to numbers in every row",
@@ -176,7 +184,8 @@ def predictions_from_columns(
     columns = _lists({name: columns[name] for name in columns.keys()}, where)
     places = places or [f"index {i}" for i in range(len(columns["id"]))]
     if cluster: column_named(cluster, columns, where)
-    p, labels = _probabilities(columns, where, places), fields.pop("labels", None)
+    labels = fields.pop("labels", None)
+    p = _probabilities(columns, where, places, labels)
     if p is None: column_named("prediction", columns, where, _ELSEWHERE["prediction"])
     elif labels is not None:
         if sorted(labels) != sorted(p):

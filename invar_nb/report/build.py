@@ -216,7 +216,7 @@ def source_of(arm) -> Mapping:
     source = arm.provenance.get("source")
     return source if isinstance(source, Mapping) else {}
 
-
+# %% ../../nbs/report/05_build.ipynb #g9xae9t3
 def other_scores(arm) -> list[str]:
     "What else the files of another tool have, where no score or filter was asked for."
     source = source_of(arm)
@@ -228,7 +228,7 @@ def other_scores(arm) -> list[str]:
             for word, name, option, asked in rows
             if not asked and (others := source.get(f"other_{name}s"))]
 
-
+# %% ../../nbs/report/05_build.ipynb #b680z5yy
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
     lines = [text for text in (d.note, d.fallback and d.fallback.reason) if text]

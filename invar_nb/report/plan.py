@@ -15,6 +15,7 @@ import numpy as np
 from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses
 from ..comparison.difference import Difference
+from ..comparison.rules import TIERS
 from ..comparison.study import compare
 from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
@@ -268,20 +269,27 @@ def plan_sentences(plan) -> list[str]:
                      f"within {plan.amount(whole['smallest_margin'])} and finds a change of "
                      f"{plan.amount(whole['smallest_change'])}. Add text, or accept a wider "
                      "margin.")
+    if FEWEST <= r["units"] < FEWEST + 1:
+        lines.append(f"A claim needs {FEWEST} effective {noun_of(plan.units)}, however small "
+                     "their spread.")
+    gate = sum(getattr(TIERS["balanced"], part) for part in ("preview", "final"))
+    if plan.items == "windows" and r["windows"] < gate:
+        lines.append(f"With --profile ci or release at least {gate} windows are required; "
+                     "--set tier=aggressive asks for fewer.")
     lines.append(f"Pilot: {plan.source}. Independent: {noun_of(plan.units)}.")
     if plan.at_pilot:
         lines.append(f"If the true change is the pilot's, {plan.at_pilot:,} {plan.items} "
                      "decide.")
     if not math.isinf(plan.pilot.dof):
-        lines.append(f"The table holds after {100 * goal.assurance:g} of 100 pilots: the "
-                     f"spread is known to {_number(plan.pilot.dof)} degrees of freedom.")
+        lines.append(f"The table is right for {100 * goal.assurance:g} of 100 such pilots, "
+                     f"which know the spread to {_number(plan.pilot.dof)} degrees of freedom.")
     if plan.if_skewed and plan.if_skewed < goal.assurance - 0.025:
         lines[-1] += (f" If {noun_of(plan.units)} are skewed, with tails as heavy as the "
-                      f"pilot's, it holds after about {5 * round(20 * plan.if_skewed)}.")
+                      f"pilot's, it is right for about {5 * round(20 * plan.if_skewed)}.")
     return [*lines, f"Change: the smallest that is found with {100 * goal.power:g} % power. "
             "Margin: the smallest within which an unchanged model is called equivalent."]
 
-
+# %% ../../nbs/report/04_plan.ipynb #bmz7atn5
 def plan_table(plan) -> list[list[str]]:
     "Head and rows: the size, its cost, what it promises."
     costs = [name for name in ("tokens", "seconds", "cost") if name in plan.rows[0]]

@@ -67,6 +67,11 @@ class Loading:
     checkpoint_info: file_key(Optional[Path], "JSON file about the candidate (step, parent), "
                               "kept in the report.", "questions") = None
 
+    def __post_init__(self):
+        known = re.fullmatch(r"auto|cpu|(cuda|mps|xpu|npu|hpu)(:\d+)?", self.device)
+        require(("--device must be auto, cpu, cuda, cuda:1 or mps", not known and repr(
+            self.device), "Choose one"))
+
 # %% ../../nbs/shell/02_groups.ipynb #nametext
 def name_texts(texts: list[str] | None) -> dict[str, list[str]]:
     "Name -> files of `[NAME=]FILE`; one text without a name is called nothing."
@@ -113,6 +118,7 @@ class Scoring(Loading):
                  "frequency, context.", "text") = None
 
     def __post_init__(self):
+        super().__post_init__()
         texts, whole = self.texts, ("windows", "windowing", "first_window", "documents")
         beside = (f.name for f in fields(self) if f.name in whole
                   and getattr(self, f.name) != f.default)
@@ -122,11 +128,8 @@ class Scoring(Loading):
         if self.windows is not None:
             from invar_nb.arms.spread import Budget
             Budget.of(self.windows)  # refuses what is none
-        known = re.fullmatch(r"auto|cpu|(cuda|mps|xpu|npu|hpu)(:\d+)?", self.device)
         longer = self.max_length and self.stride and self.stride > self.max_length
         require(
-            ("--device must be auto, cpu, cuda, cuda:1 or mps", not known and repr(
-                self.device), "Choose one"),
             ("--stride must not pass --max-length", longer and f"{self.stride} > "
              f"{self.max_length}", "Otherwise tokens between windows are not scored"),
             ("--per-byte scores whole documents", cut and f"{cut} as well",
