@@ -158,12 +158,11 @@ def test_each_metric_of_runs_has_its_own_direction_and_margin(runs):
         assert code == 2 and said in err and not (runs / "x").exists(), err
 
 
-def test_scores_have_one_direction_without_a_metric(runs):
-    (runs / "s.csv").write_text("id,seconds\n" + "".join(f"q{i},{i % 7}\n" for i in range(30)))
-    for words in (("compare", "s.csv", "s.csv"), ("evaluate", "s.csv")):
-        code, _, err = shell(*words, "--score", "seconds", "--better", "seconds=lower", "--out", "x", "-q")
-        assert code == 2 and "Write --better lower." in err, err
-        assert shell(*words, "--score", "seconds", "--better", "lower", "--out", words[0], "-q")[0] == 0
+def test_scores_have_a_direction_of_their_own_or_one_for_all(runs):
+    for name, more in (("s", 0), ("t", 1)): (runs / f"{name}.csv").write_text("id,seconds\n" + "".join(f"q{i},{i % 7 + more}\n" for i in range(30)))
+    for k, words in enumerate((("compare", "s.csv", "t.csv"), ("evaluate", "s.csv"))):
+        codes = {shell(*words, "--score", "seconds", *better, "--out", f"{words[0]}{i}", "-q")[0] for i, better in enumerate((("--better", "seconds=lower"), ("--better", "lower"), ()))}
+        assert codes == {1 - k}  # a table of seconds says it by its name
 
 
 def test_the_baseline_is_sized_by_its_own_name(folder, tmp_path, monkeypatch):

@@ -53,7 +53,7 @@ def test_two_lm_eval_folders_give_one_report_with_a_part_for_each_task(shell, tm
 
 
 def test_what_a_folder_leaves_open_is_taken_from_its_results_and_said(shell, tmp_path):
-    code, _, err = shell("compare", *LM)
+    code, _, err = shell("compare", *LM, out="first")
     assert code == 0 and "The filter of invar_words is first-word; the files also have first-letter (--set filter=first-letter)." in err
     assert "The score of invar_lengths is shared; the files also have missing (--score missing)." in err
     code, _, err = shell("compare", *LM, "--task", "invar_rolling", "--column", "cluster=x")

@@ -195,7 +195,7 @@ def test_dtypes_and_devices(saved, tmp_path):
     assert loaded.provenance["dtype"] == "float32" and torch.equal(loaded.model.model.embed_tokens.weight, half.model.model.embed_tokens.weight.float())
     refused(saved / "llama", "dtype must be one of", dtype="int8")
     for device in ("cuda:77", "toaster"):
-        with pytest.raises(UsageError, match="the device must be there"): load_model(saved / "llama", device=device)
+        with pytest.raises(UsageError, match="the device must be available"): load_model(saved / "llama", device=device)
 
 
 def test_extra_weights_are_recorded(copied):

@@ -69,7 +69,7 @@ ROWS = [{"id": f"q{i}", "f1": i / 4, "tokens": 3} for i in range(3)]
     ([{"id": 1, "f1": 1, "em": 1}], {}, ("one column must be the score", "'f1', 'em'")), ([{"id": 1, "f1": 1, "loss": 1, "tokens": 2}], {}, ("the loss or the score",)),
     ([{"idx": 1, "uid": 2, "f1": 1}], {}, ("one column must be the id", "'idx', 'uid'")), ([{"id": 1, "loss": 1}], {}, ("a column must be the tokens",)),
     (ROWS, {"score": "F1"}, ("there must be a column 'F1'", "Did you mean 'f1'?")), (ROWS, {"loss": "f1", "score": "f1"}, ("losses or a score, not both",)),
-    (ROWS, {"tokens": "tokens"}, ("scores have none",)), (ROWS, {"rename": {"F1": "x"}}, ("there must be a column 'F1'",)), (ROWS, {"rename": {"f1": "id"}}, ("must not repeat",)),
+    (ROWS, {"tokens": "tokens"}, ("about losses",)), (ROWS, {"rename": {"F1": "x"}}, ("there must be a column 'F1'",)), (ROWS, {"rename": {"f1": "id"}}, ("must not repeat",)),
     (ROWS, {"slices": ["topic"]}, ("there must be a column 'topic'",)), (ROWS, {"score": "tokens"}, ("whether higher 'tokens' is better",)), (ROWS, {"better": "up"}, ("better must be one of",)),
     ([*ROWS, ROWS[0]], {}, ("every id must occur once", "'q0' again", "repeats='mean'")), (ROWS, {"repeats": "first"}, ("repeats must be one of",)),
     ([{"id": 1, "loss": 90.0, "tokens": 30}], {}, ("mean in nats per token", "sums=True")), ([{"id": 1, "loss": -2.0, "tokens": 30}], {}, ("log_loss must be at least 0",)),

@@ -317,7 +317,7 @@ def test_bad_input_is_refused(ids, windows, options, words):
 
 
 @pytest.mark.parametrize("error, kind, words", [
-    *((error, ContractError, "a pass must fit into memory; got 2 windows of up to 40 tokens. Use fewer tokens a pass") for error in (
+    *((error, ContractError, "a pass must fit into memory; got 2 windows of up to 40 tokens. Use fewer tokens per pass") for error in (
         torch.OutOfMemoryError("CUDA out of memory"), MemoryError(), RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes"))),
     (RuntimeError("mat1 and mat2 shapes cannot be multiplied"), RuntimeError, "shapes cannot")])
 def test_running_out_of_memory_names_the_cure(error, kind, words, monkeypatch):

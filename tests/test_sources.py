@@ -107,7 +107,7 @@ def test_what_is_refused_and_how(tmp_path):
     with pytest.raises(UsageError, match="filter is an option of lm-eval"): read_arms(a, Reading(filter="x"))
     with pytest.raises(UsageError, match="cluster is an option of lm-eval, inspect, answers, table"): read_arms(llama / "base.kld", Reading(cluster="seed"))
     with pytest.raises(ContractError, match="must be a column 'seed'"): read_arms(b, Reading(cluster="seed"))
-    with pytest.raises(UsageError, match="two tables are compared"): read_arms(table(tmp_path / "r.csv", "seed", "score"))
+    with pytest.raises(UsageError, match="compared or evaluated, not planned"): read_arms(table(tmp_path / "r.csv", "seed", "score"))
     with pytest.raises(ContractError, match="at most 1e.150 in size; got 1e.308"): read_arms(table(tmp_path / "huge.csv", "id", "score", rows=[row | {"score": 1e308} for row in ROWS]))
     with pytest.raises(PairingError, match="ids must match"): read_pairs(a, table(tmp_path / "c.csv", "id", "score", rows=ROWS[:-1]))
     assert read_pairs(a, a)[""].n == len(ROWS) and np.isclose(read_pairs(a, a)[""].baseline.values.sum(), 6.6)

@@ -59,7 +59,7 @@ def test_40_windows_of_40_documents():
 @pytest.mark.parametrize("value", ["", "0", "first:0", "last:4", "first", "4.0", "-4", "\u0664", True, 0, 4.5])
 def test_what_is_no_budget_is_refused(value):
     with pytest.raises(UsageError): Budget.of(value)
-    with pytest.raises(ContractError, match="must not ask for more"): choose_windows(Budget(n=3), ["a", "b"], ["x", "y"])
+    with pytest.raises(ContractError, match="must not exceed"): choose_windows(Budget(n=3), ["a", "b"], ["x", "y"])
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_score_takes_the_same_windows_as_a_file_and_shards_say(texts, tmp_path):
     assert {*seeded.window_ids} != {*few.window_ids}
     assert shell("compare", tmp_path / "seeded.jsonl", TUNED, "--text", texts / "docs.jsonl", "--out", tmp_path / "rs", "-q")[0] in (0, 1)
     code, _, err = shell("compare", tmp_path / "40.jsonl", TUNED, "--text", texts / "docs.jsonl", "--windows", "first:40", "--out", tmp_path / "no", "-q")
-    assert code == 3 and "one plan of windows" in err
+    assert code == 3 and "the same text and windows" in err
     code, _, err = shell("compare", tmp_path / "40.jsonl", tmp_path / "first40.jsonl", "--out", tmp_path / "no", "-q")
     assert code == 3 and not (tmp_path / "no").exists()
 
@@ -222,5 +222,5 @@ def test_looks_take_the_windows_of_a_budget(texts, tmp_path):
     code, out, err = shell(*rounds(text, tmp_path / "r", "--windows", "60", "--json"))
     assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["total"] == 60, err
     code, _, err = shell(*rounds(text, tmp_path / "t", "--windows", "60", "rules.target=text"))
-    assert code == 2 and "windows at random already" in err
+    assert code == 2 and "already takes windows at random" in err
     assert shell(*rounds(text, tmp_path / "t", "--windows", "first:60", "rules.target=text"))[0] in (0, 1)

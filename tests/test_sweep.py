@@ -189,7 +189,7 @@ def test_a_key_of_the_study_file_is_typed_with_set(files, monkeypatch):
     assert json.loads(shell(*line, *typed)[1])["rows"][0]["value"]["n_units"] == 20
     levels = [json.loads(shell(*line, *typed, "--study", "once.toml", *more)[1])["rules"].get("level") for more in ((), ("--set", "level=0.8"), ("--set", "level=0.8", "--level", "0.85"))]
     assert levels == [.9, .8, .85]  # the file, then --set, then the option
-    for words, said in ((("--sums",), "write --set sums=..."), (("--loss", "nll"), "Write --column loss=NAME"), (("--set", "sum=1"), "Did you mean 'sums'?"), (("--set", "sums"), "must be KEY=VALUE"), (("--set", "zzz=1"), "invar-nb help keys"),
+    for words, said in ((("--sums",), "Write --set sums=VALUE"), (("--loss", "nll"), "Write --column loss=NAME"), (("--set", "sum=1"), "Did you mean 'sums'?"), (("--set", "sums"), "must be KEY=VALUE"), (("--set", "zzz=1"), "invar-nb help keys"),
                         (("--set", "rules.sums=true"), "a key of [rules] must be"), (("--set", "looks=many"), "must be a valid value"), (("--set", "=1"), "must be KEY=VALUE"), (("--set", "a b=1"), "must")):
         code, out, err = shell("compare", "a.csv", "b.csv", *words)
         assert code == 2 and said in err and err.count("\n") == 1, err

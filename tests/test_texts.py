@@ -62,7 +62,7 @@ def test_each_text_a_row_and_one_number_by_weights(run, tmp_path, monkeypatch, t
 
 @pytest.mark.parametrize("options, names, words", [
     (("rules.pooling=random",), NAMES[:2], "at least 3 texts"), (("rules.pooling=bag",), NAMES, "must be one of equal, tokens, random"),
-    (("rules.pooling=equal",), NAMES[:1], "needs several texts"), (("--profile", "ci"), NAMES, "profile ci needs"),
+    (("rules.pooling=equal",), NAMES[:1], "needs several texts"), (("--profile", "ci"), NAMES, "profile ci with the balanced tier needs"),
     (("--text", "other.txt"), NAMES, "must be a file")])
 def test_what_makes_no_sense(run, options, names, words, tmp_path):
     code, found = run(*options, names=names)

@@ -95,7 +95,7 @@ def test_a_gguf_beside_its_source(tmp_path, kind, state):
     pytest.importorskip("gguf")
     d = compare_weights(BASE, write_gguf(BASE, tmp_path / "m.gguf", kind))
     source, got = (load_model(path, dtype="float32", tokenizer=BASE).model.state_dict() for path in (BASE, tmp_path / "m.gguf"))
-    assert d.state == state and "GGUF has fields of its own" in d.settings[0]
+    assert d.state == state and "GGUF has its own fields" in d.settings[0]
     theirs = {k: float((got[k].double() - source[k].double()).norm() / source[k].double().norm()) for k in source if k != "lm_head.weight" and not torch.equal(source[k], got[k])}
     assert {t.name: pytest.approx(t.relative, rel=1e-9) for t in d.changed} == theirs
     assert len(theirs) == (0 if kind == "F16" else 25)
@@ -112,7 +112,7 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     gguf = write_gguf(BASE, tmp_path / "m.gguf", "F16")
     whole = read_gguf(gguf)
     unread = replace(whole.tensors[0], kind="Q8_K")
-    for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"metadata": {"general.architecture": "falcon"}}, "of architecture falcon has a layout of its own"),
+    for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"metadata": {"general.architecture": "falcon"}}, "of architecture falcon has its own layout"),
                           ({"tensors": (unread,)}, "has tensors of type Q8_K, not read")):
         change = {"metadata": {**whole.metadata, **change.get("metadata", {})}, "tensors": change.get("tensors", whole.tensors)}
         assert words in not_comparable(find_checkpoint(BASE), replace(whole, **change))

@@ -27,7 +27,7 @@ from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
 from ..comparison.verdict import Verdict
-from .runs import ExperimentResult, RunPairs, pair_runs
+from .runs import ExperimentResult, RunPairs, find_failure, pair_runs
 from ..foundations.interval import Fallback, Interval
 from ..foundations.refuse import (UsageError, as_choice, as_count, as_fraction,
                                          of_part, refuse)
@@ -412,11 +412,18 @@ def levels_of_runs(arms: Mapping[tuple[str, str], RunsArm], rules: Rules) -> Stu
         known = dict.fromkeys(name for run in arm.runs for name in run.metrics)
         for name in rules.metrics or [name for name in known if name != "seed"]:
             as_choice(name, known, where="evaluate", name="metrics", error=UsageError)
-            found = pair_runs(name, baseline_runs=arm.runs, candidate_runs=arm.runs)
-            if found.failure:
-                refuse("evaluate", "every run must have ended well", found.failure,
+            failed = [f"the run of seed {run.seed} {why}" for run in arm.runs
+                      if (why := find_failure(run, name))]
+            if failed:
+                refuse("evaluate", "every run must have ended well",
+                       f"{failed[0]} ({len(failed)} of {len(arm.runs)} failed)",
                        "Repeat it: a mean over the runs that survived would be too good")
-            x = found.baseline
+            values = {run.seed: run.metrics[name] for run in arm.runs}
+            if len(values) < len(arm.runs):
+                refuse("evaluate", "each seed must occur once", f"{len(arm.runs)} runs of "
+                       f"{len(values)} seeds", "Of a table with several arms choose one: "
+                       "arm=optimizer=adamw", error=UsageError)
+            x = tuple(values[seed] for seed in sorted(values))
             t = paired_t_test(x, [0.0] * len(x), level=rules.level)
             rows.append(Row(key=Key(BASELINE, part, name), role="level", about={
                 "over": f"{len(x)} seeds"} if not t.degenerate else {}, value=Level(

@@ -182,15 +182,17 @@ class PlainColumns:
     table: Table
     names: Mapping[str, str]  # role -> column
     cells: Mapping            # role -> an array of numbers, or names
+    others: tuple[str, ...] = ()  # columns without a role
 
 
 def read_columns(path: str | os.PathLike, roles: Roles, rows=None) -> PlainColumns:
     "Read a file once and keep the columns that have a role."
-    names, old = {}, {new: name for name, new in roles.rename.items()}
+    names, others, old = {}, (), {new: name for name, new in roles.rename.items()}
 
     def keep(there):
-        nonlocal names
+        nonlocal names, others
         names = roles.choose(there, f"read_plain: {path}")
+        others = tuple(name for name in there if name not in names.values())
         return [old.get(name, name) for name in names.values()]
 
     table = read_table(path, keep=keep, rows=rows, where="read_plain")
@@ -201,7 +203,7 @@ def read_columns(path: str | os.PathLike, roles: Roles, rows=None) -> PlainColum
         elif kind in ("loss", "tokens", "n_bytes", "score"):
             cells[role] = table.numbers(name, flags=kind == "score")
         else: cells[role] = table.name_column(name)
-    return PlainColumns(table=table, names=names, cells=_sum_tokens(
+    return PlainColumns(table=table, names=names, others=others, cells=_sum_tokens(
         table, names, cells) if arrays else cells)
 
 
@@ -347,6 +349,9 @@ def read_plain(
              "windows: say cluster='NAME'")):
         if idle: refuse(where, f"{name} is about {'losses' if scores else 'scores'}",
                         "scores" if scores else "losses", cure, error=UsageError)
+    if scores: source |= {
+        "metric": plain.names["score"], "metric_asked": bool(roles.get("score")),
+        "other_metrics": [name for name in plain.others if _usually(name)]}
     arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
     return arm.changed(provenance=arm.provenance | {"source": source})
 

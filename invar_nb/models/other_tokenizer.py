@@ -103,5 +103,5 @@ def whole_documents(
     kept = {k: v for k, v in losses.provenance.items() if k not in _OWN}
     return WindowLosses.from_arrays(
         names, n_bytes, nats / n_bytes, model=losses.model, data_id=whole_data_id(plan),
-        document_ids=names, weight_unit="bytes", columns={"own_tokens": tokens},
+        document_ids=names, weight_unit="bytes", columns={"own_tokens": tokens}, sums=False,
         provenance={**kept, "whole_documents": own})

@@ -107,7 +107,7 @@ def planned_losses(plan: TextPlan, mean, facts: Mapping, **more) -> WindowLosses
     "The losses of a plan's windows, with the provenance of plan and model."
     return WindowLosses.from_arrays(
         plan.window_ids, plan.tokens, mean, model=facts["model"], data_id=plan.data_id,
-        document_ids=plan.document_ids, n_bytes=plan.n_bytes,
+        document_ids=plan.document_ids, n_bytes=plan.n_bytes, sums=False,
         split=[w.split for w in plan.windows], provenance={**facts, **plan.provenance}, **more)
 
 # %% ../../nbs/models/06_score.ipynb #kn1

@@ -126,7 +126,8 @@ def compare(
             cure += f"; for one alone: invar-nb evaluate {baseline}"
             from invar_nb.files.sources import find_arms
             if several := find_arms(baseline):
-                cure = f"It has several arms: --column arm={several}, the baseline first"
+                cure = (f"{baseline} has several arms: --column arm={several}, the baseline "
+                        "first")
         o.usage("compare needs BASELINE and CANDIDATE", got, cure)
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     out = free_out(out, force, job.output.quiet)

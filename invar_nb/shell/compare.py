@@ -38,7 +38,8 @@ from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
                                  earlier_arms, fit_models, follow, open_model, planned,
                                  release, score_arms, score_rounds)
-from .rules import QUESTIONS, check_planned, check_runs, find_metrics, find_rules
+from .rules import (HIGHER, QUESTIONS, check_planned, check_runs, find_metrics,
+                                  find_rules)
 from .terminal import say
 from .work import ask_with, find_questions, informed, read_info
 
@@ -308,9 +309,9 @@ def arms_of_files(
                 path if same else Path(path).stem, rows.get(name))
                 for name, path in arguments.items()}
     places = {Path(argument).resolve() for argument in arguments.values()}
-    o.require(("BASELINE and CANDIDATE must differ", len(places) == 1 and not reading.arm
-               and "the same files", "Name the files of two models"))
     arms = read_together(arguments, reading)
+    if len(places) == 1 and not reading.arm:
+        say("BASELINE and CANDIDATE are the same files", job.output.quiet)
     called = {name: word for name, (_, word) in reading.arm.items()}
     arms = {(name, task): arm if arm.model and not called else arm.changed(
         model=called.get(name) or Path(arguments[name]).name)
@@ -342,7 +343,8 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
     line = [*dict.fromkeys(arguments.values())]
     if "out" in o.TYPED.get(): line += ["--out", str(out)]
     names = sorted((name for name in known if name != "seed"),
-                   key=lambda name: len(known[name]) < 2)  # what never varies comes last
+                   key=lambda name: (len(known[name]) < 2, not re.search(  # judged first
+                       f"{HIGHER}|loss|perplexity|ppl|error", name, re.I)))
     check_runs(job, names, line, unended)
 
 # %% ../../nbs/shell/07_compare.ipynb #c016

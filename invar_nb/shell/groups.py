@@ -299,7 +299,7 @@ class Measured:
                     "inspect's metadata. For a text: language, source, position (in the "
                     "document), frequency (of the token) or context (tokens before it). "
                     "Slices are judged too, as one family, and can make the exit code 1. "
-                    "Repeatable. Default: all columns; for a text, language.",
+                    "Repeatable. Default: for answers all columns, for a text its language.",
                     metavar="COLUMN") = None
     level: LevelOption = 0.95
     edit: file_key(Optional[Literal["quantised", "pruned"]], "What was done to the "

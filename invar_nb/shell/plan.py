@@ -256,6 +256,9 @@ def save_plan(
     "Plan, save where there is something to save; (facts for --json, the same in words)."
     arguments = dict(zip(("baseline", "candidate")[:len(given)], given, strict=True))
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
+    runs = [path for path in given if Path(path).is_file() and arm_kind(path) == "runs"]
+    o.require(("plan needs losses, answers or scores", runs and f"runs in {runs[0]!r}",
+               "How many seeds: n_for_power, in the report of invar-nb compare"))
     plan, arms = find_plan(arguments, with_rules(planning, job), job, journals, out)
     facts, text = plan.to_dict(), str(plan)
     if arms or save:

@@ -90,6 +90,7 @@ def check_foreign(asked: g.Asked, arms: Mapping) -> None:
     theirs = {}
     for arm in arms.values():
         source = arm.provenance.get("source") or {}
+        if source.get("format") == "plain table": continue  # its columns are nobody's metrics
         names = (source.get("metric"), source.get("scorer"), *source.get("other_metrics", ()))
         theirs |= {name: (source.get("format"), PRIMARY.get(arm.kind)) for name in names}
     named = [(name, None) for name in asked.metric or ()]
