@@ -120,12 +120,12 @@ def follow(err):
 
 
 @pytest.mark.parametrize("words, needs", [
-    ("adamw-bare.csv muon-bare.csv", ["a metric", "no --metric (columns: val_loss, val_acc)", "no --better", "no terminal in adamw-bare.csv, muon-bare.csv"]),
-    ("adamw.csv muon.csv --out kept", ["a metric", "no --better"]), ("adamw-bare.csv muon.csv --metric val_loss", ["no --better", "no terminal in adamw-bare.csv"]),
+    ("adamw-bare.csv muon-bare.csv", ["a metric", "no --metric (columns: val_loss, val_acc)", "no --better", "no column state in adamw-bare.csv, muon-bare.csv"]),
+    ("adamw.csv muon.csv --out kept", ["a metric", "no --better"]), ("adamw-bare.csv muon.csv --metric val_loss", ["no --better", "no column state in adamw-bare.csv"]),
     ("adamw.csv muon.csv --metric val_acc --level 0.9", ["no --better"]), ("adamw.csv muon.csv --better lower", ["no --metric"]),
     ("adamw.csv muon.csv --metric val_loss --metric val_acc --better lower", ["one --better lower for val_loss, val_acc"]),
     ("adamw.csv muon.csv --metric val_loss --metric val_acc --better val_loss=lower", ["no --better for val_acc"]),
-    ("adamw-bare.csv muon-bare.csv --metric val_loss --metric val_acc --margin 1%", ["no --better for val_loss, val_acc", "one --margin 1% for", "no terminal"]),
+    ("adamw-bare.csv muon-bare.csv --metric val_loss --metric val_acc --margin 1%", ["no --better for val_loss, val_acc", "one --margin 1% for", "no column state"]),
     ("adamw.csv muon.csv --metric val_loss --metric val_acc --better val_loss=lower --better val_acc=higher --margin 1%", ["one --margin 1% for val_loss, val_acc"])])
 def test_one_refusal_names_all_that_is_missing_of_runs_with_the_line_that_works(runs, words, needs):
     "Metric, direction and terminal were asked for one after the other."

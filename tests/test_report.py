@@ -247,7 +247,7 @@ def test_the_best_within_a_budget_and_the_smallest_that_is_smaller_than_the_base
         return str(study(arms, Rules(**rules)).report()).splitlines()[0]
     sizes = {"baseline": 16e9, "same": 8e9, "q8": 8e9, "q4": 4e9, "q2": 2e9}
     assert "Smallest that is not worse: same (8 GB)." in said(sizes) and "Best within" not in said(sizes)
-    assert said(sizes, budget=5e9).endswith("Best within 5 GB: q4 (4 GB), regressed, +3.51 %.") and said(sizes, budget=1e9).endswith("None within 1 GB.")
+    assert said(sizes, budget=5e9).endswith("Best within 5 GB: q4 (4 GB), regressed, +3.51 %.") and said(sizes, budget=1e9).endswith("None within 1 GB is good enough.")
     assert "Smallest" not in said(dict.fromkeys(sizes, 16e9))
     with pytest.raises(UsageError, match="budget must be a positive size"): Rules(budget=0)
 

@@ -477,9 +477,9 @@ class Study(Table):
         "The report of this study; options as for `invar_nb.report_of`."
         return invar_nb.report_of(self, **options)
 
-    def to_frame(self):
-        "The rows as a pandas DataFrame."
-        return self.report().to_frame()
+    def to_frame(self): return self.report().to_frame()  # of pandas
+
+    def to_markdown(self) -> str: return self.report().to_markdown()
 
     def _repr_html_(self) -> str: return self.report()._repr_html_()
 
@@ -606,7 +606,8 @@ def compare(pair: Pair, *others, **rules) -> Study:
     >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
     """
     if others or not isinstance(pair, Pair):
-        several = isinstance(pair, Collection) and any(isinstance(one, Pair) for one in pair)
+        given = [*others, *(pair if isinstance(pair, Collection) else [pair])]
+        several = any(isinstance(one, Pair) for one in given)
         refuse("compare", "pair must be one Pair", f"{1 + len(others)} values" if others else
                type(pair).__name__, 'Several candidates: study({"baseline": arm, "q8": arm})'
                if several else "Write compare(pair(baseline, candidate)), of two arms, or "

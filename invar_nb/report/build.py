@@ -265,12 +265,11 @@ def family_notes(study: Study) -> list[str]:
         m = min((count for count in counts if count >= len(asked)), default=counts[-1])
         rates = RATES[n, m]
         if max(rates) > 1.5 * alpha: lines.append(
-            f"{len(asked)} rows are judged together over as few as {units}. Where a few "
-            "units carry the changes, such claims err far more often than promised: of 100 "
-            "simulated reports with one in ten units changed, {:.0f} called a row at the "
-            "margin equivalent and {:.0f} an unchanged row changed; with symmetric changes "
-            "{:.0f} and {:.0f} ({} rows of {} units; the promise is 5).".format(
-                *(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
+            f"{len(asked)} rows are judged together over as few as {units}. If a few units "
+            "carry the changes, {:.0f} of 100 such reports call some row equivalent that is "
+            "at the margin, and {:.0f} some unchanged row changed; if changes are spread "
+            "evenly, {:.0f} and {:.0f} (simulated, {} rows of {} units; the promise is "
+            "5).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #91adae15

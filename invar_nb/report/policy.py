@@ -15,7 +15,7 @@ import numpy as np
 
 from ..arms.windows import perplexity, scored_ranges
 from ..comparison.difference import Settings, measure
-from ..comparison.rules import Tier, as_tier
+from ..comparison.rules import TIERS, Tier, as_tier
 from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import choose_units, counted
 from ..comparison.verdict import change_text
@@ -70,11 +70,11 @@ def check_enough(
     total, wanted = counts["preview"] + counts["final"], tier.preview + tier.final
     if counts["preview"] >= tier.preview and counts["final"] >= tier.final: return []
     if profile != "dev":
+        least = TIERS["aggressive"]
+        cure = ("Use more text, --profile dev, or --set tier=aggressive, which needs "
+                f"{least.preview + least.final}")
         refuse(where, f"the profile {profile} with the {tier.name} tier needs {wanted} "
-               "windows",
-               f"{total}", "Use more text, a lower tier (--set tier=aggressive), or "
-               "--profile dev",
-               code="too_few_windows")
+               "windows", f"{total}", cure, code="too_few_windows")
     return [f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "
             f"{wanted} ({tier.preview} preview and {tier.final} final)."]
 

@@ -123,7 +123,8 @@ def compare(
         got = "no CANDIDATE" if baseline else "no BASELINE" if candidates else "none"
         cure = "Name both, or give --study FILE with baseline and others under [arms]"
         if baseline:
-            cure += f"; for one alone: invar-nb evaluate {baseline}"
+            model = Path(baseline, "config.json").is_file()
+            cure += f"; for one alone: invar-nb {'score' if model else 'evaluate'} {baseline}"
             from invar_nb.files.sources import find_arms
             if several := find_arms(baseline):
                 cure = (f"{baseline} has several arms: --column arm={several}, the baseline "

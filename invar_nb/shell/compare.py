@@ -132,7 +132,8 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
 # %% ../../nbs/shell/07_compare.ipynb #c008b
 def refuse_directions(columns: g.Columns) -> None:
     "Refuse a direction of one metric where there is one score."
-    named = [text for text in columns.better or () if "=" in text]
+    named = [text for text in columns.better or () if "=" in text
+             and text.rpartition("=")[0] not in (columns.score or ())]
     alone = len(columns.score or ()) < 2
     o.require(("--better METRIC=WORD works only with runs over seeds, or several --score",
                named and alone and repr(named[0]),

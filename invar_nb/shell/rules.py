@@ -242,7 +242,7 @@ def check_runs(
             " for ".join(["no --better", *[", ".join(unsaid)] * (several != "")])),
         "a margin for each metric": bare and f"one --margin {bare[0]}{several}"}
     if not any(rows.values()): return  # a row that does not say how it ended is refused itself
-    rows["a terminal for each run"] = unended and f"no terminal in {', '.join(unended)}"
+    rows["how each run ended"] = unended and f"no column state in {', '.join(unended)}"
     notes = ["assume_ok, if every run finished"] * bool(unended)
     notes += ["lower or higher, whichever is better"] * bool(unsaid)
     o.usage(f"runs need {' and '.join(row for row, got in rows.items() if got)}",

@@ -144,6 +144,8 @@ def _bad_value(error):
                          ("greater than or equal to", "at least"), ("^$", "given"),
                          ("less than or equal to", "at most")):
         must = re.sub(theirs, ours, must)
+    if name == "--level" and re.fullmatch(r"\d\d(\.\d+)?%?", str(got)):
+        about = f"Did you mean {float(str(got).rstrip('%')) / 100:g}?"
     return f"{name} must be {must}{f'; got {got!r}' * (got is not None)}. {about}"
 
 # %% ../../nbs/shell/03_terminal.ipynb #c005
