@@ -215,6 +215,9 @@ def find_plan(
 ) -> tuple[Plan, dict]:         # and the arms of a pilot that was scored
     "A plan from models, files or a standard deviation; UsageError."
     kinds = {name: arm_kind(text, as_reading(job.columns)) for name, text in arguments.items()}
+    o.require(("plan needs losses, answers or scores", "runs" in kinds.values()
+               and "runs over seeds", "How many seeds: n_for_power, in the report of "
+               "invar-nb compare"))
     models, n = {*kinds.values()} & {*SCORED}, len(kinds)
     if p.sd is not None and (n or not 0 < p.sd < math.inf):
         o.usage("--sd must be a positive number, without models or files",
@@ -256,9 +259,6 @@ def save_plan(
     "Plan, save where there is something to save; (facts for --json, the same in words)."
     arguments = dict(zip(("baseline", "candidate")[:len(given)], given, strict=True))
     journals = {name: out.parent / f".{out.name}.{name}.journal" for name in arguments}
-    runs = [path for path in given if Path(path).is_file() and arm_kind(path) == "runs"]
-    o.require(("plan needs losses, answers or scores", runs and f"runs in {runs[0]!r}",
-               "How many seeds: n_for_power, in the report of invar-nb compare"))
     plan, arms = find_plan(arguments, with_rules(planning, job), job, journals, out)
     facts, text = plan.to_dict(), str(plan)
     if arms or save:

@@ -315,6 +315,7 @@ def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
         if place != usual and not free(usual): clear_finished(usual)
         return place
     check_out(out, force, **kinds)
-    if not _held(out): usage("--out must be free", f"{str(out)!r}, in use by another process",
-                             "Wait for it, or choose another folder")
+    if out.parent.is_dir() and not _held(out):
+        usage("--out must be free", f"{str(out)!r}, in use by another process",
+              "Wait for it, or choose another folder")
     return out
