@@ -142,11 +142,25 @@ def test_a_copy_that_breaks_a_limit_is_not_recommended():
     assert "None within 5 bits per weight is good enough." in str(study(sized, margin={"perplexity": .5, "kl_divergence": kl / 10}, budget=5))
 
 
-def test_slices_that_were_asked_for_are_shown_and_a_small_loss_says_how_it_passes():
-    sliced = compare(answers(), by=["topic"]) if "topic" in answers().slices else compare(answers(), by=[*answers().slices][:1])
-    rows = [row for row in sliced.rows if row.key.slice and row.value.judged] if hasattr(sliced.rows[0].value, "judged") else [row for row in sliced.rows if row.key.slice]
-    assert rows and all(row.key.slice in str(sliced) for row in rows[:1]) and not any(row.key.slice in str(compare(answers())) for row in rows)
+def test_slices_that_were_asked_for_are_shown():
+    column = [*answers().slices][0]
+    asked, usual = str(compare(answers(), by=[column])), str(compare(answers()))
+    values = {*answers().slices[column]}
+    assert len(values) > 1 and all(f"{column} {value}" in asked for value in values) and not any(f"{column} {value}" in usual for value in values)
+
+
+def test_a_loss_perhaps_within_the_margin_says_how_it_passes():
     small = next(s for k in range(1, 60) if "perhaps by less" in (s := compare(losses(k / 2000))).headline)
-    assert small.report().exit_code == 1 and "--require not-beyond" in str(small)
+    assert small.report().exit["rule"] == "perhaps_within_margin" and small.report().exit_code == 1 and "--require not-beyond lets such a loss pass" in str(small)
+    assert compare(small.measured["candidate", ""].pair, required="not-beyond").report().exit_code == 0
     far = compare(losses(.1))
-    assert far.report().exit_code == 1 and "--require" not in str(far)
+    assert far.report().exit["rule"] == "primary_regressed" and "--require" not in str(far)
+
+
+def test_a_budget_in_a_unit_that_no_size_has_is_said():
+    both = losses()
+    sized = {name: arm.changed(provenance=arm.provenance | {"bits_per_weight": bits}) for name, arm, bits in (("baseline", both.baseline, 16), ("q4", both.candidate, 4), ("q3", both.candidate, 3))}
+    assert "Best within 3.5 bits per weight: q3" in str(study(sized, budget=3.5))
+    assert "The budget of 4 GB was not applied: no size is known in bytes." in str(study(sized, budget=4e9))
+    files = {name: arm.changed(provenance=arm.provenance | {"weight_bytes": 1e9 * arm.provenance["bits_per_weight"]}) for name, arm in sized.items()}
+    assert "Best within 3.5 GB: q3 (3 GB)" in str(study(files, budget=3.5e9)) and "bits" in str(study(files)).splitlines()[2]

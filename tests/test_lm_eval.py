@@ -210,6 +210,9 @@ def test_fields_that_are_missing(tmp_path, capsys):
     assert read_lm_eval(tmp_path / "base", slices=["subject"])["own"].slices["subject"][:3] == (None, "law", "law")
     both = read_lm_eval(tmp_path / "base", slices=["subject"], cluster="passage")  # the second task has neither
     assert both["second"].slices == {} and both["second"].clusters is None and both["own"].clusters
+    assert both["second"].provenance["unclustered"] == "passage" and "unclustered" not in both["own"].provenance
+    assert main(["compare", tmp_path / "base", tmp_path / "tuned", "--column", "cluster=passage", "--out", tmp_path / "noted", "--quiet"]) in (0, 1)
+    assert "There is no field 'passage': nothing is clustered by it." in (tmp_path / "noted" / "report.md").read_text()
     for options, part, error in (
             (dict(cluster="subject"), "every document must have the field 'subject' to be clustered by it; got 10 of 40 without it, the first is document 0", ContractError),
             (dict(slices="subjekt"), "a field must be one of 'target', 'passage', 'subject', 'other'; got 'subjekt'. Did you mean 'subject'?", UsageError),

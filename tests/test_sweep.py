@@ -193,6 +193,8 @@ def test_a_key_of_the_study_file_is_typed_with_set(files, monkeypatch):
                         (("--set", "rules.sums=true"), "a key of [rules] must be"), (("--set", "looks=many"), "must be a valid value"), (("--set", "=1"), "must be KEY=VALUE"), (("--set", "a b=1"), "must")):
         code, out, err = shell("compare", "a.csv", "b.csv", *words)
         assert code == 2 and said in err and err.count("\n") == 1, err
+    code, _, err = shell("evaluate", "a.csv", "--set", "cluster=id", "--set", "sums=true", "--set", "looks=3")
+    assert code == 2 and "--set looks must be read by this command" in err
     assert "repeats             What to do with repeated ids" in shell("help", "keys")[1] and set_keys({}, ["tail.q95=0.1"]) == {"rules": {"tail": {"q95": .1}}}
 
 
@@ -230,7 +232,7 @@ def test_what_a_second_attack_found(files, monkeypatch):
     wins = ["compare", "rb.csv", "ra.csv", "--metric", "loss"]
     assert shell(*wins, "--better", "lower", "rules.better={loss='higher'}", "--out", "w1")[0] == 1 and shell(*wins, "rules.better={loss='lower'}", "--out", "w2")[0] == 1
     (files / "flat.toml").write_text('rules = "none"\n')
-    cases = [((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"), ((*wins, "columns.better=higher", "rules.better={loss='lower'}"), "must be given once"), (("evaluate", "two.csv", "--score", "score", "--column", "score=other", "--better", "higher"), "must name the same column"),
+    cases = [((*wins, "--better", "lower", "--study", "flat.toml"), "must be a table"), ((*wins, "columns.better=higher", "rules.better={loss='lower'}"), "must be given once"), (("evaluate", "two.csv", "--score", "score", "--column", "score=other", "--better", "higher"), "must name one column"),
              (("compare", "base.jsonl", "q4.jsonl", "scoring.by=context"), "by of the study file works only when models"), (("compare", "base.jsonl", "q4.jsonl", "--task", "x"), "--task is an option of lm-eval"),
              (("compare", "two.csv", "two.csv", "--score", "other", "--better", "higher", "columns.id="), "must have a value"), (("compare", f"{MODELS}/base@v1", f"{MODELS}/tuned", "--text", "base.jsonl"), "a revision must follow a hub id")]
     for arms in ("baseline=1\nx='q4.jsonl'", "baseline='base.jsonl'\nx=['q4.jsonl']", "baseline='base.jsonl'\n''='q4.jsonl'", "baseline='base.jsonl'\ncandidate='q4.jsonl'\nb='q8.jsonl'",

@@ -230,8 +230,7 @@ def look_at(
 ) -> Looked:
     "The difference at the last look, with the looks up to it; raises ContractError."
     if pair.kind != "losses":
-        refuse("looks", "stopping early works with losses "
-               "only", pair.kind, "Compare all of them",
+        refuse("looks", "stopping early works with losses only", pair.kind, "Compare all",
                error=UsageError)
     a, b = (arm.provenance.get("looks") for arm in (pair.baseline, pair.candidate))
     if a != b:

@@ -23,7 +23,6 @@ from .units import FEWEST
 from ..foundations.interval import Interval
 from ..foundations.refuse import PairingError, UsageError, refuse
 from ..metrics.metric import Metric
-from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import holm
 from ..statistics.paired_test import sign_flip_test
 from ..statistics.pooling import Pooled, pool_fixed, pool_random

@@ -248,8 +248,8 @@ def judge_study(
     margins, leads = rules.margin, {m.lead for m in measured.values()}
     if margins is not None and not isinstance(margins, Mapping):
         if len(leads) > 1:
-            refuse("study", "a margin without a metric needs one "
-                   "leading metric", ", ".join(sorted(leads)),
+            refuse("study", "a margin without a metric needs one leading metric",
+                   ", ".join(sorted(leads)),
                    "Give {'accuracy': 0.02}, one for each", error=UsageError)
         margins = dict.fromkeys(leads, margins)
     titles = {d.title: name for m in measured.values()
@@ -566,11 +566,11 @@ def study(
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
     metrics = own_metrics(options)
     rules = rules or rules_of(options)
+    arms = {(key, "") if isinstance(key, str) else tuple(key): arm
+            for key, arm in arms.items()}
     for arm in arms.values():  # runs bring the evaluator of the source systems
         if hasattr(arm, "judge"): return arm.judge(arms, rules)
     place = lambda key: (key[1] not in rules.deciding, key[1], key[0] != BASELINE, key[0])
-    arms = {(key, "") if isinstance(key, str) else tuple(key): arm
-            for key, arm in arms.items()}
     arms = {key: arms[key] for key in sorted(arms, key=place)}
     check_names(arms, rules)
     arms = read_where_needed(arms, rules, metrics)

@@ -17,7 +17,7 @@ import numpy as np
 
 from ..foundations.refuse import ContractError, UsageError, as_choice, refuse
 from ..foundations.store import as_file, canonical_json
-from .lm_eval import by_task, check_fields, fields_of
+from .lm_eval import by_task, check_fields, fields_of, noting_clusters
 from ..arms.arm import listed, natural_order
 from ..arms.window_losses import WindowLosses
 from ..arms.arm import Scores
@@ -347,4 +347,4 @@ def read_inspect_log(
     for task in (*tasks, *filter(None, wanted)):
         as_choice(task, names, where="read_inspect_log", name="a task", error=UsageError)
     check_fields((*slices, cluster), known, "read_inspect_log")
-    return arms
+    return noting_clusters(arms, cluster)

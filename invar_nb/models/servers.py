@@ -464,8 +464,8 @@ def score_served(
             done += int(tokens[k])
             if progress is not None: progress(done, int(tokens.sum()))
         if todo: _check_still(scorer, plan, kept["probe"])
-    if ask_server(address, requests) != served: refuse_change("a different answer at "
-                                                              "/v1/models")
+    if ask_server(address, requests) != served: refuse_change(
+        "a different answer at /v1/models")
     return planned_losses(plan, np.array([kept[f"window {k}"] for k in range(len(tokens))]), {
         "model": served.model, "engine": served.engine, "server": place.url,
         "engine_version": served.version, "served_weights": served.weights,

@@ -21,7 +21,7 @@ from ..foundations.store import canonical_text
 from .figures import environment, markdown, visible
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
                                   leads_of, noise_lines, rows_of, shorten, size_text,
-                                  choice_lines, found_line, level_text, title_of_row,
+                                  choice_lines, found_line, level_text,
                                   units_text)
 
 # %% ../../nbs/report/03_answer.ipynb #ans07
@@ -225,7 +225,8 @@ def next_line(d: Mapping) -> str:
         pair["passages"] or {}).values() if passages and passages["lost"]
         and passages["lost"][0]["beyond"]]
     rule = d["exit"]["rule"]
-    said = rule in ("inconclusive", "no_regression_shown", "no_loss_beyond_shown") or (
+    said = rule in ("inconclusive", "no_regression_shown", "no_loss_beyond_shown",
+                    "perhaps_within_margin") or (
         rule == "not_worse" and d["rules"].get("required"))
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
@@ -235,9 +236,6 @@ def next_line(d: Mapping) -> str:
     if rule == "failed_runs": done = [
         "Run what failed again; or remove its rows and add --set intersect=true, which "
         "leaves out seeds that only one arm has, and says so."]
-    if rule == "primary_regressed" and "perhaps by less" in d["headline"]: done = [
-        "Exit code 1: a loss is shown, perhaps within the margin; with --require not-beyond "
-        "such a loss is exit 0."]
     return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
                       *looks, *code, *done, *(
         f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),

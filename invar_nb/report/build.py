@@ -27,7 +27,7 @@ from ..comparison.difference import by_unit, pair_totals
 from ..comparison.looks import stop_sentences
 from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
-from ..comparison.rules import as_tier
+from ..comparison.rules import as_tier, budget_unit
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
                                        may_be_best)
 from ..comparison.units import counted, noun_of
@@ -150,8 +150,7 @@ def passage_section(pair, level: float) -> dict | None:
         else:
             of = f" with at least {FEWEST_OF} windows" * (kind == "documents")
             left = "" if first.shrunk is None else (
-                f", {percent(first.shrunk)} after correction for having been picked as the "
-                                                    "worst")
+                f", {percent(first.shrunk)} corrected for having been picked as the worst")
             sentence = (f"Of {ranked.n} {kind}{of}, {kind[:-1]} {first.id} got worse most: "
                         f"{percent(first.delta)}{left}.")
             sentence += " There are too few to say how much of this is noise." \
@@ -240,6 +239,8 @@ def pair_warnings(measured, d, level: float) -> list[str]:
         if older := source_of(getattr(measured.pair, name)).get("older_files"):
             lines.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
     lines += other_scores(measured.pair.candidate)
+    if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(
+        f"There is no field {name!r}: nothing is clustered by it.")
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
     if measured.totals: lines.append(
         f"Files of more than {LARGE:,} windows are read in batches; the windows that changed "
@@ -368,15 +369,17 @@ def ranking_section(study: Study, part: str) -> dict | None:
                "may_be_best": best, "smallest": None, "fits": None, "size_unit": None,
                "sizes": {}}
     some = {who: arm.provenance for (who, _), arm in study.arms.items()}  # one of each model
-    for name, unit in (("weight_bytes", "bytes"), ("bits_per_weight", "bits per weight")):
+    budget = study.rules.budget
+    asked = budget and budget_unit(budget)
+    units = {"weight_bytes": "bytes", "bits_per_weight": "bits per weight"}
+    for name, unit in sorted(units.items(), key=lambda each: each[1] == asked):
         sizes = {who: some[who].get(name) for who in (BASELINE, *order)}
         if any(sizes.values()):
             section |= {"size_unit": unit,
                         "sizes": {who: size and float(size) for who, size in sizes.items()}}
     kept = {name for name in order if keeps_limits(study, name, part)}
-    budget, bits = study.rules.budget, section["size_unit"] == "bits per weight"
-    within = [name for name in order if budget is not None and bits is (budget < 64)
-              and name in kept and (section["sizes"].get(name) or math.inf) <= budget]
+    within = [name for name in order if asked == section["size_unit"] and name in kept
+              and (section["sizes"].get(name) or math.inf) <= budget] if asked else []
     if within: section["fits"] = within[0]
     leading = study.leading
     if {row.key.part for row in leading} != {part}: return section

@@ -18,6 +18,7 @@ import re
 import numpy as np
 
 from ..arms.window_losses import StreamedLosses
+from ..comparison.rules import budget_unit
 from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from .figures import (Picture, changes_figure, environment,
@@ -229,8 +230,11 @@ def choice_lines(d: Mapping, ranking: Mapping) -> list[str]:
         words = leads_of(d, ranking)[name]["words"]
         lines.append(f"Best within {size_text(budget, unit)}: {name} ({size(name)}), "
                      f"{words['claim']}, {words['change']}.")
-    elif budget is not None and unit:
-        lines.append(f"None within {size_text(budget, unit)} is good enough.")
+    elif budget is not None:
+        asked = budget_unit(budget)
+        lines.append(f"None within {size_text(budget, asked)} is good enough." if asked == unit
+                     else f"The budget of {size_text(budget, asked)} was not applied: no size "
+                     f"is known in {asked}.")
     return lines
 
 

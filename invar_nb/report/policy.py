@@ -221,6 +221,9 @@ def exit_of(
         labels = "; ".join(study.label(row.key) for row in first[:12])
         labels += f" and {len(first) - 12} more" * (len(first) > 12)
         where = f" on {labels}" if len(leading) > 1 else ""
+        if not study.verdicts and not any(row.shows("beyond") for row in first):
+            return made(1, "perhaps_within_margin", f"{names} regressed{where}, perhaps by "
+                        "less than the margin; --require not-beyond lets such a loss pass.")
         return made(1, "primary_regressed", f"{names} regressed{where}.")
     candidates = {row.key.candidate for row in leading}
     if other := next((row for row in worse if row.key.candidate in candidates), None):

@@ -7,7 +7,6 @@ __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'a
            'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
-import json
 import re
 import shlex
 import shutil

@@ -242,8 +242,7 @@ class Columns:
                  (role not in ROLES or not name) and repr(text), "Write --column loss=nll"),
                 ("--column must give each role once", role in named and f"{role} twice",
                  "Leave one out"),
-                ("--column score and --score must name the same "
-                 "column", other and f"{name!r} and "
+                ("--score and --column score must name one column", other and f"{name!r} and "
                  f"{', '.join(self.score)!r}", "Leave one out"))
             named[role] = [name] if role == "score" else name
         for role, name in named.items(): object.__setattr__(self, role, name)
@@ -285,7 +284,7 @@ RequireOption = _policy(
     "worse). Default: no regression is shown.", "--require", metavar="CLAIM")
 LevelOption = panel("Statistics", "data looks runs")(
     float, "Confidence level of the intervals, such as 0.9. Default: "
-                                                     "0.95.", "--level", min=1e-6,
+    "0.95.", "--level", min=1e-6,
     max=1 - 1e-6)
 
 
@@ -539,6 +538,7 @@ def read_study(
     "Baseline, candidates and options of a study file; UsageError."
     job, read = job or Job(), {}
     data = set_keys(_decoded(path) if path else {}, keys or [])
+    set_here = {key for keys in set_keys({}, keys or []).values() for key in keys}
     path = path or "--set"
     for name in data: _known(name, SHAPES, f"{path}: a section")
     for section, shape in SHAPES.items():
@@ -553,7 +553,10 @@ def read_study(
         own = {f.name: f for f in fields(holder)}
         for key, value in read[section].items():
             _known(key, keys, f"{path}: a key of [{section}]")
-            if (f := own.get(keys[key])) is None: continue  # of another command
+            if (f := own.get(keys[key])) is None:
+                if key in set_here: usage(f"--set {key} must be read by this command", "it is "
+                                          "for another one", "Leave it out")
+                continue  # of another command
             if f.name in TYPED.get() or getattr(holder, f.name) != f.default: continue
             values[f.name] = as_option(value, f.type, f"{path}: {key}")
             if typed and f.name == "better_by_metric":

@@ -9,7 +9,6 @@ __all__ = ['QUESTIONS', 'HIGHER', 'find_margins', 'find_metrics', 'check_foreign
 # %% ../../nbs/shell/05_rules.ipynb #c002
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, replace
-import math
 import re
 import shlex
 
@@ -68,8 +67,8 @@ def find_metrics(
     metrics = list(asked.metric or ())
     if asked.mistakes and (kind == "answers" or "answers" not in kinds):
         wrong = [text for text in asked.mistakes if text.count(":") != 1]
-        o.require(("mistakes can be counted for "
-                   "answers only", kind != "answers" and kind, "Leave them out"),
+        o.require(("mistakes can be counted for answers only", kind != "answers" and kind,
+                   "Leave them out"),
                   ("mistakes must be TRUE:SAID", wrong and repr(wrong[0]), "Name two labels"))
         if arms and not metrics:
             metrics = [metric.name for metric in METRICS.of_arms(*arms)
@@ -134,8 +133,6 @@ def find_rules(
     same = {name: getattr(asked, name) for name in (
         "level", "method", "units", "replicates", "seed", "resample", "gate", "profile",
         "fail_inconclusive", "contrasts", "required", "edit")}
-    in_bits = [bool(asked.size) or "bits_per_weight" in arm.provenance
-               for arm in arms.values()] or [bool(asked.size) or None]  # not known before
     try:
         tiers = {name: as_tier({"name": name, **numbers})
                  for name, numbers in (asked.tiers or {}).items()}
@@ -143,7 +140,7 @@ def find_rules(
         rules = Rules(
             **same, metrics=tuple(named), margin=margin, by=asked.by or None,
             tier=tier.name if tier == as_tier(tier.name) else asdict(tier),
-            budget=o.as_size(asked.budget, max(in_bits)) if asked.budget else None,
+            budget=o.as_size(asked.budget, bool(asked.size)) if asked.budget else None,
             tail=as_tail_rule(limits) if limits else None, deciding=deciding,
             pooling=asked.pooling[0] if asked.pooling and "=" not in asked.pooling[0]
             else o.as_numbers(asked.pooling, "pooling must be one word, or NAME = NUMBER for "
