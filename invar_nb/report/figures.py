@@ -272,8 +272,10 @@ def size_figure(
     axis: str = "",                             # what is drawn upwards, with its unit
     size: str = "",                             # what is drawn to the right
 ) -> Picture:
-    "Change with its interval against the size of each candidate."
-    low, high, y = _axis([0.0, *(v for row in rows for v in row[2:5])], 246, 26)
+    "Change with its interval against the size of each candidate; a far one at the edge."
+    reach = _reach([(row[0], *row[2:]) for row in rows], margin)
+    inside = lambda value: min(max(value, -reach), reach)
+    low, high, y = _axis([0.0, *(inside(v) for row in rows for v in row[2:5])], 246, 26)
     left, right, x = _axis([row[1] for row in rows], 60, 406)
     marks, taken = [], []
     if margin is not None:
@@ -283,10 +285,13 @@ def size_figure(
     marks.append(_line(60, y(0), 406, y(0), "soft", 1))
     for label, at, estimate, down, up, claim in rows:
         colour, turned = _CLAIMS.get(claim, "ink"), x(at) > 252
+        if inside(estimate) != estimate: label += f" {estimate:+.3g}"
+        down, estimate, up = map(inside, (down, estimate, up))
         edge = x(at) - 9 if turned else x(at) + 9
         start = edge - 7.2 * len(label) * turned
+        beside = y(estimate) - 9 * (abs(y(estimate) - y(0)) < 9)  # not on the line of 0
         for shift in (0, -14, 14, -28, 28, -42, 42, -56, 56):
-            height, stop = y(estimate) + shift, start + 7.2 * len(label)
+            height, stop = beside + shift, start + 7.2 * len(label)
             if not any(start < b and a < stop and abs(height - h) < 14
                        for a, b, h in taken): break
         taken.append((start, stop, height))
