@@ -10,6 +10,7 @@ from studies import losses
 
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, evaluate, study
+from invar_nb.files.plain_table import read_plain
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.metric import METRICS
 from invar_nb.report.answer import summary
@@ -154,3 +155,15 @@ def test_a_joint_report_names_all_that_the_sources_name(render):
     for words in ("perplexity", "accuracy", "Brier score", "ECE", "calibration error", "macro F1", "incorrect called correct", "precision", "recall", "reliability, 0 where calibrated",
                   "sum over the 3 classes", "10 bins of equal width", "CI (Wilson)", "dataset hash", "Confusion matrix"): assert words in page, words
     assert d["arms"]["quiz.candidate"]["details"].keys() == {"brier", "ece", "calibration", "macro_f1"}
+
+
+def test_counts_of_samples_alone_are_pass_at_k(tmp_path):
+    right = np.random.default_rng(2).binomial(20, .3, 60).tolist()
+    (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\n" + "".join(f"t{i},20,{c}\n" for i, c in enumerate(right)))
+    arm = read_plain(tmp_path / "he.csv")
+    by_hand = [1 - math.comb(20 - c, 10) / math.comb(20, 10) for c in right]
+    np.testing.assert_allclose([arm.others["pass@10"].mean(), arm.values.mean()], [np.mean(by_hand), np.mean(right) / 20], rtol=1e-12)
+    row = evaluate(arm)["score:pass@10"].value
+    assert 0 < row.interval.low < row.estimate < row.interval.high < 1 and evaluate(arm)["score"].value.metric.unit == "share"
+    (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\nt0,20,21\n")
+    with pytest.raises(ContractError, match="at most 20; got 21"): read_plain(tmp_path / "he.csv")
