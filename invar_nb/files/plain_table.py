@@ -35,7 +35,7 @@ ARRAYS = ("prompt_logprobs", "token_logprobs", "logprobs", "choices")  # one for
 BESIDE = ("prompt_token_ids", "token_ids", "tokens", "usage")  # that say which tokens they are
 DOCUMENTS = ("doc_id", "document_id", "doc", "document")  # an id that is a document's
 COUNTS = {"samples": ("samples", "n_samples", "num_samples"),  # drawn for a problem
-          "correct_samples": ("correct_samples", "num_correct", "n_correct")}
+          "score": ("correct_samples", "num_correct", "n_correct")}  # that were right
 LOWER = ("seconds", "time", "latency", "error", "errors", "wer", "cer", "ter", "cost")
 
 
@@ -47,6 +47,12 @@ def _usual(role, columns, found, where) -> dict:
     if len(usual) == 1: return {role: usual[0]}
     refuse(where, f"one column must be the {role}", f"{listed(usual)} among the columns "
            f"{listed(columns)}", f"Say {role}={usual[0]!r} or another")
+
+
+def _counts(columns) -> dict:
+    "The columns of samples drawn and samples right, where both are there."
+    found = {role: name for role, usual in COUNTS.items() for name in columns if name in usual}
+    return found if len(found) == 2 else {}
 
 # %% ../../nbs/files/06_plain_table.ipynb #rolesc00
 @dataclass(frozen=True, kw_only=True)
@@ -75,10 +81,7 @@ class Roles:
             found |= _usual(role, columns, found, where)
         if not found.keys() & {"loss", "score"}:
             found |= {"loss": name for name in reversed(ARRAYS) if name in columns}
-        counts = {role: name for role, usual in COUNTS.items() for name in columns
-                  if name in usual}
-        if not found.keys() & {"loss", "score"} and counts.keys() == COUNTS.keys():
-            found |= {"score": counts["correct_samples"], "samples": counts["samples"]}
+        if not found.keys() & {"loss", "score"}: found |= _counts(columns)
         if len(found.keys() & {"loss", "score"}) != 1:
             refuse(where, "one column must be the loss or the score",
                    f"columns {listed(columns)}", "Say loss='NAME' or score='NAME'")
@@ -331,6 +334,20 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
                f"Say {' or '.join(says)}", error=UsageError)
     return words
 
+# %% ../../nbs/files/06_plain_table.ipynb #cnt0
+def _tries(plain: PlainColumns) -> Scores:
+    "pass@1 of each problem, and pass@10 or of as many tries as were made of all."
+    drawn, right = (plain.cells[role] for role in ("samples", "score"))
+    counts = [(int(n), int(c)) if n == int(n) and c == int(c) else (n, c)
+              for n, c in zip(drawn.tolist(), right.tolist(), strict=True)]
+    most = min(10, *(n for n, _ in counts))
+    tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts]
+             for k in dict.fromkeys((1, most))}
+    return Scores(ids=plain.cells["id"], values=tries.pop("pass@1"), score="pass@1",
+                  clusters=plain.cells.get("cluster"), better="higher", others=tries, slices={
+                      role[6:]: values for role, values in plain.cells.items()
+                      if role.startswith("slice ")})
+
 # %% ../../nbs/files/06_plain_table.ipynb #c0bbc629
 def read_plain(
     path: str | os.PathLike,  # .csv, .tsv, .jsonl, .json or .parquet
@@ -361,20 +378,6 @@ def read_plain(
         "other_metrics": [name for name in plain.others if _usually(name)]}
     arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
     return arm.changed(provenance=arm.provenance | {"source": source})
-
-
-def _tries(plain: PlainColumns) -> Scores:
-    "pass@1 of each problem, and pass@10 or of as many tries as were made of all."
-    drawn, right = (plain.cells[role] for role in ("samples", "score"))
-    counts = [(int(n), int(c)) if n == int(n) and c == int(c) else (n, c)
-              for n, c in zip(drawn.tolist(), right.tolist(), strict=True)]
-    most = min(10, *(n for n, _ in counts))
-    tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts]
-             for k in dict.fromkeys((1, most))}
-    return Scores(ids=plain.cells["id"], values=tries.pop("pass@1"), score="pass@1",
-                  clusters=plain.cells.get("cluster"), better="higher", others=tries, slices={
-                      role[6:]: values for role, values in plain.cells.items()
-                      if role.startswith("slice ")})
 
 
 def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
