@@ -16,6 +16,7 @@ import numpy as np
 from ..arms.arm import listed
 from ..arms.arm import Scores
 from ..arms.window_losses import WindowLosses, as_means
+from ..arms.windows import SPLITS
 from .tables import Table, check_names, column_named, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import canonical_json, digest, strict_json
@@ -110,6 +111,7 @@ class Roles:
             found.setdefault("id", name)  # a row each, or numbered
             if "loss" in found and found["id"] != name: found.setdefault("cluster", name)
         if "loss" in found and "cluster" in found: found.setdefault("id", found["cluster"])
+        if "loss" in found and "split" in columns: found["split"] = "split"
         missing = "id" if "id" not in found and not reply else "tokens"
         if missing == "id" or "loss" in found and not arrays and not found.keys() & {*weights}:
             refuse(where, f"a column must be the {missing}", f"columns {listed(columns)}",
@@ -404,9 +406,10 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     slices = {role[6:]: _of_documents(plain, role, documents) for role in cells
               if role.startswith("slice ")}
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
+    split = cells["split"] if {*cells.get("split", ())} == {*SPLITS} else None  # of two halves
     losses = WindowLosses.from_arrays(
-        names, weight, log_loss, weight_unit=unit, document_ids=documents, sums=False,
-        data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
+        names, weight, log_loss, weight_unit=unit, document_ids=documents, split=split,
+        sums=False, data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",
         n_bytes=cells.get("n_bytes") if unit == "tokens" else None,
         provenance={"document_slices": slices} if slices else None)
     return as_means(losses, sums or None, plain.table.where, repr(plain.names["loss"]),

@@ -524,7 +524,9 @@ def set_keys(
             if name not in known: usage("--set must name a key of a study file", repr(name),
                                         suggest(name, known, "invar-nb help keys lists them"))
             section = known[name]
-        data[section] = data.get(section, {}) | one
+        old = data.get(section, {})
+        data[section] = old | {key: old[key] | value if isinstance(value, dict) and isinstance(
+            old.get(key), dict) else value for key, value in one.items()}  # tail.q95, tail.q99
     return data
 
 # %% ../../nbs/shell/02_groups.ipynb #c011
