@@ -58,13 +58,13 @@ NO_RECORD = [{"metrics": [1]}, {"metrics": {"": 1}}, {"metrics": {"m": True, "se
              {"other": {"m": 1}}, {"metrics": {"seed": 1, "detail": 2}}, {"detail": None}, {"hypothesis_id": -1}, {"terminal": " "}, {"terminal": "OK"}, {"terminal": True}]
 NO_SEED = [2.7, True, "3x", "2.7", "", math.nan, math.inf, None, [3], 2.0**60, "1_0", "³", 2**64]
 NO_ROW = [{"seed": 1, "m": 1.0}, {"seed": 1, "terminal": None}, {"seed": 1, "terminal": "ok", "m": 1, "metrics": {"m": 1}}, {"seed": 1, "terminal": "ok", "metrics": [1]}, 7]
-NO_SPEC = [dict(metric=""), dict(metric="a\nb"), dict(metric=3), dict(direction="up"), dict(scale="ln"), dict(improvement_threshold=-0.1),
+NO_SPEC = [dict(name=""), dict(name="a\nb"), dict(name=3), dict(direction="up"), dict(scale="ln"), dict(improvement_threshold=-0.1),
            dict(improvement_threshold=math.nan), dict(improvement_threshold=True), dict(significance_threshold=0), dict(significance_threshold=5)]
 NO_EXPERIMENT = [dict(command="python x.py"), dict(command=()), dict(metric_keys=()), dict(metric_keys=("seed",)), dict(seed=-1), dict(seed=1.5), dict(environment={"A": 1}),
                  dict(config={"a": math.nan}), dict(wall_timeout_s=0), dict(wall_timeout_s=math.inf), dict(memory_cap_mb="1"), dict(grace_s=-1), dict(experiment_id="")]
 REFUSED = [
     *((lambda bad=bad: ExperimentResult(**GOOD | bad), "contract") for bad in NO_RECORD), *((lambda seed=seed: read_row({"seed": seed, "terminal": "ok"}), "contract") for seed in NO_SEED),
-    *((lambda row=row: read_row(row), "contract") for row in NO_ROW), *((lambda bad=bad: MetricSpec(**{"metric": "m"} | bad), "contract") for bad in NO_SPEC),
+    *((lambda row=row: read_row(row), "contract") for row in NO_ROW), *((lambda bad=bad: MetricSpec(**{"name": "m"} | bad), "contract") for bad in NO_SPEC),
     *((lambda bad=bad: spec(**bad), "contract") for bad in NO_EXPERIMENT), *((lambda arm=arm: pair(runs([1.0]), arm), "contract") for arm in ("runs.jsonl", {"seed": 1}, 7, [3], None)),
     *((lambda text=text: find_failure(read_row({"seed": 3, "terminal": "ok", "m": text}), "m"), "contract") for text in ("0,75", "28.1 s", "0x1p3", "1_0", "--1")),
     (lambda: find_failure(read_row({"seed": 3, "terminal": "ok", "m": 1}), "seed"), "contract"),
@@ -229,7 +229,7 @@ def test_equal_differences_have_the_p_value_of_their_signs_and_are_never_equival
 
 
 pairs = st.lists(st.tuples(st.floats(0.5, 100), st.floats(0.5, 100)), min_size=2, max_size=9)
-specs = st.builds(MetricSpec, metric=st.just("m"), direction=st.sampled_from([LOWER, HIGHER]), scale=st.sampled_from([LINEAR, LOG]),
+specs = st.builds(MetricSpec, name=st.just("m"), direction=st.sampled_from([LOWER, HIGHER]), scale=st.sampled_from([LINEAR, LOG]),
                   improvement_threshold=st.sampled_from([0.0, 0.02, 0.3]), significance_threshold=st.sampled_from([0.05, 0.3]))
 
 
@@ -479,7 +479,7 @@ def test_a_flood_of_output_is_not_kept(tmp_path):
         os.write(1, b'{"loss": 9}\\n{"loss": 1.5}')"""
     began = time.monotonic()
     result = run(spec(code), tmp_path)
-    assert result.ok and result.other["run"]["metric_lines"] == 1 and time.monotonic() - began < 15 and len(result.other["run"]["stderr_tail"]) <= runner.KEPT_STDERR
+    assert result.ok and result.other["run"]["metric_lines"] == 1 and time.monotonic() - began < 15 and len(result.other["run"]["stderr_tail"]) <= runner.KEPT_TAIL
 
 
 # --- the queue of runs ------------------------------------------------------------------------------

@@ -46,7 +46,7 @@ LINEAR, LOG = "linear", "log"
 @dataclass(frozen=True)
 class MetricSpec:
     "A metric, which direction is better, its scale, and the two thresholds."
-    metric: str
+    name: str
     direction: str = HIGHER
     scale: str = LINEAR  # LOG needs positive values
     improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
@@ -54,9 +54,9 @@ class MetricSpec:
 
     def __post_init__(self):
         where, m = "MetricSpec", self.improvement_threshold
-        name = self.metric if isinstance(self.metric, str) else ""
+        name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
-            refuse(where, "metric must be a name", repr(self.metric), "Name it: 'perplexity'")
+            refuse(where, "name must be that of a metric", repr(self.name), "Write 'perplexity'")
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
@@ -128,7 +128,7 @@ def runs_difference(
         if n > 1:
             rest = np.subtract(x, y) - change * np.sign(unit) * np.array(y)
             spread = float(np.std(rest, ddof=1) / abs(unit))
-    metric = Metric(name=spec.metric, unit="relative", better=spec.better, scale=spec.scale,
+    metric = Metric(name=spec.name, unit="relative", better=spec.better, scale=spec.scale,
                     kind="runs", margin=spec.improvement_threshold,
                     totals=lambda arm: (arm.values, np.ones(len(arm))))
 
@@ -217,7 +217,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         title += f" within {margin}"
         if p <= spec.significance_threshold and d.n >= FEWEST and not equal:
             title = f"{better}, but {title[0].lower()}{title[1:]}"
-    title += f": {spec.metric} {percent(d.delta)}"
+    title += f": {spec.name} {percent(d.delta)}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}."
@@ -250,10 +250,11 @@ class RunsComparison:
     def verdict(self) -> Verdict:
         "The source's twelve fields, then what is added."
         spec, d, m = self.spec, self.difference, self.spec.improvement_threshold
-        fields = {"hypothesis_id": self.hypothesis_id, **asdict(spec),
+        fields = {"hypothesis_id": self.hypothesis_id, **asdict(spec), "metric": spec.name,
                   "p_value": self.p_value}
+        del fields["name"]
         if d is None:  # the source's zeros: a failed verdict carries no numbers
-            line = f"Failed: {self.pairs.failure}; {spec.metric} was not compared."
+            line = f"Failed: {self.pairs.failure}; {spec.name} was not compared."
             return Verdict(**fields, candidate_mean=0.0, baseline_mean=0.0, improvement=0.0,
                            verdict="failed", rationale=line, headline=line)
         p = self.p_value if self.adjusted_p_value is None else self.adjusted_p_value
@@ -292,19 +293,19 @@ def compare_runs(
         refuse(where, "spec must be a MetricSpec", type(spec).__name__,
                'Pass MetricSpec("perplexity", direction=LOWER, scale=LOG)')
     number = as_count(hypothesis_id, where=where, name="hypothesis_id", minimum=0)
-    pairs = pair_runs(spec.metric, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
+    pairs = pair_runs(spec.name, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
                       intersect=intersect)
     for arm in ("baseline", "candidate"):
         for seed, x in zip(pairs.seeds, getattr(pairs, arm), strict=True):
             at = f"{x!r} in the {arm} run of seed {seed}"
             if abs(x) > 1e150:  # its square must fit float64
-                refuse(where, f"{spec.metric} must be at most 1e+150 in size", at,
+                refuse(where, f"{spec.name} must be at most 1e+150 in size", at,
                        "Change the unit")
             if spec.scale == LOG and x <= 0:
-                refuse(where, f"{spec.metric} must be positive on the log scale", at,
+                refuse(where, f"{spec.name} must be positive on the log scale", at,
                        "Use the linear scale")
     if spec.scale == LINEAR and pairs.seeds and written_mean(pairs.baseline) == 0:
-        refuse(where, f"the baseline's mean of {spec.metric} must not be 0", "0",
+        refuse(where, f"the baseline's mean of {spec.name} must not be 0", "0",
                "A relative change has no meaning here; choose another metric")
     return RunsComparison(spec=spec, hypothesis_id=number, pairs=pairs)
 
@@ -325,7 +326,7 @@ def judge_many(
     comparisons, seen = tuple(comparisons), set()
     as_choice(multiplicity, PROCEDURES, where="judge_many", name="multiplicity")
     for c in comparisons:
-        if (key := (c.hypothesis_id, c.spec.metric)) in seen:
+        if (key := (c.hypothesis_id, c.spec.name)) in seen:
             refuse("judge_many", "a family must test each metric of each hypothesis once",
                    f"{key[1]!r} of hypothesis {key[0]} twice", "Number the hypotheses")
         seen.add(key)
@@ -455,7 +456,7 @@ def study_runs(
     done = judge_candidates(done, rules.multiplicity)
     failed = {name: c for name, each in done.items() for c in reversed(each)
               if c.pairs.failure}
-    rows = [Row(key=Key(name, part, c.spec.metric), role="rest" if i else "lead",
+    rows = [Row(key=Key(name, part, c.spec.name), role="rest" if i else "lead",
                 value=c.difference, margin=c.spec.improvement_threshold,
                 adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
                 claim=c.verdict.claim)

@@ -161,7 +161,7 @@ def share_of_mean(spec: MetricSpec, margin: o.MarginText, arms: Mapping,
                   intersect: bool = False) -> float:
     "A margin as a share of the baseline's mean, or of the logarithm; UsageError."
     if spec.scale == LOG:
-        return o.resolve_margin(margin, scale="log", unit="", name=spec.metric)
+        return o.resolve_margin(margin, scale="log", unit="", name=spec.name)
     if margin.percent: return margin.value
     base, *others = (arm.runs for arm in arms.values())
     done = [compare_runs(spec, intersect=intersect, baseline_runs=base,
@@ -170,9 +170,9 @@ def share_of_mean(spec: MetricSpec, margin: o.MarginText, arms: Mapping,
     if not values: return spec.improvement_threshold  # nothing is compared
     mean = written_mean([values[seed] for seed in sorted(values)])
     share = float(written_mean((margin.value,)) / abs(mean))
-    o.require((f"--margin of {spec.metric} must be below its mean, which is {float(mean):.4g}",
+    o.require((f"--margin of {spec.name} must be below its mean, which is {float(mean):.4g}",
                share >= 1 and f"{margin.value:g}", f"Write a smaller one, or per cent of the "
-               f"mean: --margin {spec.metric}=2%"))
+               f"mean: --margin {spec.name}=2%"))
     return share
 
 # %% ../../nbs/shell/05_rules.ipynb #runsc
@@ -268,5 +268,5 @@ def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:
         scale={name: word for name, word in scale.items() if word != "linear"},
         intersect=columns.intersect, fail_inconclusive=asked.fail_inconclusive)
     return replace(rules, margin={
-        spec.metric: share_of_mean(spec, margins[spec.metric], arms, columns.intersect)
-        if spec.metric in margins else spec.improvement_threshold for spec in specs_of(rules)})
+        spec.name: share_of_mean(spec, margins[spec.name], arms, columns.intersect)
+        if spec.name in margins else spec.improvement_threshold for spec in specs_of(rules)})
