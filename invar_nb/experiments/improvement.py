@@ -27,10 +27,12 @@ from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
 from ..comparison.verdict import Verdict
-from .runs import ExperimentResult, RunPairs, find_failure, pair_runs
+from .runs import (ExperimentResult, RunPairs, find_failure,
+                                       find_failures, pair_runs, spelled)
+from ..files.plain_table import usual_direction
 from ..foundations.interval import Fallback, Interval
 from ..foundations.refuse import (UsageError, as_choice, as_count, as_fraction,
-                                         of_part, refuse)
+                                         is_number, of_part, refuse)
 from ..metrics.metric import Metric
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
@@ -211,6 +213,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
+    if pairs.dropped:
+        why += f"; a run failed of seeds that are left out: {', '.join(map(str, pairs.dropped))}"
     title = claim.title()
     if claim == "equivalent":
         better = "Better" if d.improvement > 0 else "Worse"
@@ -285,7 +289,7 @@ def compare_runs(
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
     hypothesis_id: int = 0,
-    intersect: bool = False,  # True: seeds that one arm lacks are left out, and listed
+    **seeds: bool,  # intersect, drop_failed: what `pair_runs` leaves out, and lists
 ) -> RunsComparison:
     "Compare two arms seed by seed; unequal seeds raise a PairingError."
     where = "compare_runs"
@@ -294,7 +298,7 @@ def compare_runs(
                'Pass MetricSpec("perplexity", direction=LOWER, scale=LOG)')
     number = as_count(hypothesis_id, where=where, name="hypothesis_id", minimum=0)
     pairs = pair_runs(spec.name, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
-                      intersect=intersect)
+                      **seeds)
     for arm in ("baseline", "candidate"):
         for seed, x in zip(pairs.seeds, getattr(pairs, arm), strict=True):
             at = f"{x!r} in the {arm} run of seed {seed}"
@@ -311,10 +315,10 @@ def compare_runs(
 
 
 def judge_runs(spec: MetricSpec, *, baseline_runs: Iterable, candidate_runs: Iterable,
-               hypothesis_id: int = 0, intersect: bool = False) -> Verdict:
+               hypothesis_id: int = 0, **seeds: bool) -> Verdict:
     "The verdict of `compare_runs` alone."
     return compare_runs(spec, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
-                        hypothesis_id=hypothesis_id, intersect=intersect).verdict
+                        hypothesis_id=hypothesis_id, **seeds).verdict
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c050
 def judge_many(
@@ -377,8 +381,12 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
             as_choice(name, rules.metrics, where="study", name=rule, error=UsageError)
     margin = rules.margin if isinstance(rules.margin, Mapping) else \
         dict.fromkeys(rules.metrics, 0.02 if rules.margin is None else rules.margin)
+    better = {name: usual_direction(name) for name in rules.metrics} | dict(rules.better)
+    if unsaid := [name for name, word in better.items() if word is None]:
+        refuse("study", f"it must be known whether higher {unsaid[0]} is better", "nothing said",
+               f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'", error=UsageError)
     return [MetricSpec(
-        name, direction=DIRECTIONS[rules.better.get(name, "higher")],
+        name, direction=DIRECTIONS[better[name]],
         scale=rules.scale.get(name, LINEAR),
         improvement_threshold=margin.get(name, 0.02),
         significance_threshold=round(1 - rules.level, 12)) for name in rules.metrics]
@@ -439,7 +447,9 @@ def study_runs(
     rules: Rules,
 ) -> Study:
     "Runs judged by the source systems' evaluator; PairingError, ContractError, UsageError."
-    names, parts = sorted({name for name, _ in arms} - {BASELINE}), {p for _, p in arms}
+    names, parts = {name for name, _ in arms} - {BASELINE}, {p for _, p in arms}
+    value = lambda name: x if is_number(x := spelled(name)) else math.inf
+    names = sorted(sorted(names), key=value)  # 2 before 10
     if not names and all(isinstance(arm, RunsArm) for arm in arms.values()):
         return levels_of_runs(arms, rules)
     specs = specs_of(rules)
@@ -452,18 +462,29 @@ def study_runs(
     for name in names:
         with of_part(name * (len(names) > 1)): done[name] = [compare_runs(
             spec, baseline_runs=arms[BASELINE, part].runs, intersect=rules.intersect,
-            candidate_runs=arms[name, part].runs) for spec in specs]
+            candidate_runs=arms[name, part].runs, drop_failed=rules.drop_failed)
+            for spec in specs]
     done = judge_candidates(done, rules.multiplicity)
     failed = {name: c for name, each in done.items() for c in reversed(each)
               if c.pairs.failure}
     rows = [Row(key=Key(name, part, c.spec.name), role="rest" if i else "lead",
                 value=c.difference, margin=c.spec.improvement_threshold,
                 adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
+                about={"dropped": list(c.pairs.dropped)} if c.pairs.dropped else {},
                 claim=c.verdict.claim)
             for name, each in done.items() if name not in failed for i, c in enumerate(each)]
-    left = {name: each[0].pairs.left_out for name, each in done.items()}
-    notes = tuple(f"{name}: " * (len(names) > 1) + "Seeds in one arm only are left out: "
-                  f"{', '.join(map(str, seeds))}." for name, seeds in left.items() if seeds)
-    return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={}, notes=notes,
+    notes = [f"{s.name} is taken as {s.better} is better, by its name; --better {s.name}="
+             f"{'higher' if s.better == 'lower' else 'lower'} says otherwise."
+             for s in specs if s.name not in rules.better]
+    for name, each in done.items():
+        head, (first, *_) = f"{name}: " * (len(names) > 1), each
+        for seeds, why in ((first.pairs.left_out, "Seeds in one arm only"), (
+                first.pairs.dropped, "Seeds of which a run failed")):
+            if seeds: notes.append(f"{head}{why} are left out: {', '.join(map(str, seeds))}.")
+        if first.pairs.dropped: notes[-1] += " " + find_failures({
+            "baseline": arms[BASELINE, part].runs, "candidate": arms[name, part].runs},
+            first.spec.name).rpartition("; ")[2] + ". Seeds that survive may be the easy ones."
+    return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={},
+                 notes=tuple(notes),
                  verdicts={name: failed.get(name, each[0]).verdict
                            for name, each in done.items()})
