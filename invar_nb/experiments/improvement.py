@@ -71,6 +71,12 @@ class MetricSpec:
         "higher or lower."
         return self.direction.partition("_")[0]
 
+    def as_metric(self) -> Metric:
+        "The same as a metric of a study, whose change is a share of the baseline's mean."
+        return Metric(name=self.name, unit="relative", better=self.better, scale=self.scale,
+                      kind="runs", margin=self.improvement_threshold,
+                      totals=lambda arm: (arm.values, np.ones(len(arm))))
+
 # %% ../../nbs/experiments/01_improvement.ipynb #c019
 def written_mean(values: tuple) -> Fraction:
     "The mean of the decimals that name these floats, without rounding."
@@ -130,10 +136,6 @@ def runs_difference(
         if n > 1:
             rest = np.subtract(x, y) - change * np.sign(unit) * np.array(y)
             spread = float(np.std(rest, ddof=1) / abs(unit))
-    metric = Metric(name=spec.name, unit="relative", better=spec.better, scale=spec.scale,
-                    kind="runs", margin=spec.improvement_threshold,
-                    totals=lambda arm: (arm.values, np.ones(len(arm))))
-
     def at(level):
         ends = None if t.degenerate else fieller_interval(y, x, level=level)
         if log and not t.degenerate:
@@ -149,7 +151,7 @@ def runs_difference(
                                                           reason=reason))
     fit = Jackknife(estimate=change, skewness=0.0, dof=n - 1.0, nu=n - 1.0, n_units=n,
                     units_eff=float(n), standard_error=(spread or 0.0) / n**0.5)
-    return Difference(metric=metric, fit=fit, baseline=float(means[0]), units="seeds",
+    return Difference(metric=spec.as_metric(), fit=fit, baseline=float(means[0]), units="seeds",
                       candidate=float(means[1]), n=n, n_eff=float(n), interval=at(level),
                       at=at, p_value=t.p_value)
 

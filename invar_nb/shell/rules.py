@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['QUESTIONS', 'find_margins', 'find_metrics', 'check_foreign', 'find_rules', 'check_planned', 'share_of_mean',
-           'find_directions', 'line_of_runs', 'check_runs', 'rules_of_runs']
+           'find_directions', 'scales_of', 'line_of_runs', 'check_runs', 'rules_of_runs']
 
 # %% ../../nbs/shell/05_rules.ipynb #c002
 from collections.abc import Collection, Mapping, Sequence
@@ -189,6 +189,12 @@ def find_directions(job: g.Job) -> dict[str, str]:
                        and f"{said[name]} and {word}", "Keep one"))
     return said
 
+
+def scales_of(job: g.Job) -> dict[str, str]:
+    "Metric of runs -> linear or log, as far as it is said."
+    names, said = job.asked.metric or [], (text.rpartition("=") for text in job.asked.scale or ())
+    return {key: word for name, mark, word in said for key in ([name] if mark else names)}
+
 # %% ../../nbs/shell/05_rules.ipynb #runsd
 def line_of_runs(
     job: g.Job,
@@ -247,12 +253,11 @@ def check_runs(
 # %% ../../nbs/shell/05_rules.ipynb #c005r
 def rules_of_runs(job: g.Job, arms: Mapping) -> Rules:
     "The rules of tables of runs; which direction is better must be said. UsageError."
-    asked, scale = job.asked, {}
+    asked = job.asked
     seeds = {name: getattr(job.columns, name) for name in ("intersect", "drop_failed")}
     known = {metric for arm in arms.values() for run in arm.runs for metric in run.metrics}
     check_runs(job, sorted(known - {"seed"}))
-    for name, mark, word in (text.rpartition("=") for text in asked.scale or ()):
-        scale |= {name: word} if mark else dict.fromkeys(asked.metric, word)
+    scale = scales_of(job)
     better, margins = find_directions(job), o.split_margins(asked.margin,
                                                             primary=asked.metric[0])
     for must, names in (("--margin must name one of the metrics", margins),
