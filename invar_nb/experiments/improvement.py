@@ -58,7 +58,7 @@ class MetricSpec:
         where, m = "MetricSpec", self.improvement_threshold
         name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
-            refuse(where, "name must be that of a metric", repr(self.name), "Write 'perplexity'")
+            refuse(where, "name must be a metric's", repr(self.name), "Write 'perplexity'")
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
@@ -151,9 +151,9 @@ def runs_difference(
                                                           reason=reason))
     fit = Jackknife(estimate=change, skewness=0.0, dof=n - 1.0, nu=n - 1.0, n_units=n,
                     units_eff=float(n), standard_error=(spread or 0.0) / n**0.5)
-    return Difference(metric=spec.as_metric(), fit=fit, baseline=float(means[0]), units="seeds",
-                      candidate=float(means[1]), n=n, n_eff=float(n), interval=at(level),
-                      at=at, p_value=t.p_value)
+    return Difference(metric=spec.as_metric(), fit=fit, baseline=float(means[0]),
+                      candidate=float(means[1]), units="seeds", n=n, n_eff=float(n),
+                      interval=at(level), at=at, p_value=t.p_value)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c030
 def decide(
@@ -216,7 +216,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
     if pairs.dropped:
-        why += f"; a run failed of seeds that are left out: {', '.join(map(str, pairs.dropped))}"
+        why += f"; seeds with a failed run, left out: {', '.join(map(str, pairs.dropped))}"
     title = claim.title()
     if claim == "equivalent":
         better = "Better" if d.improvement > 0 else "Worse"
@@ -385,8 +385,9 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
         dict.fromkeys(rules.metrics, 0.02 if rules.margin is None else rules.margin)
     better = {name: usual_direction(name) for name in rules.metrics} | dict(rules.better)
     if unsaid := [name for name, word in better.items() if word is None]:
-        refuse("study", f"it must be known whether higher {unsaid[0]} is better", "nothing said",
-               f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'", error=UsageError)
+        refuse("study", f"it must be known whether higher {unsaid[0]} is better",
+               "nothing said", f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'",
+               error=UsageError)
     return [MetricSpec(
         name, direction=DIRECTIONS[better[name]],
         scale=rules.scale.get(name, LINEAR),

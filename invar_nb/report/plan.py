@@ -224,7 +224,7 @@ class Goal:
                 "smallest_margin": edge((1 + self.power) / 2)}
 
     def fewest(self, units: str) -> int:
-        "Units that the claim needs; a change over seeds rests on the test, not on ten of them."
+        "Units that the claim needs; a change over seeds is tested, and needs no ten."
         changed = self.margin is not None and abs(self.expected) >= self.margin
         return 2 if changed and units == "seeds" else FEWEST
 
@@ -323,6 +323,9 @@ def plan_table(plan) -> list[list[str]]:
     return table
 
 # %% ../../nbs/report/04_plan.ipynb #2e2792f6
+_SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     "How much to score for a goal, what it costs, and what other sizes would promise."
@@ -345,10 +348,7 @@ class Plan:
         "Whether the text holds the planned run; None where no text is known."
         return None if self.text is None else self.needed["units"] <= self.text["units"]
 
-    @property
-    def items(self) -> str:
-        if self.units == "seeds": return "seeds"
-        return "windows" if self.units in ("documents", "serial", "windows") else "examples"
+    items = property(lambda self: _SIZED_IN.get(self.units, "examples"))
 
     def amount(self, value: float, digits: int = 2) -> str:
         "A change in words; on the log scale in per cent, as margins are written."
@@ -430,7 +430,6 @@ def plan_comparison(
         pilot = fitted(pilot)
 
     def size(n): return stock.size(n) if stock else {"windows": math.ceil(n)}
-
     def row(n):
         return {"units": n, **size(n), **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
 

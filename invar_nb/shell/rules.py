@@ -192,8 +192,9 @@ def find_directions(job: g.Job) -> dict[str, str]:
 
 def scales_of(job: g.Job) -> dict[str, str]:
     "Metric of runs -> linear or log, as far as it is said."
-    names, said = job.asked.metric or [], (text.rpartition("=") for text in job.asked.scale or ())
-    return {key: word for name, mark, word in said for key in ([name] if mark else names)}
+    said = (text.rpartition("=") for text in job.asked.scale or ())
+    return {key: word for name, mark, word in said
+            for key in ([name] if mark else job.asked.metric or ())}
 
 # %% ../../nbs/shell/05_rules.ipynb #runsd
 def line_of_runs(
