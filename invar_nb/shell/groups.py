@@ -225,6 +225,7 @@ class Columns:
 
     intersect: file_key(bool, "For runs: leave out seeds that only one arm has; the report "
                         "lists them.", "runs") = False
+    drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
     assume_ok: file_key(bool, "For runs: rows without terminal are finished.", "runs") = False
 
     def __post_init__(self):
