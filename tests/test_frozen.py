@@ -58,6 +58,8 @@ def row_differences(name, was, now):
     names = FROZEN_NOW["row"]
     for key in {*was} & {*now}:
         values = [dict(zip(names[:len(row)], row, strict=True)) for row in (was[key], now[key])]
+        for end in {"low", "high"} & values[1].keys():  # no share changes by more than 100 points
+            if values[1][end] in (-1.0, 1.0): values[0][end] = min(max(values[0][end], -1.0), 1.0)
         width = values[0]["high"] - values[0]["low"] if name.startswith("bootstrap") else 0.0
         far = {"low": 1e-3 * width, "high": 1e-3 * width, "p": .005 * bool(width), "adjusted p": .005 * bool(width)}
         lines += [line for n in names if n not in CHANGED.get(name, ()) for line in differences(values[0].get(n), values[1].get(n), f"{key}: {n}", far.get(n, 0.0), FLOAT32.get(name, 1e-12))]
