@@ -613,7 +613,7 @@ def test_killed_at_random_times_the_queue_resumes_without_loss(tmp_path):
         recorded = now
     with Journal(tmp_path / "r", runner._KEY) as kept: final = [read_row(r) for _, r in kept.items()]
     assert sorted(outcome(final)) == [(s, "crash", None) if s % 5 == 4 else (s, "ok", s / 8) for s in range(12)]
-    assert len(log.read_text().splitlines()) <= 12 + 3 * kills and kills == 4
+    assert len(log.read_text().splitlines()) <= 12 + 2 * 3 * kills and kills == 4  # of each worker one run, and one result not yet in the journal
 
 
 @posix

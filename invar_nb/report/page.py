@@ -6,9 +6,9 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'dense', 'cells_of',
            'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
            'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text',
-           'rule_line', 'unmeasured_line', 'found_line', 'level_tables', 'rests_table', 'gate_facts', 'brief',
-           'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page',
-           'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
+           'rule_line', 'unmeasured_line', 'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts',
+           'brief', 'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures',
+           'render_page', 'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -373,20 +373,36 @@ def found_line(d: Mapping) -> str:
     return sizes and f"A change of {sizes} would have been found with 80 % power."
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee10
+def _level_cell(value, span=True):
+    "One value of an arm with its interval and what else is said of it."
+    if value is None or value["value"] is None:
+        why = value and value.get("missing")
+        return f"- ({why})" if why else "-"
+    ends = " ({:.4g} to {:.4g})".format(*value["ci"]) if value["ci"] and span else ""
+    return show(value["value"]) + ends + "".join(
+        f"; {beside}" for beside in [value.get("beside")] if beside and span)
+
+
+def alone_tables(d: Mapping, part: str) -> list[list[list]]:
+    "The metrics of one arm, and a line for each slice with intervals of the first metric."
+    rows = [(row["key"]["slice"], row["value"] | row["about"]) for row in d["rows"]
+            if row["key"]["part"] == part]
+    titles = list(dict.fromkeys(value["title"] for _, value in rows))
+    of = {(name, value["title"]): value for name, value in rows}
+    names = list(dict.fromkeys(name for name, _ in rows if name))
+    tables = [[[part or "metric", "value"], *(
+        [title, _level_cell(of[None, title])] for title in titles if (None, title) in of)]]
+    slices = [["slice", "examples", *titles], *(
+        [name, next(v["n"] for where, v in rows if where == name), *(
+            _level_cell(of.get((name, title)), title == titles[0]) for title in titles)]
+        for name in names)]
+    return tables + [slices] * bool(names)
+
+
 def level_tables(d: Mapping) -> list[list[list]]:
-    "Every metric of every arm alone, a table a part; of one arm its rows with slices."
-    def cell(value):
-        if value is None or value["value"] is None:
-            why = value and value.get("missing")
-            return f"- ({why})" if why else "-"
-        span = " ({:.4g} to {:.4g})".format(*value["ci"]) if value["ci"] else ""
-        beside = value.get("beside")
-        return show(value["value"]) + span + (f"; {beside}" if beside else "")
+    "Every metric of every arm alone, a table a part; of one arm its slices too."
     if not d["pairs"]:
-        return [[[part["part"] or "metric", "baseline"], *(
-            [f"{row['key']['slice']}: " * bool(row["key"]["slice"]) + row["value"]["title"],
-             cell(row["value"] | row["about"])] for row in d["rows"]
-            if row["key"]["part"] == part["part"])] for part in d["parts"]]
+        return [table for part in d["parts"] for table in alone_tables(d, part["part"])]
     tables = []
     for part in d["parts"]:
         arms = {arm["name"]: arm["levels"] for arm in d["arms"].values()
@@ -394,7 +410,7 @@ def level_tables(d: Mapping) -> list[list[list]]:
         titles = {metric: level["title"] for levels in arms.values()
                   for metric, level in levels.items()}
         tables.append([[part["part"] or "metric", *arms], *(
-            [title, *(cell(levels.get(metric)) for levels in arms.values())]
+            [title, *(_level_cell(levels.get(metric)) for levels in arms.values())]
             for metric, title in titles.items())])
     return tables
 
