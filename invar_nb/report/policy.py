@@ -58,8 +58,15 @@ def check_enough(
     where: str = "report",      # and the part, where there are several
 ) -> list[str]:
     "What the tier misses, one line each; in ci and release a ContractError."
-    total, wanted = counts["preview"] + counts["final"], tier.preview + tier.final
-    if counts["preview"] >= tier.preview and counts["final"] >= tier.final: return []
+    preview, final = counts["preview"], counts["final"]
+    total, wanted = preview + final, tier.preview + tier.final
+    if profile != "dev" and preview != final and total >= wanted:
+        cure = f"Score an even number of them: --windows {total - 1}" if total % 2 \
+            else "Correct the column split"
+        refuse(where, f"the profile {profile} needs as many preview as final windows",
+               f"{preview} and {final}", f"{cure}; or use --profile dev, which only warns",
+               code="preview_and_final_counts_agree")
+    if preview >= tier.preview and final >= tier.final: return []
     if profile != "dev":
         least = TIERS["aggressive"]
         cure = ("Use more text, --profile dev, or --set tier=aggressive, which needs "
@@ -82,8 +89,10 @@ def check_windows(
     lines = check_enough(counts, tier=tier, profile=profile, where=where)
     twice, spread = overlap_fraction(a.window_ids, a.tokens)[0], np.ptp(
         pair.candidate.log_loss - a.log_loss)
+    digests = {arm.provenance.get("weights_digest") for arm in (a, pair.candidate)}
+    unedited = len(digests) == 1 and None not in digests  # the same weights on both sides
     holds = (twice == 0, abs(counts["preview"] - counts["final"]) <= 1,
-             pair.n > 1 and spread > 0)
+             unedited or pair.n > 1 and spread > 0)
     broken = [name for name, good in zip(BROKEN, holds, strict=True) if not good]
     if broken and profile != "dev":
         refuse(where, f"the profile {profile} needs every contract to hold", ", ".join(broken),
@@ -106,7 +115,12 @@ def window_stats(pair, rules) -> dict:
     tier, used = as_tier(rules.tier), {**counts, "replicates": rules.replicates}
     coverage = {name: {"used": n, "required": (least := getattr(tier, name)),
                        "ok": n is None or n >= least} for name, n in used.items()}
+    plan = a.provenance.get("looks") or {"windows": a.provenance.get("windows_scored")}
+    n = plan["windows"]  # asked for; fewer are there where looks decided, or rows are gone
+    asked = {"preview": n and n // 2, "final": n and n - n // 2}
     return {**counts, "split": how, "stats": {
+        **{f"requested_{name}": many for name, many in asked.items()},
+        **{f"actual_{name}": many for name, many in counts.items()},
         "window_match_fraction": 1.0, "window_overlap_fraction": overlap,
         "window_overlap_basis": basis, "paired_windows": len(a),
         "paired_delta_summary": {
@@ -146,7 +160,7 @@ def source_fields(study: Study) -> dict:
 def gate_of(row, baseline, limit: float, label: str = "") -> dict:
     "The upper end of the ratio of perplexities against a limit; raises UsageError."
     d = row.value  # of the leading row; `baseline` is the arm
-    if d.scale == "log": upper = math.exp(d.interval.high)
+    if d.scale == "log" and d.metric.name != "drift": upper = math.exp(d.interval.high)
     elif d.metric.name == "bits_per_byte":
         upper = math.exp(nats_per_token(baseline, d.interval.high))
     else:
