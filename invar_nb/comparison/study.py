@@ -585,8 +585,8 @@ def study(
                   for row in levels_of(part, arm, rules)]
         missing = [row.value.missing for row in levels if row.key.slice is None]
         if all(missing):
-            refuse("evaluate", "some metric must be computable", "; ".join(missing),
-                   "Add what it needs")
+            refuse("evaluate", "some metric must be computable",
+                   "; ".join(missing).removesuffix("."), "Add what it needs")
         return Study(arms=arms, rules=rules, rows=tuple(levels), measured={})
     pairs, looks = pair_all(arms), {}
     check_kinds(rules, {both.kind for both in pairs.values()})
