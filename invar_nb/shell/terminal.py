@@ -215,7 +215,7 @@ def _run(command, words: list[str]) -> tuple[dict, str]:
                 with command.make_context("invar-nb", words) as context:
                     return command.invoke(context)
         except ValueError as error:
-            old = re.fullmatch(r"Delete (.*) to start again", getattr(error, "cure", ""))
+            old = re.fullmatch(r"Delete (.*) to start again\.", getattr(error, "cure", ""))
             if not (old and error.code == "key" and "force" in TYPED.get()
                     and os.path.isfile(old[1])): raise
             from invar_nb.foundations.journal import discard_journals
