@@ -97,7 +97,7 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
     over = counted(units.n_units, units.noun)
     if metric.arm_interval and (units.name != "clusters" or metric.totals is None):
         return metric.arm_interval(arm, level), counted(len(arm), "examples")
-    if metric.of_pair or units.n_units < 2: return None, over
+    if metric.of_pair or metric.caveat or units.n_units < 2: return None, over
     if metric.totals is None:
         fit = fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
     else:

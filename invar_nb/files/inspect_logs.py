@@ -345,12 +345,9 @@ def read_inspect_log(
             log, samples, file, entries[fitting[0]], better, where, partial(
                 _fields, slices=slices, cluster=cluster, known=known, where=where))
     if unclear:
-        several = len(files) > 1
-        some = [f"{task}={labels[0]}" if several else labels[0]
-                for task, labels in unclear.items()]
-        refuse("read_inspect_log" if several else where, "one scorer must be chosen" + " for each task" * several,
-               "; ".join(f"{task}: " * several + listed(labels)
-                         for task, labels in unclear.items()),
+        some = [f"{task}={labels[0]}" for task, labels in unclear.items()]
+        refuse("read_inspect_log", "one scorer must be chosen for each task",
+               "; ".join(f"{task}: {listed(labels)}" for task, labels in unclear.items()),
                f"Say score={some[0]!r}, for example" if not some[1:] else
                f"Say score='TASK=NAME' of each, such as {listed(some)}")
     for task in (*tasks, *filter(None, wanted)):

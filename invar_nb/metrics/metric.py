@@ -272,11 +272,10 @@ class Registry(Mapping):
 
     def of_arms(self, *arms) -> list[Metric]:
         "The usual metrics of these arms, those of a pair where its candidate has them."
-        metrics = [m for m in self.of_kind(arms[0].kind)
-                   if not m.optional and (arms[1:] or not m.of_pair)]
+        metrics = [m for m in self.of_kind(arms[0].kind) if arms[1:] or not m.of_pair]
         metrics += [self[f"score:{name}"] for name in getattr(arms[0], "others", ())]
-        return [m for m in metrics
-                if not (m.of_pair or m.silent) or not missing_reason(m, arms[-1])]
+        return [m for m in metrics if not (m.optional or (
+            m.of_pair or m.silent) and missing_reason(m, arms[-1]))]
 
 # %% ../../nbs/metrics/00_metric.ipynb #c025
 METRICS = Registry()
