@@ -41,8 +41,19 @@ def differences(was, now, path="", far=0.0, relative=1e-12):
     return [] if same else [f"{path}: {was!r} became {now!r}"]
 
 
+def as_roots(row):
+    "A calibration error is shown as a root now, its difference from where the baseline stands; the claim stays."
+    root, value = lambda x: max(x, 0.0) ** .5, dict(zip(FROZEN_NOW["row"][:len(row)], row, strict=True))
+    if "delta" not in value or value["delta"] is None: return [None if x is None else root(x) for x in row[:1]] + row[1:]
+    start = value["baseline"]
+    from_there = {key: root(start + value[key]) - root(start) for key in ("delta", "low", "high") if value[key] is not None}
+    return [*(value | from_there | {"baseline": root(start), "candidate": root(value["candidate"])}).values()]
+
+
 def row_differences(name, was, now):
     "The rows by the names of their values; a bootstrap's ends may move by 1e-3 of the width, and its p with them."
+    now = {key: row for key, row in now.items() if " | ece | " not in key}  # a metric of its own now
+    was = {key: as_roots(row) if " | calibration | " in key else row for key, row in was.items()}
     lines = [f"{key}: {'new' if key in now else 'lost'}" for key in sorted({*was} ^ {*now})]
     names = FROZEN_NOW["row"]
     for key in {*was} & {*now}:

@@ -236,12 +236,19 @@ def conclude(
     fit, rows = fits
     at, p_of = interval or _own_interval(metric, fit, values[1])
     n_eff = effective_rows(n, rows, fit)
-    if (value_at := metric.inverse) is not None:  # a quantile: error and ends as values
-        share, error, share_at = fit.estimate, fit.standard_error, at
-        fit = replace(fit, estimate=value_at(share), standard_error=(
-            value_at(share + error) - value_at(share - error)) / 2)
-        at, p_of = lambda level: share_at(level).map(value_at), None
     baseline, candidate = (in_unit(metric, value) for value in values)
+    if metric.inverse is not None:  # error and ends as values (@eq-difference-inverse)
+        start, zero = (0.0, 0.0) if metric.of_pair else (values[0], baseline)
+        value_at = lambda x: metric.inverse(start + x) - zero
+        raw, raw_at, raw_p, raw_moves = fit, at, p_of, influence
+        error = raw.standard_error
+        fit = replace(raw, estimate=value_at(raw.estimate), standard_error=(
+            value_at(raw.estimate + error) - value_at(raw.estimate - error)) / 2)
+        at = lambda level: raw_at(level).map(value_at)
+        p_of = metric.forward and (lambda null: 1.0 if null == fit.estimate else raw_p(
+            metric.forward(zero + null) - start))
+        slope = fit.estimate / raw.estimate if raw.estimate else 1.0
+        influence = raw_moves and (lambda: raw_moves() * [[slope], [1.0]])
     tested = p_of is not None and not metric.positive  # that it is above 0 is no finding
     return Difference(metric=metric, fit=fit, baseline=None if metric.of_pair else baseline,
                       candidate=candidate, interval=at(level), n=n, n_eff=n_eff,

@@ -35,7 +35,7 @@ from .verdict import (Verdict, as_margin, change_text, headline,
 from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
                                          suggest)
 from ..foundations.interval import Interval
-from ..metrics.metric import (Metric, as_metric, in_unit, item_totals,
+from ..metrics.metric import (Metric, as_metric, detail_of, in_unit, item_totals,
                                      missing_reason, prepare_metric, value_of,
                                      values_without)
 from ..statistics.jackknife import jackknife_ratio
@@ -122,18 +122,26 @@ def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
     whole = [(None, arm)] + [(f"{name} {value}", some)
                              for name, value, some in find_slices(arm, rules.by)]
     for where, some in whole:
+        few = where and arm.kind == "answers" and len(some) < FEWEST
         for metric in metrics:
-            why, value, interval, over = missing_reason(metric, some), None, None, ""
+            why, value, interval, about = missing_reason(metric, some), None, None, {}
+            if few and (why or metric.arm_interval is None or metric.totals is None): continue
             try:
                 if not why: value = value_of(metric, some)
-                if not why: interval, over = level_interval(metric, some, rules.level)
+                if few: about["beside"] = "{:.0f} of {:.0f}, too few for an interval".format(
+                    *(values.sum() for values in item_totals(metric, some)))
+                elif not why:
+                    interval, over = level_interval(metric, some, rules.level)
+                    about = {"over": over} if interval else {}
+                    detail = None if where else detail_of(metric, some, rules.level)
+                    if detail and detail.brief: about["beside"] = detail.brief
             except ContractError as error:
                 if error.code != "undefined": raise
                 why = str(error)
             level = Level(metric=metric, estimate=value, interval=interval, n=len(some),
                           missing=why)
             yield Row(key=Key(BASELINE, part, metric.name, where), value=level, role="level",
-                      about={"over": over} if interval else {})
+                      about=about)
 
 # %% ../../nbs/comparison/08_study.ipynb #c021
 def contrast_rows(measured: Mapping, part: str, rules: Rules, order=None) -> list[Row]:

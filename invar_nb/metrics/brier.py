@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from .metric import Metric
+from .metric import Detail, Metric
 from ..foundations.refuse import as_choice, find_precision, refuse, refuse_first
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
                                           width_edges)
@@ -125,5 +125,31 @@ def _missing(arm):
         return "the predictions carry no confidence and no probabilities"
 
 
-brier_metric = Metric(name="brier", title="Brier score", kind="answers",
+_SUM = ("The sum over the {} classes of the squared distance of probability and outcome: 0 is "
+        "best, 2 is worst (the sum, not half of it).")
+_BARE = ("The squared distance of the confidence from 1 where the answer is right, else from "
+         "0: 0 is best, 1 is worst. It is no sum over classes.")
+_BINS = 10
+
+
+def _detail(arm, level):
+    "Which convention it follows, and Murphy's terms."
+    if arm.probabilities is None: p, y, convention = arm.confidence, arm.correct, _BARE
+    else:
+        number = {label: c for c, label in enumerate(arm.labels)}
+        p, y = arm.probabilities, [number[label] for label in arm.label]
+        convention = _SUM.format(len(arm.labels))
+    d = brier_decomposition(p, y, n_bins=_BINS)
+    values = {"reliability": d.reliability, "resolution": d.resolution,
+              "uncertainty": d.uncertainty,
+              "within_bins": d.within_bin_variance - d.within_bin_covariance}
+    return Detail(notes=(convention, f"Score = reliability - resolution + uncertainty + what "
+                         f"is left within {_BINS} bins of equal width (Murphy)."),
+                  values=values, tables={"Terms of the Brier score": (
+                      ("reliability, 0 where calibrated", "resolution, of what it knows",
+                       "uncertainty, of the task", "within bins", "score"),
+                      (*values.values(), d.score))})
+
+
+brier_metric = Metric(name="brier", title="Brier score", kind="answers", detail=_detail,
                       totals=_squares, prepare=_prepare, missing=_missing)

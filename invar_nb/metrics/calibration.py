@@ -8,6 +8,7 @@ __all__ = ['FEWEST', 'calibration_metric', 'squared_error_without', 'calibration
 # %% ../../nbs/metrics/04_calibration.ipynb #c002
 from dataclasses import replace
 from functools import partial
+import math
 
 import numpy as np
 
@@ -110,11 +111,21 @@ def _missing(arm):
     return _too_few(_confidence(arm), mass_edges(_BINS, _confidence(arm)))
 
 
+def _alone(edges, arm, level):
+    "The interval of one model."
+    n = len(arm.correct)
+    units = (np.arange(n), n) if arm.clusters is None else unit_codes(arm.clusters)
+    return jackknife_statistic(*_without(edges, arm, *units)).interval(level).map(_root)
+
+
 def _prepare(*arms):
     edges = mass_edges(_BINS, *map(_confidence, arms))
-    return replace(calibration_metric, leave_one_out=partial(_without, edges))
+    return replace(calibration_metric, leave_one_out=partial(_without, edges),
+                   arm_interval=partial(_alone, edges))
 
 
 calibration_metric = Metric(
-    name="calibration", title="squared calibration error", kind="answers", better="lower",
-    prepare=_prepare, leave_one_out=partial(_without, None), missing=_missing)
+    name="calibration", title="calibration error", unit="share", kind="answers",
+    better="lower", prepare=_prepare, leave_one_out=partial(_without, None), missing=_missing,
+    arm_interval=partial(_alone, None), inverse=_root,
+    forward=lambda x: x * x if x >= 0 else -math.inf)

@@ -13,7 +13,7 @@ from functools import partial
 
 import numpy as np
 
-from .metric import Metric
+from .metric import Detail, Metric
 from ..arms.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
 from ..foundations.refuse import as_choice, as_fraction, as_names, lock, refuse
@@ -236,7 +236,30 @@ def _macro_f1_without(arm, codes, n_units):
     return float(_share(scores.sum(), classes)), _share(scores.sum() + change, classes - gone)
 
 
+def _confusion_detail(arm, level):
+    "The confusion matrix, and precision and recall of each class with Wilson's intervals."
+    rule, notes = {}, ()
+    if not _counted(arm).all():
+        rule = {"ambiguous": "excluded", "ambiguous_label": arm.ambiguous_label}
+        notes = (f"Examples whose true label is {arm.ambiguous_label!r} are left out.",)
+    cells = confusion_matrix(arm.label, arm.prediction, arm.labels, **rule)
+    scores = precision_recall_f1(cells, arm.labels, level=level)
+    ends = lambda interval: interval and f"{interval.low:.3f} to {interval.high:.3f}"
+    value = lambda x: None if x != x else float(x)
+    ci = f"{100 * level:g} % CI"
+    head = ("class", "examples", "predicted", "precision", ci, "recall", ci, "F1")
+    rows = [(label, int(scores.support[c]), int(scores.predicted[c]),
+             value(scores.precision[c]), ends(scores.precision_interval[c]),
+             value(scores.recall[c]), ends(scores.recall_interval[c]), value(scores.f1[c]))
+            for c, label in enumerate(scores.labels)]
+    matrix = [(label, *row) for label, row in zip(arm.labels, cells.tolist(), strict=True)]
+    return Detail(values={"labels": [*arm.labels], "confusion": cells.tolist()}, tables={
+        "Confusion matrix": (("true \\ predicted", *arm.labels), *matrix),
+        "Classes": (head, *rows)}, notes=notes)
+
+
 macro_f1_metric = Metric(
     name="macro_f1", title="macro F1", unit="share", kind="answers", better="higher",
-    leave_one_out=_macro_f1_without, missing=lambda arm: getattr(arm, "choices", None) and
+    leave_one_out=_macro_f1_without, detail=_confusion_detail,
+    missing=lambda arm: getattr(arm, "choices", None) and
     "its labels are places of choices, not classes" or None)

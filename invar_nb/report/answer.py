@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'MOST_BYTES', 'BADGE', 'padded', 'align', 'level_cells', 'headed',
-           'lead_cells', 'ranked_rows', 'answer_rows', 'change_column', 'table_columns', 'short_names', 'text_table',
-           'rests_line', 'next_line', 'first_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'plain_table',
-           'summary_markdown', 'badge', 'result_picture']
+           'subject_of', 'alone_rows', 'lead_cells', 'ranked_rows', 'answer_rows', 'change_column', 'table_columns',
+           'short_names', 'text_table', 'rests_line', 'next_line', 'first_line', 'change_head', 'wrapped', 'summary',
+           'cut', 'matrix', 'plain_table', 'summary_markdown', 'badge', 'result_picture']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
@@ -46,7 +46,7 @@ def level_cells(row: Mapping) -> dict[str, str]:
     value, number = row["value"], lambda x: "" if x is None else f"{x:.4g}"
     low, high = map(number, value["ci"] or (None, None))
     return {"name": value["title"], "change": number(value["value"]) or "-", "low": low,
-            "high": high, "claim": value["missing"] or ""}
+            "high": high, "note": value["missing"] or row["about"].get("beside", "")}
 
 # %% ../../nbs/report/03_answer.ipynb #7q391v12
 WIDEST = 24  # columns of a name
@@ -64,6 +64,28 @@ def headed(
             filter(None, (about, title)))
         named.append({**cells, "name": name})
     return named
+
+# %% ../../nbs/report/03_answer.ipynb #alr1
+def subject_of(row: Mapping) -> str:
+    "What a row is about, where the candidate needs no name: its part and its slice."
+    return label_of(row["key"] | {"candidate": "candidate"})
+
+
+def alone_rows(d: Mapping) -> list[dict[str, str]]:
+    "The metrics of arms alone; of slices that were asked for, the first metric of each."
+    asked, by = d["rules"].get("metrics"), d["rules"].get("by")
+    rows = [row for row in d["rows"] if asked or row["value"]["value"] is not None]
+    lines = headed([(subject_of(row), row["value"]["title"], level_cells(row)) for row in rows
+                    if not row["key"]["slice"]])
+    first, above = {}, ""
+    for row in rows if by else ():
+        title, part = row["value"]["title"], row["key"]["part"]
+        if title != first.setdefault(part, title) and not asked or not row["key"]["slice"]:
+            continue
+        lines += [{"name": f"{title} of", "part": ""}] * (title != above)
+        lines.append(level_cells(row) | {"name": f"  {subject_of(row)}"})
+        above = title
+    return lines
 
 # %% ../../nbs/report/03_answer.ipynb #ans13
 BESIDE = {"kl_divergence": "KL", "top1_changed": "flips"}  # metrics that are columns
@@ -98,11 +120,7 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
 def answer_rows(d: Mapping) -> list[dict[str, str]]:
     "The rows of the answer: column -> cell; of arms alone their levels."
     by = d["rules"].get("by")  # slices that were asked for are shown
-    about = lambda row: label_of(row["key"] | {"candidate": "candidate"})
-    if not d["pairs"]: return headed([
-        (about(row), row["value"]["title"], level_cells(row)) for row in d["rows"]
-        if (by or not row["key"]["slice"]) and (
-            d["rules"].get("metrics") or row["value"]["value"] is not None)])
+    if not d["pairs"]: return alone_rows(d)
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
     usual = not alone and all(row["value"]["title"] == title for row in leads)
@@ -113,9 +131,9 @@ def answer_rows(d: Mapping) -> list[dict[str, str]]:
     own = lambda row: cells[row["key"]["candidate"], row["key"]["part"]]
     if ranked: rows = [row for ranking in ranked for row in ranked_rows(d, ranking, cells)]
     elif usual: rows = [own(row) | {"name": label_of(row["key"])} for row in leads]
-    else: rows = headed([(about(row) if alone else label_of(row["key"]),
+    else: rows = headed([(subject_of(row) if alone else label_of(row["key"]),
                           row["value"]["title"], own(row)) for row in leads])
-    rows += headed([(about(row) if alone else label_of(row["key"]), BESIDE.get(
+    rows += headed([(subject_of(row) if alone else label_of(row["key"]), BESIDE.get(
         row["value"]["metric"], row["value"]["title"]), cells_of_row(row, "") | (
             {"before": ""} if ranked else {})) for row in rest[:most]])
     more = {"name": f"and {len(rest) - most} more in the report", "part": ""}
@@ -148,7 +166,8 @@ def table_columns(rows: Sequence[Mapping], change: str) -> dict[str, list[str]]:
     columns = {"": [row["name"] for row in rows], "size": column("size"),
                "bits": column("bits"), "before": column("before"), "after": column("after"),
                change: change_column(rows), "KL": column("KL"), "flips, %": column("flips"),
-               "claim": [row.get("claim", "") for row in rows]}
+               "claim": [row.get("claim", "") for row in rows],
+               "note": [row.get("note", "") for row in rows]}
     return {head: cells for head, cells in columns.items() if any(map(str.strip, cells))}
 
 
@@ -176,7 +195,7 @@ def text_table(rows: Sequence[Mapping], change: str, width: int = WIDTH) -> list
         del columns[out[0]]
     columns[""] = short_names(columns[""], max(spare(), 12), titles)
     sizes = {head: wide(head) for head in columns}
-    left = lambda head: head in ("", "claim") or head.startswith(("change", "value"))
+    left = lambda head: head in ("", "claim", "note") or head.startswith(("change", "value"))
     line = lambda cells: "  ".join(
         padded(cell, sizes[head], right=not left(head))
         for head, cell in zip(columns, cells, strict=True)).rstrip()
@@ -192,7 +211,7 @@ def rests_line(d: Mapping) -> str:
              if not chosen or chosen & {pair["candidate"], pair["part"]}]
     if not units:
         over = dict.fromkeys(row["about"]["over"] for row in rows_of(d, "level")
-                             if row["about"] and not row["key"]["slice"])
+                             if "over" in row["about"] and not row["key"]["slice"])
         return f"Intervals over {' or '.join(over)}." if over else ""
     over = {units_text(u) for u in units}
     kinds, n = {noun_of(u["kind"]) for u in units}, [u["n"] for u in units]

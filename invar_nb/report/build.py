@@ -29,7 +29,7 @@ from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
 from ..comparison.rules import as_tier, budget_unit
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
-                                       may_be_best)
+                                       level_interval, may_be_best)
 from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import (change_text, counted_alike, margin_text,
@@ -37,7 +37,7 @@ from ..comparison.verdict import (change_text, counted_alike, margin_text,
 from ..files.losses import LARGE
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
-from ..metrics.confusion import confusion_matrix
+from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric
 from .figures import percent
 from .policy import (check_windows, exit_of, gate_of, required_gate,
                                     source_fields)
@@ -511,23 +511,29 @@ HIDDEN = ("languages", "document_languages", "document_files", "weights",
 
 
 def arm_section(study: Study, key: tuple[str, str], file=(None, None)) -> dict:
-    "Whose arm it is, what it says of itself, its metrics, its confusion matrix."
+    "Whose arm it is, what it says of itself, its metrics, what these say beside a value."
     arm, (name, part), levels = study.arms[key], key, {}
+    streamed, level = isinstance(arm, StreamedLosses), study.rules.level
+    metrics = {word: prepare_metric(METRICS[word], arm) for word, (kind, _) in BUILT_IN.items()
+               if kind == arm.kind and METRICS[word].detail}
     for row in study.select(part=part, slice=None, against=None):
+        if row.role == "level": metrics[row.key.metric] = row.value.metric
         if row.role not in ("lead", "rest") or name not in (BASELINE, row.key.candidate):
             continue
-        d, of_arm = row.value, row.value.metric.arm_interval
+        d = row.value
+        metrics[row.key.metric] = d.metric
         value = d.baseline if name == BASELINE else d.candidate
-        ci = of_arm and value is not None and of_arm(arm, study.rules.level)
+        alone = value is not None and not streamed and row.key[:2] in study.measured
+        ci = level_interval(d.metric, arm, level)[0] if alone else None
         levels[row.key.metric] = {"title": d.title, "unit": d.unit, "value": value,
                                   "ci": [ci.low, ci.high] if ci else None}
-    fixed = arm.kind == "answers" and not arm.choices
+    details = {word: asdict(detail) for word, metric in metrics.items()
+               if not streamed and (detail := detail_of(metric, arm, level))}
+    for word in levels.keys() & details.keys(): levels[word]["beside"] = details[word]["brief"]
     return {"name": name, "part": part, "model": arm.model, "kind": arm.kind,
             "n": len(arm), "data_id": arm.data_id, "file": file[0], "sha256": file[1],
-            "streamed": isinstance(arm, StreamedLosses), "levels": levels,
-            "provenance": {k: v for k, v in arm.provenance.items() if k not in HIDDEN},
-            "confusion": confusion_matrix(arm.label, arm.prediction, arm.labels).tolist()
-            if fixed else None}
+            "streamed": streamed, "levels": levels, "details": details,
+            "provenance": {k: v for k, v in arm.provenance.items() if k not in HIDDEN}}
 
 # %% ../../nbs/report/05_build.ipynb #8a38428c
 def looks_section(study: Study) -> dict | None:

@@ -380,12 +380,13 @@ def level_tables(d: Mapping) -> list[list[list]]:
             why = value and value.get("missing")
             return f"- ({why})" if why else "-"
         span = " ({:.4g} to {:.4g})".format(*value["ci"]) if value["ci"] else ""
-        return show(value["value"]) + span
+        beside = value.get("beside")
+        return show(value["value"]) + span + (f"; {beside}" if beside else "")
     if not d["pairs"]:
         return [[[part["part"] or "metric", "baseline"], *(
             [f"{row['key']['slice']}: " * bool(row["key"]["slice"]) + row["value"]["title"],
-             cell(row["value"])] for row in d["rows"] if row["key"]["part"] == part["part"])]
-            for part in d["parts"]]
+             cell(row["value"] | row["about"])] for row in d["rows"]
+            if row["key"]["part"] == part["part"])] for part in d["parts"]]
     tables = []
     for part in d["parts"]:
         arms = {arm["name"]: arm["levels"] for arm in d["arms"].values()
@@ -456,7 +457,7 @@ def brief(value: object) -> object:
 def origin_tables(d: Mapping) -> tuple[list[list], list[list]]:
     "What the arms say of themselves: fields that differ, a column an arm; fields that agree."
     arms = [{**arm, **arm["provenance"]} for arm in d["arms"].values()]
-    skip = {"provenance", "levels", "confusion", "name"}
+    skip = {"provenance", "levels", "details", "name"}
     if not any(arm["streamed"] for arm in arms): skip.add("streamed")
     names = dict.fromkeys(name for arm in arms for name in arm if name not in skip)
     values = {name: [arm.get(name) for arm in arms] for name in names}
@@ -510,18 +511,12 @@ def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each
     return {"pieces": pieces, "most": f"Largest changes of probability: {'; '.join(words)}."}
 
 
-def reliability_pictures(d: Mapping, arms: Mapping) -> dict:  # (name, part) -> picture
+def reliability_pictures(d: Mapping) -> dict:  # (name, part) -> picture
     "The reliability of each model's confidence; of the edited ones, where there are such."
-    pictures = {}
-    for key, arm in arms.items():
-        if arm.kind != "answers" or arm.confidence is None: continue
-        if d["pairs"] and key[0] == "baseline": continue
-        p, right = arm.confidence, np.asarray(arm.correct, dtype=float)
-        index = np.minimum((p * 10).astype(int), 9)
-        pictures[key] = reliability_figure(
-            [(int(k.sum()), float(p[k].mean()), float(right[k].mean()))
-             for i in range(10) if (k := index == i).any()])
-    return pictures
+    return {(arm["name"], arm["part"]): reliability_figure([row[1:4] for row in rows])
+            for arm in d["arms"].values() if not (d["pairs"] and arm["name"] == "baseline")
+            for _, *rows in [arm["details"].get("ece", {"tables": {}})["tables"].get(
+                "Reliability", [()])] if rows}
 
 # %% ../../nbs/report/02_page.ipynb #180c4169
 def render_page(layout: str, title: str, *, html: bool, **values) -> str:
@@ -572,7 +567,7 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
         rule=rule_line(d), unmeasured=unmeasured_line(d), changed_answers=changed_answers,
         first=interval_picture(d) if d["pairs"] else None,
-        reliability=reliability_pictures(d, arms), cells_of=cells_of, label_of=label_of,
+        reliability=reliability_pictures(d), cells_of=cells_of, label_of=label_of,
         ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,
         draw_rows=draw_rows, changes_picture=changes_picture, token_marks=token_marks,
         percent=percent, show_p=show_p, answer=answer_of(d))

@@ -139,8 +139,8 @@ class ArmSection(Section):
     sha256: str | None
     streamed: bool                # losses that stayed in their file and were added up
     levels: dict[str, Any]        # metric -> its value of this arm
+    details: dict[str, Any]       # metric -> notes, values and tables beside its value
     provenance: dict[str, Any]
-    confusion: list[list[int]] | None
 
 # %% ../../nbs/report/06_report.ipynb #c011
 class Ranking(Section):
@@ -398,7 +398,7 @@ def render(report: Report) -> dict[str, str]:
     if picture := result_picture(d): pages["result.svg"] = picture
     stems = {(arm["name"], arm["part"]): stem for stem, arm in d["arms"].items()}
     pages |= {f"{stems[key]}.reliability.svg": str(picture)
-              for key, picture in reliability_pictures(d, report.arms).items()}
+              for key, picture in reliability_pictures(d).items()}
     slices = [row for row in d["rows"] if row["key"]["slice"]]
     if not slices: return pages
     names = ("candidate", "part", "slice", "metric", "n", "baseline", "value", "delta", "low",

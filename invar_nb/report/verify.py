@@ -82,7 +82,7 @@ def comparable(d: dict, without: Collection[str] = ()) -> dict:
         "rows": [{k: v for k, v in row.items() if k not in FAMILY}
                  for row in d["rows"] if row["key"]["metric"] not in without],
         "pairs": [{**pair, "missing": rest(pair["missing"])} for pair in d["pairs"]],
-        "arms": {stem: {**arm, "levels": rest(arm["levels"])}
+        "arms": {stem: {**arm, "levels": rest(arm["levels"]), "details": rest(arm["details"])}
                  for stem, arm in d["arms"].items()}}
 
 

@@ -1,0 +1,156 @@
+"""An evaluation report of 480 answers: every quantity that a source document names is on it, and equals what other libraries compute."""
+import itertools
+import math
+
+import numpy as np
+import pytest
+from sklearn import metrics as sk
+from statsmodels.stats.proportion import proportion_confint
+from studies import losses
+
+from invar_nb.arms.predictions import Predictions
+from invar_nb.comparison.study import compare, evaluate, study
+from invar_nb.foundations.refuse import UsageError
+from invar_nb.metrics.metric import METRICS
+from invar_nb.report.answer import summary
+from invar_nb.report.build import document_of
+from invar_nb.report.page import render_html, render_markdown
+
+LABELS, N = ("correct", "incorrect", "ambiguous"), 480
+rng = np.random.default_rng(11)
+TRUTH = rng.choice(3, N, p=[.5, .35, .15])
+WORLD = rng.normal(size=(N, 3))
+
+
+def model(strength, sharp=1.0, name="new", seed=3, **more):
+    scores = sharp * (WORLD + strength * np.eye(3)[TRUTH] + .4 * np.random.default_rng(seed).normal(size=(N, 3)))
+    p = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    return Predictions(ids=[f"q{i:03d}" for i in range(N)], labels=LABELS, label=[LABELS[t] for t in TRUTH], probabilities=p, model=name,
+                       slices={"verb": [("ser", "ir", "haber")[min(i % 60, 2) if i < 475 else 0] for i in range(N)], "rare": ["yes" if i < 7 else "no" for i in range(N)]}, **more)
+
+
+def alone(arm, metric):
+    return document_of(evaluate(arm))["arms"]["baseline"]["details"][metric]
+
+
+def test_ece_its_bins_and_its_band():
+    arm = model(1.2, 1.6)
+    p, right = arm.confidence, arm.correct
+    detail, bins = alone(arm, "ece"), np.minimum((p * 10).astype(int), 9)
+    by_hand = sum(abs(right[bins == m].mean() - p[bins == m].mean()) * (bins == m).mean() for m in set(bins))
+    rows = {row["key"]["metric"]: row for row in document_of(evaluate(arm))["rows"] if not row["key"]["slice"]}
+    assert math.isclose(rows["ece"]["value"]["value"], by_hand, rel_tol=1e-12)
+    band = detail["values"]
+    assert band["n_bins"] == 10 and band["populated"] == len(set(bins)) and band["low"] < band["mean"] < band["high"]
+    draws = np.array([[np.abs(np.bincount(bins, hits - p, 10)).sum() / N] for hits in np.random.default_rng(0).random((4000, N)) < p])
+    assert abs(draws.mean() - band["mean"]) < 5 * draws.std() / 63 and abs((draws >= by_hand).mean() - band["p_value"]) < .02
+    head, *table = detail["tables"]["Reliability"]
+    for (_, n, mean, accuracy, ends), m in zip(table, sorted(set(bins)), strict=True):
+        inside = bins == m
+        low, high = proportion_confint(right[inside].sum(), inside.sum(), method="wilson")
+        assert n == inside.sum() and math.isclose(mean, p[inside].mean(), rel_tol=1e-12) and math.isclose(accuracy, right[inside].mean(), rel_tol=1e-12)
+        assert ends == f"{low:.3f} to {high:.3f}"
+    text = " ".join(detail["notes"])
+    assert "10 bins of equal width" in text and f"p = {band['p_value']:.2g}" in text and rows["ece"]["about"]["beside"].startswith("chance alone")
+
+
+def test_classes_and_their_wilson_intervals():
+    arm = model(1.2)
+    values, (head, *table) = alone(arm, "macro_f1")["values"], alone(arm, "macro_f1")["tables"]["Classes"]
+    cells = sk.confusion_matrix(arm.label, arm.prediction, labels=list(LABELS))
+    assert values["confusion"] == cells.tolist() and values["labels"] == list(LABELS)
+    precision, recall, f1, support = sk.precision_recall_fscore_support(arm.label, arm.prediction, labels=list(LABELS))
+    for c, row in enumerate(table):
+        label, examples, predicted, p, p_ends, r, r_ends, f = row
+        np.testing.assert_allclose([p, r, f], [precision[c], recall[c], f1[c]], rtol=1e-12)
+        assert (label, examples, predicted) == (LABELS[c], support[c], cells[:, c].sum())
+        for ends, trials in ((p_ends, predicted), (r_ends, examples)):
+            assert ends == "{:.3f} to {:.3f}".format(*proportion_confint(cells[c, c], trials, method="wilson"))
+
+
+def test_terms_and_convention_of_the_brier_score():
+    arm = model(1.2)
+    detail, y = alone(arm, "brier"), np.eye(3)[TRUTH]
+    score = ((arm.probabilities - y) ** 2).sum(axis=1).mean()
+    terms = detail["values"]
+    by_hand = np.zeros(3)
+    for c in range(3):
+        bins, base = np.minimum((arm.probabilities[:, c] * 10).astype(int), 9), y[:, c].mean()
+        for m in set(bins):
+            inside = bins == m
+            by_hand += [inside.mean() * (arm.probabilities[inside, c].mean() - y[inside, c].mean()) ** 2, inside.mean() * (y[inside, c].mean() - base) ** 2, 0]
+        by_hand[2] += base * (1 - base)
+    np.testing.assert_allclose([terms["reliability"], terms["resolution"], terms["uncertainty"]], by_hand, rtol=1e-12)
+    assert math.isclose(terms["reliability"] - terms["resolution"] + terms["uncertainty"] + terms["within_bins"], score, rel_tol=1e-12)
+    assert "sum over the 3 classes" in detail["notes"][0] and "Murphy" in detail["notes"][1]
+    sure = Predictions(ids=arm.ids, labels=LABELS, label=arm.label, prediction=arm.prediction, confidence=arm.confidence)
+    assert "no sum over classes" in alone(sure, "brier")["notes"][0]
+
+
+def test_the_dangerous_cell_is_a_row_without_being_asked_for():
+    done = evaluate(model(1.2))
+    row, arm = done["mistake:incorrect:correct"].value, model(1.2)
+    wrong = [p for t, p in zip(arm.label, arm.prediction, strict=True) if t == "incorrect"]
+    assert row.estimate == wrong.count("correct") / len(wrong)
+    np.testing.assert_allclose([row.interval.low, row.interval.high], proportion_confint(wrong.count("correct"), len(wrong), method="wilson"), rtol=1e-12)
+    assert "mistake:incorrect:correct" in compare(study_pair()) and "mistake:unsafe:safe" not in done
+
+
+def study_pair():
+    from invar_nb.arms.pair import pair
+    return pair(model(1.0, name="old"), model(1.3, seed=4))
+
+
+def test_pass_at_k_over_problems():
+    tries, right = [5] * 200 + [None] * (N - 200), np.random.default_rng(2).binomial(5, .3, 200).tolist() + [None] * (N - 200)
+    arm = model(1.2, samples=tries, correct_samples=right)
+    done = evaluate(arm)
+    by_hand = [np.mean([any(j < c for j in some) for some in itertools.combinations(range(5), 3)]) for c in right[:200]]
+    asked = evaluate(arm, metrics=["pass@3"])["pass@3"].value
+    assert math.isclose(asked.estimate, np.mean(by_hand), rel_tol=1e-12) and {"pass@1", "pass@5"} <= {row.key.metric for row in done}
+    error = np.std(by_hand, ddof=1) / math.sqrt(200) / (np.mean(by_hand) * (1 - np.mean(by_hand)))
+    odds = np.log(np.mean(by_hand) / (1 - np.mean(by_hand)))
+    width = [math.log(x / (1 - x)) - odds for x in (asked.interval.low, asked.interval.high)]
+    np.testing.assert_allclose(np.diff(width), 2 * 1.97 * error, rtol=.01)  # a t of about 199, its centre moved for skewness
+    assert "fewer than 8" in METRICS["pass@8"].missing(arm)
+    for name in ("pass@0", "pass@", "pass@x"): assert name not in METRICS
+    with pytest.raises(UsageError, match="must have what it needs; got example 'q000' has 5 samples|q000"): compare(study_of(arm, arm), metrics=["pass@8"])
+
+
+def study_of(a, b):
+    from invar_nb.arms.pair import pair
+    return pair(a, b)
+
+
+def test_a_calibration_error_is_a_root_and_never_below_0():
+    for strength, sharp in itertools.product((.8, 1.2), (.6, 1.0, 1.6)):
+        done = compare(study_of(model(1.0, name="old"), model(strength, sharp)))
+        d = done["calibration"].value
+        assert d.baseline >= 0 <= d.candidate and math.isclose(d.delta, d.candidate - d.baseline, abs_tol=1e-15) and d.interval.low <= d.delta <= d.interval.high
+        assert not d.baseline or d.interval.contains(0) == (d.p_value >= .05)
+        assert d.p_of(-2.0) == 0 and 0 <= d.p_of(.02) <= 1
+    same = compare(study_of(model(1.0), model(1.0)))["calibration"].value
+    assert same.delta == 0 and same.p_value == 1
+
+
+def test_slices_of_one_arm():
+    done = evaluate(model(1.2), by=["rare", "verb"])
+    few = done.select(slice="rare yes")
+    assert [row.key.metric for row in few] == ["accuracy", "mistake:incorrect:correct"] and all(row.value.interval is None and "too few for an interval" in row.about["beside"] for row in few)
+    row = done.select(slice="verb ir", metric="accuracy")[0].value
+    mine = [a == b for a, b, v in zip(model(1.2).label, model(1.2).prediction, model(1.2).slices["verb"], strict=True) if v == "ir"]
+    if len(mine) >= 10:
+        np.testing.assert_allclose([row.interval.low, row.interval.high], proportion_confint(sum(mine), len(mine), method="wilson"), rtol=1e-12)
+    text = summary(document_of(done))
+    assert "accuracy of\n" in text and "  rare no" in text and " of 7, too few" in text and text.count("ECE") == 1
+
+
+@pytest.mark.parametrize("render", [render_html, render_markdown])
+def test_a_joint_report_names_all_that_the_sources_name(render):
+    arms = {("baseline", "text"): losses().baseline, ("candidate", "text"): losses(.02).candidate, ("baseline", "quiz"): model(1.0, name="old"), ("candidate", "quiz"): model(1.3, seed=4)}
+    done = study(arms)
+    d = done.report().document()
+    page = render(d, done.arms)
+    for words in ("perplexity", "accuracy", "Brier score", "ECE", "calibration error", "macro F1", "incorrect called correct", "precision", "recall", "reliability, 0 where calibrated",
+                  "sum over the 3 classes", "10 bins of equal width", "CI (Wilson)", "dataset hash", "Confusion matrix"): assert words in page, words
+    assert d["arms"]["quiz.candidate"]["details"].keys() == {"brier", "ece", "macro_f1"}
