@@ -10,7 +10,8 @@ from studies import losses
 
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, evaluate, study
-from invar_nb.foundations.refuse import UsageError
+from invar_nb.files.plain_table import read_plain
+from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.metric import METRICS
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
@@ -114,7 +115,7 @@ def test_pass_at_k_over_problems():
     np.testing.assert_allclose(np.diff(width), 2 * 1.97 * error, rtol=.01)  # a t of about 199, its centre moved for skewness
     assert "fewer than 8" in METRICS["pass@8"].missing(arm)
     for name in ("pass@0", "pass@", "pass@x"): assert name not in METRICS
-    with pytest.raises(UsageError, match="must have what it needs; got example 'q000' has 5 samples|q000"): compare(study_of(arm, arm), metrics=["pass@8"])
+    with pytest.raises(ContractError, match="got example .q000. has 5 samples, fewer than 8"): compare(study_of(arm, arm), metrics=["pass@8"])
 
 
 def study_of(a, b):
@@ -153,4 +154,16 @@ def test_a_joint_report_names_all_that_the_sources_name(render):
     page = render(d, done.arms)
     for words in ("perplexity", "accuracy", "Brier score", "ECE", "calibration error", "macro F1", "incorrect called correct", "precision", "recall", "reliability, 0 where calibrated",
                   "sum over the 3 classes", "10 bins of equal width", "CI (Wilson)", "dataset hash", "Confusion matrix"): assert words in page, words
-    assert d["arms"]["quiz.candidate"]["details"].keys() == {"brier", "ece", "macro_f1"}
+    assert d["arms"]["quiz.candidate"]["details"].keys() == {"brier", "ece", "calibration", "macro_f1"}
+
+
+def test_counts_of_samples_alone_are_pass_at_k(tmp_path):
+    right = np.random.default_rng(2).binomial(20, .3, 60).tolist()
+    (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\n" + "".join(f"t{i},20,{c}\n" for i, c in enumerate(right)))
+    arm = read_plain(tmp_path / "he.csv")
+    by_hand = [1 - math.comb(20 - c, 10) / math.comb(20, 10) for c in right]
+    np.testing.assert_allclose([arm.others["pass@10"].mean(), arm.values.mean()], [np.mean(by_hand), np.mean(right) / 20], rtol=1e-12)
+    row = evaluate(arm)["score:pass@10"].value
+    assert 0 < row.interval.low < row.estimate < row.interval.high < 1 and evaluate(arm)["score"].value.metric.unit == "share"
+    (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\nt0,20,21\n")
+    with pytest.raises(ContractError, match="at most 20; got 21"): read_plain(tmp_path / "he.csv")

@@ -28,7 +28,7 @@ def units(command):
     "What the interval is over, in the words of a report, from the row of a command."
     page = (ROOT / "nbs" / "i-have-files.ipynb").read_text()
     said = page.partition(f"`{command}` | ")[2].split()[0].strip(",;")
-    return {"chunks": "windows in text order", "rows": "windows in text order", "questions": "examples", "samples": "examples", "sentences": "examples"}.get(said, said)
+    return {"chunks": "windows in text order", "rows": "windows in text order", "questions": "examples", "problems": "examples", "samples": "examples", "sentences": "examples"}.get(said, said)
 
 
 def rows(path, make, n=36):
@@ -61,6 +61,7 @@ def evidence(tmp_path, monkeypatch):
         rows(Path(f"{name}-losses.csv"), lambda i: {"doc": i, "nll": 3 + i % 7 / 10 + k * (i % 3) / 100, "n_tokens": 50 + i})  # noqa: B023
         rows(Path(f"{name}-f1.jsonl"), lambda i: {"doc_id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "subject": f"s{i % 12}"})  # noqa: B023
         rows(Path(f"{name}-scores.csv"), lambda i: {"id": i, "f1": (i * 7 % 10 + k * (i % 3)) / 12, "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
+        rows(Path(f"{name}-counts.jsonl"), lambda i: {"task_id": f"t{i}", "samples": 20, "correct_samples": (7 * i + k * (i % 2)) % 20})  # noqa: B023
         rows(Path(f"{name}-tokens.jsonl"), lambda i: {"id": i, "token_logprobs": [None, *(-1 - (i + j) % 5 / 4 - k * (j % 3) / 90 for j in range(30 + i % 4))]})  # noqa: B023
         rows(Path(f"{name}-seconds.parquet"), lambda i: {"id": f"q{i}", "seconds": 1 + i % 5 / 10 + k * (i % 3) / 10})  # noqa: B023
         rows(Path(f"{name}-answers.jsonl"), lambda i: {"id": i, "label": "yn"[i % 2], "probabilities": {"y": (i % 9 + 1 + k) / 12, "n": 1 - (i % 9 + 1 + k) / 12}})  # noqa: B023

@@ -249,6 +249,9 @@ def conclude(
             metric.forward(zero + null) - start))
         slope = fit.estimate / raw.estimate if raw.estimate else 1.0
         influence = raw_moves and (lambda: raw_moves() * [[slope], [1.0]])
+    if metric.unit == "share":  # no share changes by more than 100 points
+        wide = at
+        at = lambda level: wide(level).map(lambda x: min(max(x, -1.0), 1.0))
     tested = p_of is not None and not metric.positive  # that it is above 0 is no finding
     return Difference(metric=metric, fit=fit, baseline=None if metric.of_pair else baseline,
                       candidate=candidate, interval=at(level), n=n, n_eff=n_eff,

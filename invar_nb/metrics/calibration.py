@@ -12,7 +12,7 @@ import math
 
 import numpy as np
 
-from .metric import Metric
+from .metric import Detail, Metric
 from ..foundations.interval import Interval
 from ..foundations.refuse import refuse
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
@@ -118,6 +118,14 @@ def _alone(edges, arm, level):
     return jackknife_statistic(*_without(edges, arm, *units)).interval(level).map(_root)
 
 
+def _detail(arm, level):
+    "What the number is."
+    return Detail(notes=(
+        f"The calibration error is the root of the debiased squared error in {_BINS} bins of "
+        "equal mass, 0 where chance takes the square below 0. In a comparison both models "
+        "share their bins, so there it can be a little different.",))
+
+
 def _prepare(*arms):
     edges = mass_edges(_BINS, *map(_confidence, arms))
     return replace(calibration_metric, leave_one_out=partial(_without, edges),
@@ -127,5 +135,5 @@ def _prepare(*arms):
 calibration_metric = Metric(
     name="calibration", title="calibration error", unit="share", kind="answers",
     better="lower", prepare=_prepare, leave_one_out=partial(_without, None), missing=_missing,
-    arm_interval=partial(_alone, None), inverse=_root,
+    arm_interval=partial(_alone, None), detail=_detail, inverse=_root,
     forward=lambda x: x * x if x >= 0 else -math.inf)

@@ -73,6 +73,8 @@ def score_of(
         share = ((values == 0) | (values == 1)).all()
         fields = share_fields(lambda arm: values_of(arm) == 1) if share else {"totals": mean}
         if not share or own.clusters is not None: fields["arm_interval"] = alone
+        if (name or own.score).startswith("pass@"): fields = {
+            "totals": mean, "unit": "share", "margin": 0.02}
         return replace(metric, title=name or own.score, better=better, prepare=None, **fields)
 
     metric = Metric(

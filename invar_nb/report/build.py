@@ -37,7 +37,7 @@ from ..comparison.verdict import (change_text, counted_alike, margin_text,
 from ..files.losses import LARGE
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
-from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric
+from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric, value_of
 from .figures import percent
 from .policy import (check_windows, exit_of, gate_of, required_gate,
                                     source_fields)
@@ -522,9 +522,11 @@ def arm_section(study: Study, key: tuple[str, str], file=(None, None)) -> dict:
             continue
         d = row.value
         metrics[row.key.metric] = d.metric
-        value = d.baseline if name == BASELINE else d.candidate
-        alone = value is not None and not streamed and row.key[:2] in study.measured
-        ci = level_interval(d.metric, arm, level)[0] if alone else None
+        value, ci = d.baseline if name == BASELINE else d.candidate, None
+        if value is not None and not streamed and row.key[:2] in study.measured:
+            own = prepare_metric(d.metric, arm)  # by itself: a pair shares its bins
+            if not own.of_pair: value = value_of(own, arm)
+            ci = level_interval(own, arm, level)[0]
         levels[row.key.metric] = {"title": d.title, "unit": d.unit, "value": value,
                                   "ci": [ci.low, ci.high] if ci else None}
     details = {word: asdict(detail) for word, metric in metrics.items()
