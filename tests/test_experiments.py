@@ -27,7 +27,7 @@ from invar_nb.comparison.study import study
 from invar_nb.experiments import runner
 from invar_nb.experiments.improvement import (HIGHER, LINEAR, LOG, LOWER, MetricSpec, RunsArm, compare_runs, fieller_interval, judge_candidates, judge_many,
                                               judge_runs, runs_difference)
-from invar_nb.experiments.runner import (ExperimentSpec, Hypothesis, MetricsReader, ablate, guarded_run, judge_queue,
+from invar_nb.experiments.runner import (ExperimentSpec, Hypothesis, MetricsReader, ablate, ablation_arms, guarded_run, judge_queue,
                                          over_seeds, run_all, run_queue, write_runs)
 from invar_nb.experiments.runs import TERMINALS, ExperimentResult, as_runs, find_failure, pair_runs, read_row, read_runs
 from invar_nb.foundations.journal import Journal
@@ -35,6 +35,7 @@ from invar_nb.foundations.refuse import ContractError, PairingError, UsageError
 from invar_nb.foundations.store import canonical_json
 from invar_nb.report.answer import summary, summary_markdown
 from invar_nb.report.page import render_html, render_markdown
+from invar_nb.report.plan import Goal, plan_comparison
 from invar_nb.statistics.multiplicity import benjamini_hochberg, holm
 
 stats = pytest.importorskip("scipy.stats")
@@ -58,13 +59,13 @@ NO_RECORD = [{"metrics": [1]}, {"metrics": {"": 1}}, {"metrics": {"m": True, "se
              {"other": {"m": 1}}, {"metrics": {"seed": 1, "detail": 2}}, {"detail": None}, {"hypothesis_id": -1}, {"terminal": " "}, {"terminal": "OK"}, {"terminal": True}]
 NO_SEED = [2.7, True, "3x", "2.7", "", math.nan, math.inf, None, [3], 2.0**60, "1_0", "³", 2**64]
 NO_ROW = [{"seed": 1, "m": 1.0}, {"seed": 1, "terminal": None}, {"seed": 1, "terminal": "ok", "m": 1, "metrics": {"m": 1}}, {"seed": 1, "terminal": "ok", "metrics": [1]}, 7]
-NO_SPEC = [dict(metric=""), dict(metric="a\nb"), dict(metric=3), dict(direction="up"), dict(scale="ln"), dict(improvement_threshold=-0.1),
+NO_SPEC = [dict(name=""), dict(name="a\nb"), dict(name=3), dict(direction="up"), dict(scale="ln"), dict(improvement_threshold=-0.1),
            dict(improvement_threshold=math.nan), dict(improvement_threshold=True), dict(significance_threshold=0), dict(significance_threshold=5)]
 NO_EXPERIMENT = [dict(command="python x.py"), dict(command=()), dict(metric_keys=()), dict(metric_keys=("seed",)), dict(seed=-1), dict(seed=1.5), dict(environment={"A": 1}),
                  dict(config={"a": math.nan}), dict(wall_timeout_s=0), dict(wall_timeout_s=math.inf), dict(memory_cap_mb="1"), dict(grace_s=-1), dict(experiment_id="")]
 REFUSED = [
     *((lambda bad=bad: ExperimentResult(**GOOD | bad), "contract") for bad in NO_RECORD), *((lambda seed=seed: read_row({"seed": seed, "terminal": "ok"}), "contract") for seed in NO_SEED),
-    *((lambda row=row: read_row(row), "contract") for row in NO_ROW), *((lambda bad=bad: MetricSpec(**{"metric": "m"} | bad), "contract") for bad in NO_SPEC),
+    *((lambda row=row: read_row(row), "contract") for row in NO_ROW), *((lambda bad=bad: MetricSpec(**{"name": "m"} | bad), "contract") for bad in NO_SPEC),
     *((lambda bad=bad: spec(**bad), "contract") for bad in NO_EXPERIMENT), *((lambda arm=arm: pair(runs([1.0]), arm), "contract") for arm in ("runs.jsonl", {"seed": 1}, 7, [3], None)),
     *((lambda text=text: find_failure(read_row({"seed": 3, "terminal": "ok", "m": text}), "m"), "contract") for text in ("0,75", "28.1 s", "0x1p3", "1_0", "--1")),
     (lambda: find_failure(read_row({"seed": 3, "terminal": "ok", "m": 1}), "seed"), "contract"),
@@ -229,7 +230,7 @@ def test_equal_differences_have_the_p_value_of_their_signs_and_are_never_equival
 
 
 pairs = st.lists(st.tuples(st.floats(0.5, 100), st.floats(0.5, 100)), min_size=2, max_size=9)
-specs = st.builds(MetricSpec, metric=st.just("m"), direction=st.sampled_from([LOWER, HIGHER]), scale=st.sampled_from([LINEAR, LOG]),
+specs = st.builds(MetricSpec, name=st.just("m"), direction=st.sampled_from([LOWER, HIGHER]), scale=st.sampled_from([LINEAR, LOG]),
                   improvement_threshold=st.sampled_from([0.0, 0.02, 0.3]), significance_threshold=st.sampled_from([0.05, 0.3]))
 
 
@@ -479,7 +480,7 @@ def test_a_flood_of_output_is_not_kept(tmp_path):
         os.write(1, b'{"loss": 9}\\n{"loss": 1.5}')"""
     began = time.monotonic()
     result = run(spec(code), tmp_path)
-    assert result.ok and result.other["run"]["metric_lines"] == 1 and time.monotonic() - began < 15 and len(result.other["run"]["stderr_tail"]) <= runner.KEPT_STDERR
+    assert result.ok and result.other["run"]["metric_lines"] == 1 and time.monotonic() - began < 15 and len(result.other["run"]["stderr_tail"]) <= runner.KEPT_TAIL
 
 
 # --- the queue of runs ------------------------------------------------------------------------------
@@ -648,3 +649,115 @@ def test_an_interval_of_another_level_is_explained():
     why = "Each is at 97.5 %, so that all of them hold together at 95 %."
     for text in (summary(d), summary_markdown(d), render_html(d, arms), render_markdown(d, arms)): assert text.count("Each is at 97.5") == 1, text
     assert why in summary(d) and "Each is at" not in summary(study(arms, dataclasses.replace(rules, metrics=("loss",))).report().document())
+
+
+# --- what a run wrote, and tables over a setting ----------------------------------------------------
+@posix
+def test_everything_that_a_run_wrote_about_its_metrics_is_kept(tmp_path):
+    "Names that a record has for itself are no metrics; a NaN beside the metrics is one; intermediate lines survive the journal."
+    lines = [{"loss": 3, "accuracy": .4}, {"loss": "x"}, {"accuracy": .5}, {"loss": 2.5, "accuracy": math.nan, "terminal": 1, "run": 2, "config": 3, "": 4, "flag": True, "note": "a", "seed": 3}]
+    code = f"import sys\nfor line in {lines!r}: print(__import__('json').dumps(line))\nprint('bye'); print('a warning', file=sys.stderr)".replace("nan,", "float('nan'),")
+    first = run(spec(code), tmp_path)
+    assert first.ok and {k: str(v) for k, v in first.metrics.items()} == {"loss": "2.5", "accuracy": "nan", "seed": "3"}, first.detail
+    kept = first.other["run"]
+    assert (kept["intermediate_metrics"], kept["metric_lines"]) == ([{"loss": 3.0, "accuracy": .4}, {}], 3)
+    assert kept["stdout_tail"].endswith('"seed": 3}\nbye\n') and kept["stderr_tail"] == "a warning\n"
+    assert canonical_json(run(spec(code), tmp_path).to_dict()) == canonical_json(first.to_dict()) == canonical_json(run_all([spec(code)])[0].to_dict() | {"other": first.to_dict()["other"]})
+    with pytest.raises(ContractError, match="metric_keys must be names of numbers; got run"): spec(metric_keys=("run",))
+
+
+@posix
+def test_run_all_and_the_metric_as_the_source_writes_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    started = []
+    found = run_all(specs := [spec(), spec(), spec(seed=4)], progress=lambda *a: started.append(a[1:]))
+    assert [(r.seed, r.metrics["loss"]) for r in found] == [(3, 1.5), (3, 1.5), (4, 1.5)] and started == [(1, 2), (2, 2)] and not [*tmp_path.iterdir()]
+    assert run_all(specs, again=("crash",))[2].to_dict().keys() == found[2].to_dict().keys()
+    assert MetricSpec(name="m", direction=LOWER, scale=LOG) == PPL == MetricSpec("m", LOWER, LOG)
+    assert (v := judge_runs(MetricSpec(name="m", direction=LOWER, scale=LOG), baseline_runs=runs(BASE), candidate_runs=runs(BETTER))).metric == "m" and "name" not in v.to_dict()
+
+
+def of_knob(values, seeds=range(6), ends=()):
+    "Results of an ablation as `run_all` gives them: the value moves the loss, the seed moves all values alike."
+    return [ExperimentResult(terminal=dict(ends).get((value, s), "ok"), metrics={"seed": s} | ({"loss": 3 + .05 * s - .02 * value + .004 * ((7 * s + i) % 5)} if (value, s) not in dict(ends) else {}),
+                             other={"config": {"lr": value, "steps": 9}}) for i, value in enumerate(values) for s in seeds]
+
+
+def test_an_ablation_is_one_family_in_the_order_of_its_values(tmp_path):
+    "2 stands before 10; from the file and from memory the same rows; the p-values are Holm's over the values."
+    results = of_knob([1, 10, 2])
+    table = study(ablation_arms(results, "lr"), metrics="loss")
+    assert [row.key.candidate for row in table] == ["2", "10"]
+    alone = [one(MetricSpec("m", LOWER), *([r.metrics["loss"] for r in results if r.other["config"]["lr"] == lr] for lr in pair)).p_value for pair in ((2, 1), (10, 1))]
+    assert [row.adjusted_p for row in table] == pytest.approx(holm(alone).tolist(), rel=1e-12)
+    write_runs(results, tmp_path / "runs.jsonl")
+    rows = [json.loads(line) for line in (tmp_path / "runs.jsonl").read_text().splitlines()]
+    assert {row["lr"] for row in rows} == {1, 2, 10} and not any("steps" in row for row in rows)
+    arms = {("baseline" if lr == "1" else lr, ""): RunsArm(runs=read_runs(tmp_path / "runs.jsonl", rows=("lr", lr))) for lr in ("1", "2", "10")}
+    assert [(row.key, row.value.delta, row.adjusted_p, row.claim) for row in study(arms, metrics="loss")] == [(row.key, row.value.delta, row.adjusted_p, row.claim) for row in table]
+    assert list(table.to_frame()["candidate"].unique()) == ["2", "10"]
+    assert ablation_arms(results, "lr", baseline=10)["baseline"].model == "lr=10"
+    for wrong, says in ((lambda: ablation_arms(results, "rate"), "knob must be one of 'lr', 'steps'"), (lambda: ablation_arms(results, "lr", baseline=3), "got '3'"), (lambda: ablation_arms(runs(BASE), "lr"), "knob"),
+                        (lambda: write_runs([dataclasses.replace(r, other={"config": {"loss": r.seed}}) for r in results], tmp_path / "x"), "must not have the name of a metric; got 'loss'")):
+        with pytest.raises(ContractError, match=says): wrong()
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_direction_is_that_of_the_name_where_none_is_given():
+    arms = lambda metric: {name: RunsArm(runs=as_runs([{"seed": s, "terminal": "ok", metric: 2 + s / 9 + step} for s in range(6)], name)) for name, step in (("baseline", 0), ("new", .5))}
+    for metric, claim in (("val_loss", "regressed"), ("perplexity", "regressed"), ("error_rate", "regressed"), ("accuracy", "improved"), ("reward", "improved"), ("macro_f1", "improved"), ("BLEU", "improved")):
+        by_name = study(arms(metric), metrics=metric)
+        said = study(arms(metric), metrics=metric, better={metric: "lower" if claim == "regressed" else "higher"})
+        assert by_name.claim == said.claim == claim and [len(by_name.notes), len(said.notes)] == [1, 0] and by_name.notes[0].startswith(f"{metric} is taken as ")
+    for metric in ("hours", "tokens", "accuracy_loss"):
+        with pytest.raises(UsageError, match=f"whether higher {metric} is better; got nothing said. Say better="): study(arms(metric), metrics=metric)
+
+
+# --- failed runs that are left out ------------------------------------------------------------------
+@given(st.sets(st.integers(0, 9), max_size=9), st.sets(st.integers(0, 9), max_size=9))
+@QUICK
+def test_dropping_failed_seeds_is_leaving_them_out_of_both_arms(lost_b, lost_c):
+    def arm(values, lost): return [r if r.seed not in lost else ExperimentResult(terminal="oom", metrics={"seed": r.seed}) for r in runs(values)]
+    b, c, left = arm(BASE * 2, lost_b), arm([*BETTER, *BASE], lost_c), [s for s in range(10) if s not in lost_b | lost_c]
+    asked = dict(baseline_runs=b, candidate_runs=c)
+    assert pair_runs("m", **asked).failure is None or lost_b | lost_c
+    found = pair_runs("m", **asked, drop_failed=True)
+    if not left:
+        assert found.failure and judge_runs(PPL, **asked, drop_failed=True).verdict == "failed"
+        return
+    by_hand = pair([b[s] for s in left], [c[s] for s in left])
+    assert dataclasses.replace(found, dropped=()) == by_hand and found.dropped == tuple(sorted(lost_b | lost_c))
+    v, w = judge_runs(PPL, **asked, drop_failed=True), compare_runs(PPL, baseline_runs=[b[s] for s in left], candidate_runs=[c[s] for s in left]).verdict
+    assert dataclasses.replace(v, rationale="") == dataclasses.replace(w, rationale="") and ("left out: " in v.rationale) == bool(lost_b | lost_c)
+
+
+def test_dropped_seeds_are_counted_where_the_answer_is_read(tmp_path):
+    results = of_knob([1, 2, 3], range(12), {(2, 3): "oom", (3, 4): "crash", (3, 5): "oom"})
+    arms = ablation_arms(results, "lr")
+    assert study(arms, metrics="loss").failed == ["2", "3"]
+    done = study(arms, metrics="loss", drop_failed=True)
+    assert not done.failed and [row.value.n for row in done] == [11, 10] and [row.about["dropped"] for row in done] == [[3], [4, 5]]
+    lines = summary(done.report().document())
+    assert "Left out: 3 seeds of which a run failed." in lines and "2 of 12 candidate runs and 0 of 12 baseline runs failed" in done.notes[-1] and done.notes[-1].startswith("3: Seeds of which a run failed are left out: 4, 5.")
+    unknown = [*runs(BASE)[:4], ExperimentResult(terminal="oom", metrics={})]
+    with pytest.raises(PairingError, match="candidate lacks 4"): pair(runs(BASE), unknown, drop_failed=True)
+    assert pair(runs(BASE), unknown, drop_failed=True, intersect=True).left_out == (4,)
+    with pytest.raises(PairingError, match="candidate repeats 4"): pair(runs(BASE), [*runs(BASE), ExperimentResult(terminal="oom", metrics={"seed": 4})], drop_failed=True)
+    with pytest.raises(UsageError, match="drop_failed"): study(arms, metrics="loss", drop_failed="yes")
+
+
+# --- how many seeds ---------------------------------------------------------------------------------
+def test_a_pilot_of_runs_plans_in_seeds():
+    "The pilot decides only what the evaluator would; a change needs no ten seeds, an equivalence does; what shows no spread plans nothing."
+    near, goal = one(PPL, [x * f for x, f in zip(BASE, (1.001, .999, 1., 1.002, .998), strict=True)], BASE), Goal(margin=.02)
+    plan = plan_comparison(near, goal=goal)
+    assert (plan.units, plan.items, plan.needed["windows"], plan.decided, plan.pilot.dof) == ("seeds", "seeds", 10, "", 4) and "A claim needs 10 effective seeds" in str(plan)
+    assert plan.pilot.sd == pytest.approx(np.std([math.log(f) for f in (1.001, .999, 1., 1.002, .998)], ddof=1), rel=1e-9)
+    change = plan_comparison(near, goal=Goal(margin=.02, expected=.05))
+    assert change.needed["windows"] < 10 and "A claim needs" not in str(change)
+    twice = one(PPL, [x * f for x, f in zip(BASE * 2, (1.001, .999, 1., 1.002, .998) * 2, strict=True)], BASE * 2)
+    assert twice.verdict.claim == "equivalent" and plan_comparison(twice, goal=goal).decided == "equivalent within 2 %"
+    sizes = [plan_comparison(near, goal=Goal(margin=m)).needed["windows"] for m in (.004, .002, .001)]
+    assert sizes == sorted(sizes) and 3.5 < sizes[2] / sizes[1] < 4.5
+    for pilot, says in ((one(PPL, [28.], [30.]), "at least 2 effective seeds; got 1"), (one(PPL, BASE, BASE), "some spread"), (compare_runs(PPL, baseline_runs=runs(BASE), candidate_runs=[*runs(BASE)[:4], ExperimentResult(terminal="oom", metrics={"seed": 4})]), "must have ended well")):
+        with pytest.raises(ContractError, match=says): plan_comparison(pilot)

@@ -120,20 +120,30 @@ def follow(err):
 
 
 @pytest.mark.parametrize("words, needs", [
-    ("adamw-bare.csv muon-bare.csv", ["a metric", "no --metric (columns: val_loss, val_acc)", "no --better", "no column state in adamw-bare.csv, muon-bare.csv"]),
-    ("adamw.csv muon.csv --out kept", ["a metric", "no --better"]), ("adamw-bare.csv muon.csv --metric val_loss", ["no --better", "no column state in adamw-bare.csv"]),
-    ("adamw.csv muon.csv --metric val_acc --level 0.9", ["no --better"]), ("adamw.csv muon.csv --better lower", ["no --metric"]),
-    ("adamw.csv muon.csv --metric val_loss --metric val_acc --better lower", ["one --better lower for val_loss, val_acc"]),
-    ("adamw.csv muon.csv --metric val_loss --metric val_acc --better val_loss=lower", ["no --better for val_acc"]),
-    ("adamw-bare.csv muon-bare.csv --metric val_loss --metric val_acc --margin 1%", ["no --better for val_loss, val_acc", "one --margin 1% for", "no column state"]),
-    ("adamw.csv muon.csv --metric val_loss --metric val_acc --better val_loss=lower --better val_acc=higher --margin 1%", ["one --margin 1% for val_loss, val_acc"])])
+    ("adamw-bare.csv muon-bare.csv", ["a metric", "no --metric (columns: val_acc, gap)", "no column state in adamw-bare.csv, muon-bare.csv"]),
+    ("adamw.csv muon.csv --out kept", ["a metric", "no --metric"]), ("adamw-bare.csv muon.csv --metric gap", ["no --better", "no column state in adamw-bare.csv"]),
+    ("adamw.csv muon.csv --metric gap --level 0.9", ["no --better"]), ("adamw.csv muon.csv --better higher", ["no --metric"]),
+    ("adamw.csv muon.csv --metric gap --metric val_acc --better lower", ["one --better lower for gap, val_acc"]),
+    ("adamw.csv muon.csv --metric gap --metric val_acc --better val_acc=higher", ["no --better for gap"]),
+    ("adamw-bare.csv muon-bare.csv --metric gap --metric val_acc --margin 1%", ["no --better for gap", "one --margin 1% for", "no column state"]),
+    ("adamw.csv muon.csv --metric gap --metric val_acc --better gap=lower --better val_acc=higher --margin 1%", ["one --margin 1% for gap, val_acc"])])
 def test_one_refusal_names_all_that_is_missing_of_runs_with_the_line_that_works(runs, words, needs):
-    "Metric, direction and terminal were asked for one after the other."
+    "Metric, direction and terminal were asked for one after the other; `gap` is a name that says no direction, `val_acc` one that does."
+    for table in runs.glob("*.csv"): table.write_text(table.read_text().replace("val_loss", "gap"))
     code, out, err = shell("compare", *words.split(), "-q")
     assert code == 2 and not out and err.count("\n") == 1 and all(need in err for need in needs), err
     line, (code, out, err) = follow(err)
     assert code == 0 and out.startswith(("Improved", "2 metrics", "Equivalent")) or "improved" in out.splitlines()[0], (line, out, err)
     assert all(word in line for word in ("--out kept" * ("--out" in words), "--level 0.9" * ("--level" in words)))
+
+
+def test_a_direction_that_a_name_says_is_taken_and_said(runs):
+    "Nothing is said, one is, a wrong one is; the report says what was taken by its name."
+    both, said = ("compare", "adamw.csv", "muon.csv", "--metric", "val_loss", "--metric", "val_acc", "-q"), "val_loss is taken as lower is better, by its name; --better val_loss=higher says otherwise."
+    for out, typed, code, notes in (("a", (), 0, ["val_loss", "val_acc"]), ("b", ("--better", "val_loss=lower"), 0, ["val_acc"]), ("c", ("--better", "val_acc=lower"), 1, ["val_loss"]), ("d", ("--better", "val_loss=higher"), 1, ["val_acc"])):
+        assert shell(*both, *typed, "--out", out)[0] == code
+        d = json.loads((runs / out / "report.json").read_text())
+        assert [line.split()[0] for line in d["warnings"] if "by its name" in line] == notes and (said in d["warnings"]) == ("val_loss" in notes) and shell("verify", out)[0] == 0
 
 
 def test_each_metric_of_runs_has_its_own_direction_and_margin(runs):

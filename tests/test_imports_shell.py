@@ -92,13 +92,13 @@ def test_a_gate_and_a_profile_name_the_part_that_fails(shell, tmp_path):
 
 
 def test_columns_to_slice_by_are_those_of_the_files(shell, tmp_path):
-    for name, step in (("a", 0), ("b", 1)): (tmp_path / f"{name}.csv").write_text("id,f1,nll,topic\n" + "".join(f"{i},{(i * 7) % 10 - step * (i % 3)},1,t{i % 3}\n" for i in range(48)))
+    for name, step in (("a", 0), ("b", 1)): (tmp_path / f"{name}.csv").write_text("id,f1,nll,hours,topic\n" + "".join(f"{i},{(i * 7) % 10 - step * (i % 3)},1,2,t{i % 3}\n" for i in range(48)))
     for files, asked, slices in ((("a.csv", "b.csv"), ("--score", "f1", "--by", "topic"), {"topic t0", "topic t1", "topic t2"}),
                                  (LM, ("--task", "invar_choices", "--by", "gold"), {f"gold {i}" for i in range(4)})):
         code, out, _ = shell("compare", *files, *asked, "--json", "--force")
         assert slices >= {row["key"]["slice"] for row in json.loads(out)["rows"]} - {None} != set() and verify(tmp_path / "r")
     for asked, words in ((("--score", "f1", "--margin", "2%"), "such as --margin score=0.02"), (("--score", "f1", "--column", "loss=nll"), "losses or a score, not both; got --column loss=nll and --score f1"),
-                         (("--score", "f1", "--score", "nll"), "it must be known whether higher 'nll' is better"), (("--score", "f1", "--by", "topics"), "Did you mean 'topic'?")):
+                         (("--score", "f1", "--score", "hours"), "it must be known whether higher 'hours' is better"), (("--score", "f1", "--by", "topics"), "Did you mean 'topic'?")):
         code, _, err = shell("compare", "a.csv", "b.csv", *asked, out="w")
         assert code in (2, 3) and words in err and not (tmp_path / "w").exists(), err
 

@@ -184,8 +184,8 @@ def as_tail_rule(
     if not named: wrong.append("no quantile")
     if not wrong and fraction > 1: wrong.append(f"fraction={fraction}")
     if wrong:
-        refuse("tail gate", "a rule must be q95=0.1, with tokens=N and fraction=F where "
-               "wanted", wrong[0], "q95=0.1 lets 5 % of the windows lose more than 0.1 nats "
+        refuse("tail gate", "a rule must be q95=0.1, besides tokens and fraction where wanted",
+               wrong[0], "q95=0.1 lets 5 % of the windows lose more than 0.1 nats "
                "per token", error=UsageError)
     rising = {name: named[name] for name in sorted(named, key=share_of)}
     return {**rising, "tokens": tokens, "fraction": float(fraction)}
@@ -288,7 +288,7 @@ class Tail:
     fraction: float  # scored windows of those planned
     fraction_needed: float
     passed: bool
-    because: str     # the first thing that failed, or the last that held
+    because: str     # what failed, or the last that held
 
     to_dict = asdict
 
@@ -314,4 +314,4 @@ def judge_tail(
                       "required.")
     return Tail(level=level, results=results, tokens=arm.weight, fraction=fraction,
                 tokens_needed=float(rule["tokens"]), fraction_needed=rule["fraction"],
-                passed=not failed, because=failed[0] if failed else results[-1].because)
+                passed=not failed, because=" ".join(failed) if failed else results[-1].because)

@@ -84,6 +84,7 @@ class Rules(Settings):
     scale: Mapping[str, str] = field(default_factory=dict)   # of runs: metric -> log
     multiplicity: str = "holm"              # of runs; or benjamini_hochberg
     intersect: bool = False                 # of runs: leave out seeds that one arm lacks
+    drop_failed: bool = False               # of runs: leave out seeds of which a run failed
     tier: str | Mapping = "balanced"        # of losses: windows that a profile asks for
     profile: str = "dev"
     gate: float | None = None               # of losses: limit of the ratio's upper end
@@ -94,7 +95,7 @@ class Rules(Settings):
         super().__post_init__()
         for name in ("metrics", "by", "deciding"):
             object.__setattr__(self, name, _as_names(name, getattr(self, name)))
-        for name in ("contrasts", "intersect", "fail_inconclusive"):
+        for name in ("contrasts", "intersect", "drop_failed", "fail_inconclusive"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(f"{name} must be true or false", getattr(self, name), "Choose one")
         for name, options in (("profile", PROFILES), ("multiplicity", PROCEDURES),
@@ -169,11 +170,12 @@ def _check_pooling(pooling):
                 "Say equal, for instance")
 
 # %% ../../nbs/comparison/06_rules.ipynb #20c1b9b8
-OF_RUNS = ("metrics", "margin", "better", "scale", "multiplicity", "intersect", "level",
-           "profile", "fail_inconclusive")
+OF_RUNS = ("metrics", "margin", "better", "scale", "multiplicity", "intersect",
+           "drop_failed", "level", "profile", "fail_inconclusive")
 OF_LEVELS = ("metrics", "by", "level")  # one arm alone
 NEEDS = {"tier": "losses", "gate": "losses", "tail": "losses", "better": "runs",
-         "scale": "runs", "multiplicity": "runs", "intersect": "runs"}
+         "scale": "runs", "multiplicity": "runs", "intersect": "runs",
+         "drop_failed": "runs"}
 
 
 def check_read(rules: Rules, read: Collection[str], what: str) -> None:

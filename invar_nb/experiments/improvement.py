@@ -27,10 +27,12 @@ from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
 from ..comparison.verdict import Verdict
-from .runs import ExperimentResult, RunPairs, find_failure, pair_runs
+from .runs import (ExperimentResult, RunPairs, find_failure,
+                                       find_failures, pair_runs, spelled)
+from ..files.plain_table import usual_direction
 from ..foundations.interval import Fallback, Interval
 from ..foundations.refuse import (UsageError, as_choice, as_count, as_fraction,
-                                         of_part, refuse)
+                                         is_number, of_part, refuse)
 from ..metrics.metric import Metric
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
@@ -46,7 +48,7 @@ LINEAR, LOG = "linear", "log"
 @dataclass(frozen=True)
 class MetricSpec:
     "A metric, which direction is better, its scale, and the two thresholds."
-    metric: str
+    name: str
     direction: str = HIGHER
     scale: str = LINEAR  # LOG needs positive values
     improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
@@ -54,9 +56,9 @@ class MetricSpec:
 
     def __post_init__(self):
         where, m = "MetricSpec", self.improvement_threshold
-        name = self.metric if isinstance(self.metric, str) else ""
+        name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
-            refuse(where, "metric must be a name", repr(self.metric), "Name it: 'perplexity'")
+            refuse(where, "name must be a metric's", repr(self.name), "Write 'perplexity'")
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
@@ -68,6 +70,12 @@ class MetricSpec:
     def better(self) -> str:
         "higher or lower."
         return self.direction.partition("_")[0]
+
+    def as_metric(self) -> Metric:
+        "The same as a metric of a study, whose change is a share of the baseline's mean."
+        return Metric(name=self.name, unit="relative", better=self.better, scale=self.scale,
+                      kind="runs", margin=self.improvement_threshold,
+                      totals=lambda arm: (arm.values, np.ones(len(arm))))
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c019
 def written_mean(values: tuple) -> Fraction:
@@ -128,10 +136,6 @@ def runs_difference(
         if n > 1:
             rest = np.subtract(x, y) - change * np.sign(unit) * np.array(y)
             spread = float(np.std(rest, ddof=1) / abs(unit))
-    metric = Metric(name=spec.metric, unit="relative", better=spec.better, scale=spec.scale,
-                    kind="runs", margin=spec.improvement_threshold,
-                    totals=lambda arm: (arm.values, np.ones(len(arm))))
-
     def at(level):
         ends = None if t.degenerate else fieller_interval(y, x, level=level)
         if log and not t.degenerate:
@@ -147,9 +151,9 @@ def runs_difference(
                                                           reason=reason))
     fit = Jackknife(estimate=change, skewness=0.0, dof=n - 1.0, nu=n - 1.0, n_units=n,
                     units_eff=float(n), standard_error=(spread or 0.0) / n**0.5)
-    return Difference(metric=metric, fit=fit, baseline=float(means[0]), units="seeds",
-                      candidate=float(means[1]), n=n, n_eff=float(n), interval=at(level),
-                      at=at, p_value=t.p_value)
+    return Difference(metric=spec.as_metric(), fit=fit, baseline=float(means[0]),
+                      candidate=float(means[1]), units="seeds", n=n, n_eff=float(n),
+                      interval=at(level), at=at, p_value=t.p_value)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c030
 def decide(
@@ -211,13 +215,15 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
+    if pairs.dropped:
+        why += f"; seeds with a failed run, left out: {', '.join(map(str, pairs.dropped))}"
     title = claim.title()
     if claim == "equivalent":
         better = "Better" if d.improvement > 0 else "Worse"
         title += f" within {margin}"
         if p <= spec.significance_threshold and d.n >= FEWEST and not equal:
             title = f"{better}, but {title[0].lower()}{title[1:]}"
-    title += f": {spec.metric} {percent(d.delta)}"
+    title += f": {spec.name} {percent(d.delta)}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}."
@@ -250,10 +256,11 @@ class RunsComparison:
     def verdict(self) -> Verdict:
         "The source's twelve fields, then what is added."
         spec, d, m = self.spec, self.difference, self.spec.improvement_threshold
-        fields = {"hypothesis_id": self.hypothesis_id, **asdict(spec),
+        fields = {"hypothesis_id": self.hypothesis_id, **asdict(spec), "metric": spec.name,
                   "p_value": self.p_value}
+        del fields["name"]
         if d is None:  # the source's zeros: a failed verdict carries no numbers
-            line = f"Failed: {self.pairs.failure}; {spec.metric} was not compared."
+            line = f"Failed: {self.pairs.failure}; {spec.name} was not compared."
             return Verdict(**fields, candidate_mean=0.0, baseline_mean=0.0, improvement=0.0,
                            verdict="failed", rationale=line, headline=line)
         p = self.p_value if self.adjusted_p_value is None else self.adjusted_p_value
@@ -284,7 +291,7 @@ def compare_runs(
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
     hypothesis_id: int = 0,
-    intersect: bool = False,  # True: seeds that one arm lacks are left out, and listed
+    **seeds: bool,  # intersect, drop_failed: what `pair_runs` leaves out, and lists
 ) -> RunsComparison:
     "Compare two arms seed by seed; unequal seeds raise a PairingError."
     where = "compare_runs"
@@ -292,28 +299,28 @@ def compare_runs(
         refuse(where, "spec must be a MetricSpec", type(spec).__name__,
                'Pass MetricSpec("perplexity", direction=LOWER, scale=LOG)')
     number = as_count(hypothesis_id, where=where, name="hypothesis_id", minimum=0)
-    pairs = pair_runs(spec.metric, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
-                      intersect=intersect)
+    pairs = pair_runs(spec.name, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
+                      **seeds)
     for arm in ("baseline", "candidate"):
         for seed, x in zip(pairs.seeds, getattr(pairs, arm), strict=True):
             at = f"{x!r} in the {arm} run of seed {seed}"
             if abs(x) > 1e150:  # its square must fit float64
-                refuse(where, f"{spec.metric} must be at most 1e+150 in size", at,
+                refuse(where, f"{spec.name} must be at most 1e+150 in size", at,
                        "Change the unit")
             if spec.scale == LOG and x <= 0:
-                refuse(where, f"{spec.metric} must be positive on the log scale", at,
+                refuse(where, f"{spec.name} must be positive on the log scale", at,
                        "Use the linear scale")
     if spec.scale == LINEAR and pairs.seeds and written_mean(pairs.baseline) == 0:
-        refuse(where, f"the baseline's mean of {spec.metric} must not be 0", "0",
+        refuse(where, f"the baseline's mean of {spec.name} must not be 0", "0",
                "A relative change has no meaning here; choose another metric")
     return RunsComparison(spec=spec, hypothesis_id=number, pairs=pairs)
 
 
 def judge_runs(spec: MetricSpec, *, baseline_runs: Iterable, candidate_runs: Iterable,
-               hypothesis_id: int = 0, intersect: bool = False) -> Verdict:
+               hypothesis_id: int = 0, **seeds: bool) -> Verdict:
     "The verdict of `compare_runs` alone."
     return compare_runs(spec, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
-                        hypothesis_id=hypothesis_id, intersect=intersect).verdict
+                        hypothesis_id=hypothesis_id, **seeds).verdict
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c050
 def judge_many(
@@ -325,7 +332,7 @@ def judge_many(
     comparisons, seen = tuple(comparisons), set()
     as_choice(multiplicity, PROCEDURES, where="judge_many", name="multiplicity")
     for c in comparisons:
-        if (key := (c.hypothesis_id, c.spec.metric)) in seen:
+        if (key := (c.hypothesis_id, c.spec.name)) in seen:
             refuse("judge_many", "a family must test each metric of each hypothesis once",
                    f"{key[1]!r} of hypothesis {key[0]} twice", "Number the hypotheses")
         seen.add(key)
@@ -376,8 +383,13 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
             as_choice(name, rules.metrics, where="study", name=rule, error=UsageError)
     margin = rules.margin if isinstance(rules.margin, Mapping) else \
         dict.fromkeys(rules.metrics, 0.02 if rules.margin is None else rules.margin)
+    better = {name: usual_direction(name) for name in rules.metrics} | dict(rules.better)
+    if unsaid := [name for name, word in better.items() if word is None]:
+        refuse("study", f"it must be known whether higher {unsaid[0]} is better",
+               "nothing said", f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'",
+               error=UsageError)
     return [MetricSpec(
-        name, direction=DIRECTIONS[rules.better.get(name, "higher")],
+        name, direction=DIRECTIONS[better[name]],
         scale=rules.scale.get(name, LINEAR),
         improvement_threshold=margin.get(name, 0.02),
         significance_threshold=round(1 - rules.level, 12)) for name in rules.metrics]
@@ -438,7 +450,9 @@ def study_runs(
     rules: Rules,
 ) -> Study:
     "Runs judged by the source systems' evaluator; PairingError, ContractError, UsageError."
-    names, parts = sorted({name for name, _ in arms} - {BASELINE}), {p for _, p in arms}
+    names, parts = {name for name, _ in arms} - {BASELINE}, {p for _, p in arms}
+    value = lambda name: x if is_number(x := spelled(name)) else math.inf
+    names = sorted(sorted(names), key=value)  # 2 before 10
     if not names and all(isinstance(arm, RunsArm) for arm in arms.values()):
         return levels_of_runs(arms, rules)
     specs = specs_of(rules)
@@ -451,18 +465,29 @@ def study_runs(
     for name in names:
         with of_part(name * (len(names) > 1)): done[name] = [compare_runs(
             spec, baseline_runs=arms[BASELINE, part].runs, intersect=rules.intersect,
-            candidate_runs=arms[name, part].runs) for spec in specs]
+            candidate_runs=arms[name, part].runs, drop_failed=rules.drop_failed)
+            for spec in specs]
     done = judge_candidates(done, rules.multiplicity)
     failed = {name: c for name, each in done.items() for c in reversed(each)
               if c.pairs.failure}
-    rows = [Row(key=Key(name, part, c.spec.metric), role="rest" if i else "lead",
+    rows = [Row(key=Key(name, part, c.spec.name), role="rest" if i else "lead",
                 value=c.difference, margin=c.spec.improvement_threshold,
                 adjusted={} if c.adjusted_p_value is None else {"change": c.adjusted_p_value},
+                about={"dropped": list(c.pairs.dropped)} if c.pairs.dropped else {},
                 claim=c.verdict.claim)
             for name, each in done.items() if name not in failed for i, c in enumerate(each)]
-    left = {name: each[0].pairs.left_out for name, each in done.items()}
-    notes = tuple(f"{name}: " * (len(names) > 1) + "Seeds in one arm only are left out: "
-                  f"{', '.join(map(str, seeds))}." for name, seeds in left.items() if seeds)
-    return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={}, notes=notes,
+    notes = [f"{s.name} is taken as {s.better} is better, by its name; --better {s.name}="
+             f"{'higher' if s.better == 'lower' else 'lower'} says otherwise."
+             for s in specs if s.name not in rules.better]
+    for name, each in done.items():
+        head, (first, *_) = f"{name}: " * (len(names) > 1), each
+        for seeds, why in ((first.pairs.left_out, "Seeds in one arm only"), (
+                first.pairs.dropped, "Seeds of which a run failed")):
+            if seeds: notes.append(f"{head}{why} are left out: {', '.join(map(str, seeds))}.")
+        if first.pairs.dropped: notes[-1] += " " + find_failures({
+            "baseline": arms[BASELINE, part].runs, "candidate": arms[name, part].runs},
+            first.spec.name).rpartition("; ")[2] + ". Seeds that survive may be the easy ones."
+    return Study(arms=dict(arms), rules=rules, rows=tuple(rows), measured={},
+                 notes=tuple(notes),
                  verdicts={name: failed.get(name, each[0]).verdict
                            for name, each in done.items()})

@@ -16,7 +16,7 @@ import textwrap
 
 from rich.cells import cell_len
 
-from ..comparison.units import FEWEST, noun_of
+from ..comparison.units import FEWEST, counted, noun_of
 from ..foundations.store import canonical_text
 from .figures import environment, markdown, visible
 from .page import (answer_of, cells_of_row, interval_picture, label_of,
@@ -224,6 +224,8 @@ def rests_line(d: Mapping) -> str:
     if units[0]["kind"] == "seeds":
         if len(leads) == 1 and leads[0]["value"]["p_value"] is not None:
             line = f"{line[:-1]}; paired t test, p = {leads[0]['value']['p_value']:.2g}."
+        if out := {seed for row in leads for seed in row["about"].get("dropped", ())}:
+            line += f" Left out: {counted(len(out), 'seeds')} of which a run failed."
         if min(n) < FEWEST: line += (f" With fewer than {FEWEST} seeds the test decides, not "
                                      "the interval.")
     elif len(leads) > 1 and not d["looks"]:
@@ -253,8 +255,8 @@ def next_line(d: Mapping) -> str:
     code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}{found}"] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     if rule == "failed_runs": done = [
-        "Run what failed again; or remove its rows and add --set intersect=true, which "
-        "leaves out seeds that only one arm has, and says so."]
+        "Run what failed again; or add --set drop_failed=true, which leaves out seeds of "
+        "which a run failed, and says so."]
     return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
                       *looks, *code, *done, *(
         f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),

@@ -16,10 +16,11 @@ from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses
 from ..comparison.difference import Difference
 from ..comparison.rules import TIERS
-from ..comparison.study import compare
+from ..comparison.study import ITEMS, compare
 from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
                                          is_beyond, margin_text, shown_unit)
+from ..experiments.improvement import RunsComparison, decide
 from ..foundations.refuse import UsageError, as_fraction, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
@@ -53,8 +54,23 @@ def choose_pilot(
     return np.unique(starts[:, None] + np.arange(BLOCK)), BLOCK
 
 # %% ../../nbs/report/04_plan.ipynb #92a7380e
+def _pilot_fits(source, units, metric, level):
+    "(the difference, that of single windows where the units are blocks of them) of a pair."
+    options = {"metrics": () if metric is None else [metric], "level": level, "by": ()}
+    record = source.baseline.provenance.get("pilot") or {}
+    block = record.get("block", 1) if units in ("auto", "serial") else 1
+    if record and units == "auto": units = record["units"]
+    pair, single = source, None
+    if block > 1:  # windows as if independent, where the units are blocks of them
+        single = compare(source, units="windows", **options).row.value
+        names = {"document_ids": tuple(str(i // block) for i in range(source.n))}
+        pair, units = Pair(baseline=source.baseline.changed(**names),
+                           candidate=source.candidate.changed(**names)), "documents"
+    return compare(pair, units=units, **options).row.value, single
+
+
 def pilot_of(
-    source,  # a Pair, the WindowLosses of one model, or the s of one unit
+    source,  # a Pair, a RunsComparison, the WindowLosses of one model, or the s of one unit
     *,
     units: str = "auto",
     metric: str | None = None,  # None: the primary one
@@ -70,36 +86,33 @@ def pilot_of(
         about = (f"{counted(d.n_units, noun_of(d.units))} of one model, whose losses are "
                  f"assumed to correlate by {correlation:g} with the other's")
         return replace(pilot, sd=pilot.sd * math.sqrt(2 * (1 - r))), d, both, about
-    if not isinstance(source, Pair):
+    runs = isinstance(source, RunsComparison)
+    if not isinstance(source, Pair) and not runs:
         pilot = source if isinstance(source, Pilot) else Pilot(sd=float(source))
         about = f"a known standard deviation of {pilot.sd:g} per unit"
         return pilot, None, None, about
-    options = {"metrics": () if metric is None else [metric], "level": level, "by": ()}
-    record = source.baseline.provenance.get("pilot") or {}
-    block = record.get("block", 1) if units in ("auto", "serial") else 1
-    if record and units == "auto": units = record["units"]
-    pair, single = source, None
-    if block > 1:  # windows as if independent, where the units are blocks of them
-        single = compare(source, units="windows", **options).row.value
-        names = {"document_ids": tuple(str(i // block) for i in range(source.n))}
-        pair, units = Pair(baseline=source.baseline.changed(**names),
-                           candidate=source.candidate.changed(**names)), "documents"
-    d = compare(pair, units=units, **options).row.value
+    single = None
+    if runs:
+        if (d := source.difference) is None:
+            refuse(where, "every run of a pilot must have ended well", source.pairs.failure,
+                   "Run it again, or leave its seed out with --set drop_failed=true, or "
+                   "drop_failed=True in Python")
+    else: d, single = _pilot_fits(source, units, metric, level)
     rows = single or d
-    if rows.units_eff < FEWEST - 1e-9:
-        refuse(where, f"a pilot must have at least {FEWEST} effective {noun_of(rows.units)}",
+    if rows.units_eff < (fewest := 2 if runs else FEWEST) - 1e-9:
+        refuse(where, f"a pilot must have at least {fewest} effective {noun_of(rows.units)}",
                f"{rows.units_eff:.3g}", "Measure more, or plan from a standard deviation")
     if not d.standard_error > 0:
         refuse(where, "the pilot must show some "
                "spread", f"the same change of {d.title} in every "
                "unit", "Are both models the same? Compare them "
                "instead", code="no_spread")
-    about = counted(d.n, "windows" if source.kind == "losses" else "examples")
+    about = counted(d.n, ITEMS["runs" if runs else source.kind])
     if d.units == "documents":
         about += f" in {counted(d.n_units, 'documents' if single is None else 'blocks')}"
     about += f", {d.title} {change_text(d.delta, d)} ({interval_text(d)})"
     serial = single is not None or d.units == "serial"
-    return as_pilot(d, single, serial=serial), d, source, about
+    return as_pilot(d, single, serial=serial), d, None if runs else source, about
 
 # %% ../../nbs/report/04_plan.ipynb #f9cbd5d0
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -210,13 +223,18 @@ class Goal:
                 "smallest_change": edge(self.power),
                 "smallest_margin": edge((1 + self.power) / 2)}
 
-    def needs(self, pilot: Pilot) -> int:
+    def fewest(self, units: str) -> int:
+        "Units that the claim needs; a change over seeds is tested, and needs no ten."
+        changed = self.margin is not None and abs(self.expected) >= self.margin
+        return 2 if changed and units == "seeds" else FEWEST
+
+    def needs(self, pilot: Pilot, fewest: int = FEWEST) -> int:
         "Effective units that keep every promise, and allow a claim; refused beyond 1e12."
         both = {"level": self.level, "assurance": self.assurance}
         def enough(n):
             narrow = not self.half_width or half_width(pilot, n, **both) <= self.half_width
             return narrow and self._claims(pilot, n)
-        n = smallest_n(enough, max(FEWEST, math.ceil(4 / pilot.tail)))
+        n = smallest_n(enough, max(fewest, math.ceil(4 / pilot.tail)))
         if n is None:
             refuse("plan_comparison", "a goal must be reachable with a trillion units",
                    f"a spread of {pilot.sd:.3g}", "Choose a wider margin "
@@ -269,7 +287,7 @@ def plan_sentences(plan) -> list[str]:
                      f"within {plan.amount(whole['smallest_margin'])} and finds a change of "
                      f"{plan.amount(whole['smallest_change'])}. Add text, or accept a wider "
                      "margin.")
-    if FEWEST <= r["units"] < FEWEST + 1:
+    if FEWEST <= r["units"] < goal.fewest(plan.units) + 1:
         lines.append(f"A claim needs {FEWEST} effective {noun_of(plan.units)}, however small "
                      "their spread.")
     gate = sum(getattr(TIERS["balanced"], part) for part in ("preview", "final"))
@@ -305,6 +323,9 @@ def plan_table(plan) -> list[list[str]]:
     return table
 
 # %% ../../nbs/report/04_plan.ipynb #2e2792f6
+_SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}
+
+
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Plan:
     "How much to score for a goal, what it costs, and what other sizes would promise."
@@ -327,9 +348,7 @@ class Plan:
         "Whether the text holds the planned run; None where no text is known."
         return None if self.text is None else self.needed["units"] <= self.text["units"]
 
-    @property
-    def items(self) -> str:
-        return "windows" if self.units in ("documents", "serial", "windows") else "examples"
+    items = property(lambda self: _SIZED_IN.get(self.units, "examples"))
 
     def amount(self, value: float, digits: int = 2) -> str:
         "A change in words; on the log scale in per cent, as margins are written."
@@ -376,7 +395,7 @@ class Plan:
 
 # %% ../../nbs/report/04_plan.ipynb #46a2adb1
 def plan_comparison(
-    source,  # a Pair, a WindowLosses with its correlation, or the s of one unit
+    source,  # as for `pilot_of`
     *,
     goal: Goal | None = None,
     units: str = "auto",
@@ -390,7 +409,9 @@ def plan_comparison(
                                       correlation=correlation)
     as_margin(goal.margin, d.metric if d else METRICS["perplexity"], "plan_comparison")
     kind, stock, shows = "windows" if units == "auto" else units, supply, {}
-    if d:  # the pilot's own items, unit by unit
+    if runs := isinstance(source, RunsComparison):
+        kind, shows = "seeds", {"metric": d.metric}
+    elif d:  # the pilot's own items, unit by unit
         kind = "serial" if pilot.serial else d.units
         codes = choose_units(items, asked=kind).codes
         order = np.argsort(codes, kind="stable")
@@ -408,25 +429,27 @@ def plan_comparison(
                 lambda truth, n: goal.kept(fitted(truth), n))
         pilot = fitted(pilot)
 
+    def size(n): return stock.size(n) if stock else {"windows": math.ceil(n)}
     def row(n):
-        size = stock.size(n) if stock else {"windows": math.ceil(n)}
-        return {"units": n, **size, **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
+        return {"units": n, **size(n), **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
 
-    n = goal.needs(pilot)
+    n = goal.needs(pilot, fewest := goal.fewest(kind))
     needed, whole = row(n), row(supply.units) if supply and supply.units >= 2 else None
     if supply and supply.order is not None:
         shows["in_order"] = replace(supply, order=None).size(n)
-    sizes = {n, *(max(FEWEST, round(n * k)) for k in (0.25, 0.5, 2, 4))}
+    sizes = {n, *(max(fewest, round(n * k)) for k in (0.25, 0.5, 2, 4))}
     rows = sorted([*map(row, sizes), *([whole] if whole else [])], key=lambda r: r["units"])
-    if items is source:  # two models: what their pilot shows already
-        margin, claim = goal.margin, claim_alone(d, goal.margin or 0.0)
+    if items is source or runs:  # two models: what their pilot shows already
+        margin = goal.margin
+        claim = claim_alone(d, margin or 0.0) if not runs else decide(
+            d, d.p_value, replace(source.spec, improvement_threshold=margin or 0.0))
         far = margin and claim in ("improved", "regressed") and is_beyond(d, margin)
         if margin and claim == "equivalent":
             shows["decided"] = f"equivalent within {margin_text(margin, d)}"
         if far: shows["decided"] = f"{claim}, beyond the margin of {margin_text(margin, d)}"
         if margin is not None and abs(d.delta) != margin:
             wish = replace(goal, expected=d.delta, half_width=None)
-            shows["at_pilot"] = stock.size(wish.needs(pilot))["windows"]
+            shows["at_pilot"] = size(wish.needs(pilot, wish.fewest(kind)))["windows"]
         if supply is None and d.n >= needed["windows"]:
             about += ", as many as the plan asks for: compare them"
     return Plan(goal=goal, pilot=pilot, needed=needed, rows=tuple(rows), text=whole,

@@ -26,6 +26,7 @@ from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, check_names, p
 from ..experiments.runs import END_COLUMNS, read_runs
 from ..experiments.improvement import RunsArm
 from ..files.losses import read_losses, write_losses
+from ..files.plain_table import usual_direction
 from ..files.sources import Reading, read_arms, read_together
 from ..files.tables import read_table
 from ..foundations.refuse import of_part
@@ -39,7 +40,7 @@ from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
                                  earlier_arms, fit_models, follow, leave_unchanged,
                                  open_model, planned, release, score_arms, score_rounds)
-from .rules import (HIGHER, QUESTIONS, check_planned, check_runs, find_metrics,
+from .rules import (QUESTIONS, check_planned, check_runs, find_metrics,
                                   find_rules)
 from .terminal import say
 from .work import ask_with, find_questions, informed, read_info
@@ -347,8 +348,8 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
     line = [*dict.fromkeys(arguments.values())]
     if "out" in o.TYPED.get(): line += ["--out", str(out)]
     names = sorted((name for name in known if name != "seed"),
-                   key=lambda name: (len(known[name]) < 2, not re.search(  # judged first
-                       f"{HIGHER}|loss|perplexity|ppl|error", name, re.I)))
+                   key=lambda name: (len(known[name]) < 2,  # judged first
+                                     not usual_direction(name)))
     check_runs(job, names, line, unended)
 
 # %% ../../nbs/shell/07_compare.ipynb #c016

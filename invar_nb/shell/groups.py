@@ -225,6 +225,7 @@ class Columns:
 
     intersect: file_key(bool, "For runs: leave out seeds that only one arm has; the report "
                         "lists them.", "runs") = False
+    drop_failed: file_key(bool, "For runs: leave out seeds with a failed run.", "runs") = False
     assume_ok: file_key(bool, "For runs: rows without terminal are finished.", "runs") = False
 
     def __post_init__(self):
@@ -524,7 +525,9 @@ def set_keys(
             if name not in known: usage("--set must name a key of a study file", repr(name),
                                         suggest(name, known, "invar-nb help keys lists them"))
             section = known[name]
-        data[section] = data.get(section, {}) | one
+        old = data.get(section, {})
+        data[section] = old | {key: old[key] | value if isinstance(value, dict) and isinstance(
+            old.get(key), dict) else value for key, value in one.items()}  # tail.q95, tail.q99
     return data
 
 # %% ../../nbs/shell/02_groups.ipynb #c011
