@@ -228,6 +228,46 @@ def test_a_run_that_was_interrupted_resumes_though_a_smaller_one_was_saved_meanw
     assert "what the last run scored is kept" in err and err.count("reused from small/") == 1 and len(scored()) < 80 and len(first) == 20 and not [*Path().glob(".*.journal")]
 
 
+def test_force_clears_a_journal_of_other_inputs_and_keeps_one_of_the_same(scored, monkeypatch):
+    usual = Scorer.score
+    def stopped(*more):
+        passes = []
+        def stop(self, batch):
+            if len(passes) == 1: raise KeyboardInterrupt
+            passes.append(batch)
+            return usual(self, batch)
+        with monkeypatch.context() as m:
+            m.setattr(Scorer, "score", stop)
+            compare("base", "tuned", *more, code=(130,))
+    at = ("--batch-tokens", 64, "--out", "r")
+    stopped(*at)
+    other = (*at, "--windows", 30)
+    assert "Delete .r.baseline.journal to start again" in compare("base", "tuned", *other, code=(3,)) and Path(".r.baseline.journal").exists()
+    scored()
+    err = compare("base", "tuned", *other, "--force")
+    assert ".r.baseline.journal is of other inputs and is deleted" in err and len(scored()) == 60 and not [*Path().glob(".*.journal*")]
+    stopped(*other, "--force", "--dtype", "bfloat16")
+    err = compare("base", "tuned", *other, "--force", "--dtype", "bfloat16")
+    assert "what the last run scored is kept" in err and "deleted" not in err and len(scored()) < 61
+
+
+def test_an_unedited_model_is_identical_before_anything_is_scored(scored):
+    "In every profile, on a text that is too short for it; with another config it is scored, and so is a control."
+    shutil.copytree("base", "copy")
+    for more in ((), ("--profile", "release"), ("--profile", "ci", "--json"), ("--until-decided",), ("--divergence",)):
+        code, out, err = shell("compare", "base", "copy", *HOW, *more, "--out", "r")
+        assert code == 0 and "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored." in out and not scored() and not Path("r").exists(), err
+    assert json.loads(shell("compare", "base", "copy", *HOW, "--json")[1]) == {"claim": "equivalent", "exit_code": 0, "report": None, "headline": "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored."}
+    code, _, err = shell("compare", "base", "copy", "--text", "nowhere.jsonl")
+    assert code == 2 and "nowhere.jsonl" in err
+    for arms, more in ((("copy",), ("--control",)), (("copy", "tuned"), ())):
+        compare("base", *arms, *more, "--out", "r", "--force")
+        assert scored()
+    config = Path("copy/config.json")
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"rms_norm_eps": 0.01}))
+    assert "Nothing was scored" not in shell("compare", "base", "copy", *HOW, "--out", "other")[1] and scored()
+
+
 def test_only_sound_reports_of_ours_are_looked_at(scored):
     for name, text in (("a", "{"), ("b", "[]"), ("c", '{"schema": 1}'), ("d", '{"schema": "invar_nb/report/2", "arms": {"x": {"file": "../x", "sha256": "0"}}}'), ("e", "\xff")):
         Path(name).mkdir()

@@ -1,5 +1,6 @@
 "What else changed, beside perplexity: tiles of both heads against the whole vocabulary in float64, the metrics, the command."
 import copy
+import csv
 import dataclasses
 import json
 import shutil
@@ -357,6 +358,13 @@ def test_the_command_shows_what_else_changed_and_nothing_else_moves(shell, tmp_p
     assert verify(tmp_path / "r").report.headline == found["headline"] and "KL divergence" in (tmp_path / "r" / "report.html").read_text()
     chosen = shell(BASE, "cand", "--divergence", "--metric", "perplexity", out="chosen")[1]
     assert [row["key"]["metric"] for row in chosen["rows"]] == ["perplexity", *NAMES] and verify(tmp_path / "chosen")
+
+
+def test_what_is_not_judged_is_called_so_everywhere(shell, tmp_path):
+    code, found, _ = shell(BASE, "cand", "--divergence", "--by", "position")
+    rows = list(csv.DictReader((tmp_path / "r" / "slices.csv").open()))
+    assert {row["claim"] for row in rows if row["metric"] in NAMES} == {"not judged"} and {row["claim"] for row in rows if row["metric"] == "perplexity"} <= {"regressed", "inconclusive", "equivalent"}
+    assert {row["words"]["claim"] for row in found["rows"] if row["key"]["metric"] in NAMES} == {"not judged"} and verify(tmp_path / "r")
 
 
 def test_a_stopped_command_goes_on(shell, tmp_path, monkeypatch):

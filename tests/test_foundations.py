@@ -196,6 +196,11 @@ def test_a_ratio_is_positive_and_finite(low, high):
     assert Interval(low=-745.1, high=709.78, level=0.9, method="bca").exp().low > 0
 
 
+def test_an_interval_unpacks_into_its_ends():
+    low, high = Interval(low=-1, high=2, level=0.9, method="bca")
+    assert (low, high) == (-1, 2)
+
+
 def test_map_refuses_what_does_not_increase():
     interval = Interval(low=-1, high=2, level=0.9, method="bca")
     refused(lambda: interval.map(lambda x: -x), "Interval.map: f must be increasing; got [1.0, -2.0]")

@@ -77,7 +77,7 @@ def test_a_task_of_inspect_has_a_scorer_of_its_own(shell, tmp_path):
     code, out, _ = shell("compare", "base", "tuned", "--score", "choice", "--score", "texts=perplexity", "--json")
     parts = json.loads(out)["parts"]
     assert {part["part"]: part["kind"] for part in parts} == {"choices": "scores", "texts": "losses"} and verify(tmp_path / "r")
-    for scores, code, words in (((), 3, "Say --score choices=choice"), (("choice",), 2, "texts.json: one scorer must be chosen; got 'choice' where there are 'perplexity', 'match'. Say --score texts=perplexity"),
+    for scores, code, words in (((), 3, "got choices: 'choice', 'letters', 'several/long', 'several/first'; texts: 'perplexity', 'match'. Say --score TASK=NAME of each, such as 'choices=choice', 'texts=perplexity'"), (("choice",), 2, "texts.json: one scorer must be chosen; got 'choice' where there are 'perplexity', 'match'. Say --score texts=perplexity"),
                                 (("choice", "letters"), 2, "each task must have one score"), (("choice", "texts=perplexity", "tex=match"), 2, "a task must be one of 'choices', 'texts'; got 'tex'")):
         found, _, err = shell("compare", "base", "tuned", *(text for score in scores for text in ("--score", score)), out="w")
         assert found == code and words in err and not (tmp_path / "w").exists(), err

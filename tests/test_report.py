@@ -124,6 +124,52 @@ def test_profiles_refuse_and_dev_warns():
     assert report_of(compare(losses(), profile="ci", tier=lenient)).document()["pairs"][0]["gate"]["limit"] == 1.2
 
 
+def test_profiles_ask_for_equal_parts_and_enough_draws():
+    "401 windows are 200 and 201; 100 and 300 are 400, and that is not the reason; in dev both are compared."
+    rng, named = np.random.default_rng(3), lambda arm, n: arm.changed(split=["preview" if i < n else "final" for i in range(len(arm))])
+    for n, preview, got, cure in ((401, None, "200 and 201", "--windows 400"), (400, 100, "100 and 300", "column split")):
+        both = losses(.001, n=n)
+        if preview: both = type(both)(**{name: named(getattr(both, name), preview) for name in ("baseline", "candidate")})
+        for profile in ("ci", "release"):
+            with pytest.raises(ContractError, match=f"as many preview as final windows; got {got}") as caught: report_of(compare(both, profile=profile))
+            assert caught.value.code == "preview_and_final_counts_agree" and cure in caught.value.cure
+        assert report_of(compare(both)).exit_code == 0
+    for profile, tier, drawn, good in (("ci", "balanced", 1199, False), ("release", "conservative", 1200, False), ("dev", "balanced", 40, True), ("ci", "balanced", 1200, True), ("release", "conservative", None, True)):
+        asked = dict(profile=profile, tier=tier, method="bca", replicates=drawn, seed=42 if drawn else None)
+        if good: assert compare(losses(.001, n=440), **asked).claim
+        else:
+            with pytest.raises(UsageError, match="replicates must be at least 1[25]00"): compare(losses(.001, n=440), **asked)
+
+
+def test_the_same_weights_are_no_broken_contract():
+    "Equal changes everywhere are suspicious, but of one model they are what is expected; the shell does not even score it."
+    both, known = losses(.0, n=400), {"weights_digest": "sha256:1"}
+    arms = [both.baseline.changed(provenance=p) for p in (known, known, {}, {"weights_digest": "sha256:2"})]
+    assert report_of(compare(pair(arms[0], arms[1]), profile="ci")).exit_code == 0
+    for other in arms[2:]:
+        with pytest.raises(ContractError) as caught: report_of(compare(pair(arms[0], other), profile="ci"))
+        assert caught.value.code == "windows_differ"
+
+
+def test_what_was_asked_for_stands_beside_what_is_there():
+    both, known = losses(.01, n=30), {"windows_planned": 90, "windows_scored": 41}
+    stats = lambda **p: report_of(compare(pair(*(arm.changed(provenance=p) for arm in (both.baseline, both.candidate))))).document()["dataset"]["windows"]["stats"]
+    assert {name: stats(**known)[name] for name in ("requested_preview", "requested_final", "actual_preview", "actual_final")} == {
+        "requested_preview": 20, "requested_final": 21, "actual_preview": 15, "actual_final": 15}
+    assert stats()["requested_preview"] is None
+
+
+def test_the_environment_names_seeds_rules_run_and_cost(monkeypatch):
+    both = losses(.01)
+    one, two, drawn = (report_of(compare(both, **asked)).document()["environment"] for asked in ({}, {"margin": .05}, {"method": "bca", "replicates": 50, "seed": 7}))
+    assert one["policy"] != two["policy"] and one["run_id"] != two["run_id"] and re.fullmatch("[0-9a-f]{16}", one["run_id"])
+    assert one["seeds"] == {"bootstrap": None, "windows": None, "looks": None} and drawn["seeds"]["bootstrap"] == 7
+    assert one["seconds"] > 0 and one["peak_memory_mb"] > 10 and {"scored_tokens", "scored_tokens_per_second"} < {*one}
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", "1700000000")
+    fixed = [report_of(compare(both)) for _ in range(2)]
+    assert fixed[0].text == fixed[1].text and "seconds" not in fixed[0].document()["environment"]
+
+
 def test_identical_models_are_said_once():
     both = losses()
     text = str(report_of(compare(pair(both.baseline, both.baseline.changed(model="copy")))))

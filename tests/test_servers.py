@@ -473,6 +473,15 @@ def test_an_interrupt_ends_requests_that_are_under_way(truths, plan):
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 
 
+def test_the_limit_of_a_server_is_said_before_a_model_is_scored(truths, tmp_path, capsys):
+    (text := tmp_path / "text.txt").write_text(TEXT * 3, encoding="utf-8")
+    with Server("vllm", truths["base"]) as server:
+        for arms in ((BASE, f"openai:{server.url}"), (f"openai:{server.url}", BASE)):
+            assert main(["compare", *map(str, arms), "--text", str(text), "--max-length", "256", "--out", str(tmp_path / "r")]) == 3
+            err = capsys.readouterr().err
+            assert "at most 255 tokens" in err and "Choose --max-length 255 or less" in err and "scoring" not in err and not server.asked
+
+
 def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp_path, capsys, monkeypatch):
     (text := tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     common = ["--text", str(text), "--max-length", "40", "--json"]

@@ -18,6 +18,7 @@ from invar_nb.foundations.store import content_digest
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.metrics.metric import Registry
 from invar_nb.report.build import document_of
+from invar_nb.statistics.jackknife import jackknife_statistic
 from studies import STUDIES, answers, arms_of, copies, everything, looked, losses, marks, three_texts
 
 MARK = Metric(name="mark", better="higher", kind="scores", margin=.05, totals=lambda arm: (arm.values, np.ones(len(arm))))
@@ -187,6 +188,54 @@ def test_one_dominating_unit_claims_nothing():
     loss, shift = np.full(40, 2.0), np.where(np.arange(40) == 3, 5.0, 0.0)
     done = compare(pair_arrays(loss, loss + shift, np.full(40, 100)), metrics=PPL, units="windows")
     assert done.row.value.nu < 4 and done.claim == "inconclusive" and "dominate" in done.headline
+
+
+def drift_by_hand(arm, out=()):
+    "Log of final over preview perplexity without some windows, window by window."
+    sums = {"preview": [0, 0], "final": [0, 0]}
+    for i, (t, loss) in enumerate(zip(arm.tokens.tolist(), arm.log_loss.tolist(), strict=True)):
+        part = sums[arm.split[i] if arm.split is not None else ("preview", "final")[i >= len(arm) // 2]]
+        if i not in out: part[0] += t * loss; part[1] += t
+    return sums["final"][0] / sums["final"][1] - sums["preview"][0] / sums["preview"][1]
+
+
+@pytest.mark.parametrize("split", [None, [("final", "preview")[i % 3 > 0] for i in range(120)]])
+def test_drift_is_leaving_out_documents_by_hand(split):
+    both = windows(120, sd=.03, documents=np.arange(120) // 6, tokens=np.arange(120) % 7 + 60)
+    arms = [arm.changed(split=split) for arm in (both.baseline, both.candidate)]
+    done = compare(pair(*arms), metrics=["drift"])
+    found = np.array([[drift_by_hand(arm, range(6 * u, 6 * u + 6)) for u in range(20)] for arm in arms])
+    values, left = [drift_by_hand(arm) for arm in arms], found[1] - found[0]
+    assert done.delta == pytest.approx(values[1] - values[0], rel=1e-10) and done.row.value.standard_error == pytest.approx(np.sqrt(((left.mean() - left) ** 2).sum()), rel=1e-10)
+    level = evaluate(arms[0], metrics=["drift"]).row.value
+    fit, (low, high) = jackknife_statistic(values[0], found[0]), level.interval
+    assert level.estimate == pytest.approx(math.exp(values[0]), rel=1e-12) and np.log([low, high]) == pytest.approx([*fit.interval()], rel=1e-9)
+    assert "drift" not in compare(both) and "drift" not in evaluate(arms[0]) and "drift" not in METRICS.of_arms(*arms), "only where it is asked for"
+    assert done.row.value.unit == "ratio" and document_of(done)["primary_metric"]["kind"] == "drift"
+    with pytest.raises(UsageError, match="gate needs perplexity"): document_of(compare(pair(*arms), metrics=["drift"], gate=1.1))
+    for some in ([0], range(60, 120)) if split is None else ([2, 4],):
+        with pytest.raises(ContractError, match="preview and final must each have two units"): evaluate(arms[0].take([*some]).changed(split=["final"] * len(some)), metrics=["drift"])
+
+
+def test_statistics_that_are_no_ratio_know_that_neighbouring_windows_agree():
+    "The same mean as a ratio of sums and as a statistic without each window: one error, in text order and of independent windows."
+    rng, noise = np.random.default_rng(4), np.zeros(400)
+    for i in range(1, 400): noise[i] = .7 * noise[i - 1] + rng.normal(0, .02)
+    both = pair_arrays(np.full(400, 3.), 3 + noise, np.full(400, 64))
+    def without(arm, codes, n):
+        sums = np.bincount(codes, arm.log_loss, n)
+        return arm.log_loss.mean(), (sums.sum() - sums) / (len(arm) - np.bincount(codes, minlength=n))
+    left, ratio = Metric(name="left", leave_one_out=without), Metric(name="ratio", totals=lambda arm: (arm.log_loss, np.ones(len(arm))))
+    errors = {(asked, m.name): measure(m, both, choose_units(both, asked=asked), Settings()).standard_error for asked in ("serial", "windows") for m in (left, ratio)}
+    for asked in ("serial", "windows"): assert errors[asked, "left"] == pytest.approx(errors[asked, "ratio"], rel=.01)
+    assert errors["serial", "left"] > 1.5 * errors["windows", "left"]
+    one = [evaluate(both.candidate, metrics=[m]).row.value.interval for m in (left, ratio)]
+    assert [*one[0]] == pytest.approx([*one[1]], rel=1e-3)
+
+
+def test_macro_f1_of_one_model_has_an_interval():
+    level = evaluate(answers().baseline, metrics=["macro_f1"]).row.value
+    assert 0 < level.interval.low < level.estimate < level.interval.high < 1
 
 
 def test_equal_losses_are_identical_and_equal_answers_are_no_proof_of_equivalence():

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'WORST', 'sums_of_each', 'as_means', 'window_names', 'split_of_each',
-           'WindowLosses', 'StreamedLosses']
+           'WindowLosses', 'find_splits', 'StreamedLosses']
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
 from collections.abc import Iterator, Mapping
@@ -130,6 +130,16 @@ class WindowLosses(Arm):
         texts = {name: text_column(values) for name, values in fields.items()
                  if name in ("window_ids", "document_ids", "split") and values is not None}
         return super().changed(**fields | texts)
+
+# %% ../../nbs/arms/02_window_losses.ipynb #spl2
+def find_splits(arm) -> tuple[dict[str, np.ndarray], str]:  # of bool, shape (n,)
+    "Which windows are of preview and of final, and why: as recorded, or the two halves."
+    if arm.split is None: preview, how = np.arange(len(arm)) < len(arm) // 2, "halves"
+    else:
+        codes, _ = arm.split.codes()
+        preview = np.array([name == "preview" for name in arm.split.distinct()])[codes]
+        how = "recorded"
+    return {"preview": preview, "final": ~preview}, how
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000023
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

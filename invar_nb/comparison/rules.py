@@ -192,6 +192,11 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
         if NEEDS.get(name, shown) not in (*kinds, shown):
             refuse("study", f"{name} needs {NEEDS[name]}", shown, "Leave it out",
                    error=UsageError)
+    least = as_tier(rules.tier).replicates if "losses" in kinds else 0
+    if rules.profile != "dev" and rules.replicates and rules.replicates < least:
+        refuse("study", f"replicates must be at least {least} with the profile "
+               f"{rules.profile}, as the tier asks", f"{rules.replicates}", "Raise it, or "
+               "leave it out: the bootstrap without draws is exact", error=UsageError)
     for kind in kinds: check_units(rules.units_of(kind), kind)
     for name in rules.metrics:
         if (kind := as_metric(name, "study").kind) not in kinds:

@@ -21,7 +21,7 @@ import invar_nb
 from ..arms.arm import listed
 from ..arms.pair import Pair, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
-from .difference import Difference, by_unit
+from .difference import Difference, by_unit, fit_left_out
 from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control, family_of,
@@ -36,7 +36,8 @@ from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part,
                                          suggest)
 from ..foundations.interval import Interval
 from ..metrics.metric import (Metric, as_metric, detail_of, in_unit, item_totals,
-                                     missing_reason, prepare_metric, value_of)
+                                     missing_reason, prepare_metric, value_of,
+                                     values_without)
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.serial import serial_ratio
 from ..statistics.pooling import shrink
@@ -96,10 +97,13 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
     over = counted(units.n_units, units.noun)
     if metric.arm_interval and (units.name != "clusters" or metric.totals is None):
         return metric.arm_interval(arm, level), counted(len(arm), "examples")
-    if metric.totals is None or metric.of_pair or units.n_units < 2: return None, over
-    totals = item_totals(metric, arm)
-    fit = serial_ratio(*totals) if units.name == "serial" else jackknife_ratio(
-        *by_unit(totals, units))
+    if metric.of_pair or metric.caveat or units.n_units < 2: return None, over
+    if metric.totals is None:
+        fit = fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
+    else:
+        totals = item_totals(metric, arm)
+        fit = serial_ratio(*totals) if units.name == "serial" else jackknife_ratio(
+            *by_unit(totals, units))
     if not fit.standard_error > 0: return None, over
     ends, at = fit.interval(level), fit.estimate
     if metric.unit == "share" and 0 < at < 1:  # by its log-odds, which stay within 0 and 1
@@ -589,8 +593,8 @@ def study(
                   for row in levels_of(part, arm, rules)]
         missing = [row.value.missing for row in levels if row.key.slice is None]
         if all(missing):
-            refuse("evaluate", "some metric must be computable", "; ".join(missing),
-                   "Add what it needs")
+            refuse("evaluate", "some metric must be computable",
+                   "; ".join(missing).removesuffix("."), "Add what it needs")
         return Study(arms=arms, rules=rules, rows=tuple(levels), measured={})
     pairs, looks = pair_all(arms), {}
     check_kinds(rules, {both.kind for both in pairs.values()})

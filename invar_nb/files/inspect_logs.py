@@ -313,7 +313,7 @@ def read_inspect_log(
     cluster: str | None = None,  # field of what samples belong to
 ) -> dict:
     "What one model did, by task: `WindowLosses` of a perplexity scorer, else `Scores`."
-    path, arms, names, known = Path(path), {}, [], {}
+    path, arms, names, known, unclear = Path(path), {}, [], {}, {}
     slices = (slices,) if isinstance(slices, str) else tuple(slices)
     wanted = by_task(score, "score", "read_inspect_log")
     files = [as_file(path, "read_inspect_log")] if not path.is_dir() else [
@@ -335,15 +335,21 @@ def read_inspect_log(
         if name is not None and len(files) == 1:
             as_choice(name, entries, where=where, name="score", error=UsageError)
         fitting = [label for label in entries if name in (None, label)]
-        if len(fitting) != 1:
-            got, example = listed(entries) or "none", next(iter(entries), "")
-            if len(files) > 1: example = f"{task}={example}"
+        if len(fitting) > 1: unclear[task] = [*entries]
+        elif not fitting:
             refuse(where, "one scorer must be chosen",
-                   f"{name!r} where there are {got}" if name else got,
-                   f"Say score={example!r}, for example" if entries else
+                   f"{name!r} where there are {listed(entries)}" if name else "none",
+                   f"Say score='{task}={next(iter(entries))}', for example" if entries else
                    "Score the log first", error=UsageError if name else ContractError)
-        arms[task] = _arm(log, samples, file, entries[fitting[0]], better, where, partial(
-            _fields, slices=slices, cluster=cluster, known=known, where=where))
+        arms[task] = None if unclear else _arm(
+            log, samples, file, entries[fitting[0]], better, where, partial(
+                _fields, slices=slices, cluster=cluster, known=known, where=where))
+    if unclear:
+        some = [f"{task}={labels[0]}" for task, labels in unclear.items()]
+        refuse("read_inspect_log", "one scorer must be chosen for each task",
+               "; ".join(f"{task}: {listed(labels)}" for task, labels in unclear.items()),
+               f"Say score={some[0]!r}, for example" if not some[1:] else
+               f"Say score='TASK=NAME' of each, such as {listed(some)}")
     for task in (*tasks, *filter(None, wanted)):
         as_choice(task, names, where="read_inspect_log", name="a task", error=UsageError)
     check_fields((*slices, cluster), known, "read_inspect_log")

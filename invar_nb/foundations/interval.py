@@ -7,7 +7,7 @@ __all__ = ['Fallback', 'Interval']
 
 # %% ../../nbs/foundations/01_interval.ipynb #c052
 import math, sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 # %% ../../nbs/foundations/01_interval.ipynb #c003
@@ -47,6 +47,8 @@ class Interval:
                    "Swap them only if you know why they are swapped")
         level = as_fraction(self.level, where=where, name="level")
         vars(self).update(low=low, high=high, level=level)
+
+    def __iter__(self) -> Iterator[float]: return iter((self.low, self.high))
 
     @property
     def width(self) -> float:

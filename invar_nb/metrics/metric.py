@@ -65,6 +65,7 @@ class Metric:
     of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
     positive: bool = False  # never below 0: its interval is that of its logarithm
     silent: bool = False  # not mentioned where arms lack what it needs
+    optional: bool = False  # computed only where it is asked for
     caveat: str = ""  # why its differences are shown and never judged
 
     def __post_init__(self):
@@ -212,6 +213,7 @@ DANGERS = (("incorrect", "correct"), ("unsafe", "safe"), ("harmful", "harmless")
 BUILT_IN = {  # name: (kind of arm, page); the order is that of reports
     "perplexity": ("losses", "likelihood"),
     "bits_per_byte": ("losses", "likelihood"),
+    "drift": ("losses", "likelihood"),
     "kl_divergence": ("losses", "divergence"),
     "top1_changed": ("losses", "divergence"),
     "probability_change": ("losses", "divergence"),
@@ -309,11 +311,11 @@ class Registry(Mapping):
         return [self[name] for name in names if self[name].kind == kind]
 
     def of_arms(self, *arms) -> list[Metric]:
-        "The metrics that read these arms, those of a pair where its candidate has them."
+        "The usual metrics of these arms, those of a pair where its candidate has them."
         metrics = [m for m in self.of_kind(arms[0].kind) if arms[1:] or not m.of_pair]
         metrics += map(self.__getitem__, _names_of(arms))
-        return [m for m in metrics
-                if not (m.of_pair or m.silent) or not missing_reason(m, arms[-1])]
+        return [m for m in metrics if not (m.optional or (
+            m.of_pair or m.silent) and missing_reason(m, arms[-1]))]
 
 # %% ../../nbs/metrics/00_metric.ipynb #c025
 METRICS = Registry()

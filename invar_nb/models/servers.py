@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['KEY_VARIABLE', 'ENGINES', 'DIALECTS', 'Address', 'Requests', 'is_address', 'as_address', 'mask_key', 'exchange',
            'Connection', 'Served', 'identify', 'check_reply', 'read_reply', 'refuse_change', 'Scorer', 'ask_each',
-           'probe_server', 'ask_server', 'score_served']
+           'probe_server', 'ask_server', 'check_fits', 'score_served']
 
 # %% ../../nbs/models/09_servers.ipynb #c002
 import contextlib, html, json, os, random, re, ssl
@@ -22,7 +22,7 @@ import numpy as np
 import invar_nb
 from ..arms.window_losses import WindowLosses
 from ..foundations.refuse import UsageError, as_count, is_number, refuse
-from .score import open_kept, planned_losses
+from .score import open_kept, planned_losses, spending
 from .windows import TextPlan
 
 # %% ../../nbs/models/09_servers.ipynb #c012
@@ -425,6 +425,17 @@ def ask_server(address: str, requests: Requests | None = None) -> Served:
             return None
         return identify(get, wanted=place.engine, model=place.model)
 
+
+def check_fits(plan: TextPlan, served: Served, requests: Requests | None = None) -> None:
+    "Refuse windows that are longer than what the server takes."
+    longest, positions = (requests or Requests()).longest, served.max_length or np.inf
+    needed = max(w.stop - w.start for w in plan.windows)
+    if needed < positions and needed <= longest: return
+    most = int(min(positions - 1, longest))
+    refuse(_WHERE, f"a window must have at most {most} tokens: one more must fit the "
+           "server's positions, and each costs it a row of the vocabulary", f"{needed}",
+           f"Choose max_length={most} or less", code="too_long")
+
 # %% ../../nbs/models/09_servers.ipynb #c043
 def score_served(
     address: str,  # openai:URL, vllm:URL or sglang:URL; #NAME of many models
@@ -439,12 +450,7 @@ def score_served(
     place, requests, tokens = as_address(address), requests or Requests(), plan.tokens
     as_count(requests.concurrency, where=_WHERE, name="concurrency")
     served = ask_server(address, requests)
-    needed, most = max(w.stop - w.start for w in plan.windows), served.max_length or np.inf
-    if needed >= most or needed > requests.longest:
-        most = int(min(most - 1, requests.longest))
-        refuse(_WHERE, f"a window must have at most {most} tokens: one more must fit the "
-               "server's positions, and each costs it a row of the vocabulary", f"{needed}",
-               f"Choose max_length {most} or less", code="too_long")
+    check_fits(plan, served, requests)
     key = {"data_id": plan.data_id, "url": place.url, **asdict(served),
            "invar_nb": invar_nb.__version__}
     with Connection(place, requests) as link, open_kept(journal, key) as (kept, keep):
@@ -459,10 +465,11 @@ def score_served(
             w = plan.windows[k]
             ids = plan.token_ids[w.document_id][w.start:w.stop]
             return scorer.start(ids, w.score_from - w.start)
-        for k, losses in ask_each(start, todo, requests.concurrency):
-            keep(f"window {k}", float(losses.mean()))
-            done += int(tokens[k])
-            if progress is not None: progress(done, int(tokens.sum()))
+        with spending(int(tokens[todo].sum())):
+            for k, losses in ask_each(start, todo, requests.concurrency):
+                keep(f"window {k}", float(losses.mean()))
+                done += int(tokens[k])
+                if progress is not None: progress(done, int(tokens.sum()))
         if todo: _check_still(scorer, plan, kept["probe"])
     if ask_server(address, requests) != served: refuse_change(
         "a different answer at /v1/models")

@@ -20,9 +20,12 @@ import os
 from pathlib import Path
 import platform
 import re
+import sys
+import time
 from typing import Annotated, Any, Literal
 
 import msgspec
+import psutil
 
 from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
@@ -247,18 +250,41 @@ def evidence_files(
     return files
 
 # %% ../../nbs/report/06_report.ipynb #2f582dc8
-def describe_environment() -> dict:
-    "When, where and with which versions; SOURCE_DATE_EPOCH fixes the time."
+def describe_environment(document: Mapping | None = None) -> dict:
+    "When, where, with which versions, seeds and rules, at what cost; see SOURCE_DATE_EPOCH."
     epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    now = datetime.fromtimestamp(int(epoch), timezone.utc) \
-        if re.fullmatch(r"[0-9]{1,11}", epoch) else datetime.now(timezone.utc)
+    fixed = re.fullmatch(r"[0-9]{1,11}", epoch)
+    now = datetime.fromtimestamp(int(epoch), timezone.utc) if fixed else datetime.now(
+        timezone.utc)
     versions = {}
     for name in ("numpy", "scipy", "torch", "transformers", "pyarrow"):
         try: versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError: versions[name] = "absent"
-    return {"created": now.isoformat(timespec="seconds"), "host": platform.node(),
-            "platform": platform.platform(), "python": platform.python_version(),
-            "versions": versions}
+    facts = {"created": now.isoformat(timespec="seconds"), "host": platform.node(),
+             "platform": platform.platform(), "python": platform.python_version(),
+             "versions": versions, **({} if fixed else _cost())}
+    if document is None: return facts
+    looks, arms = document["looks"], document["arms"].values()
+    seeds = {"bootstrap": document["rules"].get("seed"),
+             "windows": next((seed for arm in arms if (
+                 seed := arm["provenance"].get("windows_seed")) is not None), None),
+             "looks": looks and looks["pairs"][0]["seed"]}
+    facts |= {"seeds": seeds, "policy": digest(canonical_json(document["rules"]))}
+    return facts | {"run_id": digest(canonical_json([facts, content_digest(document)]))[7:23]}
+
+
+def _cost():
+    "Seconds and memory of this process so far, and what of it was scoring."
+    process = psutil.Process()
+    try: import resource
+    except ModuleNotFoundError: peak = process.memory_info().peak_wset  # Windows
+    else: peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (
+        1 if sys.platform == "darwin" else 1024)
+    spent = getattr(sys.modules.get("invar_nb.models.score"), "SPENT", {"tokens": 0})
+    speed = spent["tokens"] and round(spent["tokens"] / spent["seconds"], 1)
+    return {"seconds": round(time.time() - process.create_time(), 1),
+            "peak_memory_mb": round(peak / 1e6), "scored_tokens": spent["tokens"],
+            "scored_tokens_per_second": speed or None}
 
 # %% ../../nbs/report/06_report.ipynb #2f582dca
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -342,8 +368,8 @@ def report_of(
     version: str | None = None,          # None: this one
 ) -> Report:
     "The report of a study; raises ContractError, UsageError."
-    return seal(document_of(study, files, version), environment or describe_environment(),
-                study.arms)
+    document = document_of(study, files, version)
+    return seal(document, environment or describe_environment(document), study.arms)
 
 # %% ../../nbs/report/06_report.ipynb #d6a1becb
 PAGES = ("report.json", "report.md", "report.html", "summary.md", "badge.json", "result.svg",
@@ -355,8 +381,9 @@ def flat_row(row: Mapping) -> dict:
     value = {"value" if name == "candidate" else name: x for name, x in row["value"].items()}
     low, high = value.pop("ci", None) or (None, None)
     first = {name: value.pop(name, None) for name in ("baseline", "value", "delta")}
+    claim = row["claim"] if value.get("judged", True) else row["words"]["claim"]
     key = {name: row["key"][name] for name in ("candidate", "part", "metric", "slice")}
-    return {**key, "claim": row["claim"], **first, "low": low, "high": high,
+    return {**key, "claim": claim, **first, "low": low, "high": high,
             "margin": row["margin"], "adjusted_p": row["adjusted"].get("change"),
             "adjusted_p_equivalent": row["adjusted"].get("equivalent"),
             "against": row["key"]["against"], **value}

@@ -30,7 +30,7 @@ from .report import FORMS, Report, render
 # %% ../../nbs/report/07_verify.ipynb #c007
 NOT_COVERED = (
     "that the models were run: the numbers follow from the evidence files",
-    "the environment: time, host, versions of invar_nb and of libraries",
+    "the environment: time, host, cost, versions of invar_nb and of libraries",
     "labels: names of models, and what the evidence files say of their own origin",
     "columns of the evidence from which no number here follows",
     "whether these rules were the ones agreed on")

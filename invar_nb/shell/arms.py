@@ -5,8 +5,9 @@
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow', 'check_origin', 'Earlier',
            'earlier_arms', 'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'open_model', 'release',
-           'fit_models', 'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'with_weights', 'score_arms',
-           'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'fit_models', 'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'Unchanged',
+           'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds',
+           'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import gc
@@ -43,7 +44,8 @@ from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.score import differing, planned_losses, score_plan, scoring_facts
-from ..models.servers import Requests, ask_server, is_address, score_served
+from ..models.servers import (Requests, ask_server, check_fits, is_address,
+                                     score_served)
 from ..models.together import score_together
 from ..models.windows import DEFAULT_LENGTH, TextPlan, find_classes, plan_text
 from ..models.weights import compare_weights
@@ -409,6 +411,20 @@ def find_weights(
     return weights
 
 
+class Unchanged(Exception):
+    "Every candidate is the baseline itself: there is nothing to score."
+
+
+def leave_unchanged(arguments: Mapping[str, str], weights: Mapping) -> None:
+    "Raise Unchanged where weights, config and tokenizer of all candidates are the baseline's."
+    same = [name for name, d in weights.items()
+            if d["state"] == "identical" and not d["settings"]]
+    if len(same) < len(arguments) - 1: return
+    names = ", ".join(arguments[name] for name in same)
+    raise Unchanged(f"Identical: the weights, config and tokenizer of {names} are those of "
+                    f"{arguments['baseline']}. Nothing was scored.")
+
+
 def with_weights(arms: Mapping, weights: Mapping) -> dict:  # (name, part) -> arm
     "The arms, and what is known of the weights with the candidates."
     return {(name, part): arm if name not in weights else arm.changed(
@@ -424,6 +440,7 @@ def score_arms(
     earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
     prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
     also: Callable = lambda name, model: {},  # called with each, may give further arms
+    look: Callable = lambda weights: None,  # at how weights differ; may end the work
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on every text, each loaded once; with divergence beside the baseline."
@@ -435,10 +452,14 @@ def score_arms(
         usage("both arms must be of the same kind", " and ".join(kinds.values()),
               "Compare a model with a model or with losses, and files with files of the same "
               "kind")
-    for name in models:  # before the other one is scored: is it there, and may we ask?
-        if kinds[name] != "served": continue
-        _check_classes(o)
-        ask_server(arguments[name])
+    servers = [arguments[name] for name in models if kinds[name] == "served"]
+    if servers: _check_classes(o)
+    servers = [ask_server(each) for each in servers]  # are they there, and may we ask?
+
+    def ready(plan):  # for every server, before any model is scored
+        plan = prepare(plan)
+        for served in servers: check_fits(plan, served)
+        return plan
     arms = {(name, text): read_losses(Path(argument).expanduser())
             for name, argument in arguments.items() if name not in models for text in o.texts}
     for losses in arms.values() if models else (): o = follow(losses, o)
@@ -447,11 +468,12 @@ def score_arms(
     for name in models[1:] if beside else (): check_memory(
         [arguments["baseline"], arguments[name]], o)
     weights, base = find_weights(arguments, o, quiet), None
+    look(weights)
     for i, name in enumerate(models, 1):
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
         model = open_model(arguments[name], o, label, quiet, words)
         if o.per_byte or not plans:
-            plans, words = plan_texts(model, [*arms.values()], prepare), model.tokenizer
+            plans, words = plan_texts(model, [*arms.values()], ready), model.tokenizer
             for other in models[i:] if plans else (): check_tokenizer(
                 arguments[other], words, o, other if len(models) > 2 else "")
         elif model.loaded is not None: check_same_tokenizer(words, model.tokenizer)
@@ -583,6 +605,7 @@ def score_rounds(
     *,
     journal: Callable[[str, str], Path],  # of (name, text and number of the round)
     earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
+    look: Callable = lambda weights: None,  # at how weights differ; may end the work
     quiet: bool = False,
 ) -> dict[tuple[str, str], object]:  # (name, text) -> arm
     "Every model on the same windows of each text, round by round, until looks decide."
@@ -593,6 +616,7 @@ def score_rounds(
     o = fit_models(o, [*arguments.values()])
     check_inputs(arguments, o)
     weights = find_weights(arguments, o, quiet)
+    look(weights)
     here, model = "baseline", open_model(arguments["baseline"], o, "baseline", quiet)
     words, candidates = model.tokenizer, [name for name in arguments if name != "baseline"]
     texts = {text: Rounds.of(plan, design) for text, plan in plan_texts(model).items()}

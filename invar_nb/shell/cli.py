@@ -132,8 +132,11 @@ def compare(
     say(f"invar-nb compare: {baseline} and {', '.join(candidates)}", job.output.quiet)
     out = free_out(out, force, job.output.quiet)
     from invar_nb.report.report import report_of
+    from invar_nb.shell.arms import Unchanged
     from invar_nb.shell.compare import compare_all
-    result, journals = compare_all(baseline, candidates, job, out)
+    try: result, journals = compare_all(baseline, candidates, job, out)
+    except Unchanged as same:
+        return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
     return _saved(report_of(result), out, force, journals)
 
 # %% ../../nbs/shell/09_cli.ipynb #c031

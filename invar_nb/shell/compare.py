@@ -11,6 +11,7 @@ __all__ = ['RESERVED', 'CHARACTERS', 'short_name', 'name_candidates', 'check_job
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from functools import partial
 import difflib
 import os
 import re
@@ -37,8 +38,8 @@ from ..report.report import Report, report_of
 from . import groups as g
 from . import options as o
 from .arms import (DIVERGENCE, LOCAL, SCORED, arm_kind, check_origin,
-                                 earlier_arms, fit_models, follow, open_model, planned,
-                                 release, score_arms, score_rounds)
+                                 earlier_arms, fit_models, follow, leave_unchanged,
+                                 open_model, planned, release, score_arms, score_rounds)
 from .rules import (QUESTIONS, check_planned, check_runs, find_metrics,
                                   find_rules)
 from .terminal import say
@@ -202,6 +203,7 @@ def arms_of_models(
     quiz = QUESTIONS if files else ""
     kinds = dict.fromkeys(part_of.values(), "losses")
     if asks: kinds[quiz] = "answers"
+    ends = rules is None and not s.twice  # a command; from Python a study is wanted
     rules = rules or find_rules(job, kinds)
     check_names(dict.fromkeys((name, part) for name in arguments for part in kinds), rules)
     questions = find_questions(s.questions, s, quiet) if asks else None
@@ -228,6 +230,7 @@ def arms_of_models(
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,
             seed=asked.order_seed)}
+    if ends: more["look"] = partial(leave_unchanged, arguments)
     out.parent.mkdir(parents=True, exist_ok=True)
     done = False
     try:

@@ -293,7 +293,7 @@ LevelOption = panel("Statistics", "data looks runs")(
 class Measured:
     "What is measured."
     metric: _statistics(_many, "Metric to compare, the primary one first. Repeatable. "
-                        "Default: all that can be computed.", metavar="NAME",
+                        "Default: all that can be computed, but for drift.", metavar="NAME",
                         reads="data looks runs") = None
     by: _statistics(_many, "Column to slice by, or a field of lm-eval's documents or "
                     "inspect's metadata. For a text: language, source, position (in the "
@@ -378,8 +378,8 @@ class Asked(Agreed):
         bool, "Score in rounds, in random order, and stop each text as soon as every "
         "candidate that decides is decided.", "--until-decided") = False
     profile: _policy(Literal["dev", "ci", "release"], "dev warns about too few windows; ci "
-                     "and release refuse them before scoring, and apply the gate. Default: "
-                     "dev.") = "dev"
+                     "and release refuse them, and an odd number, before scoring, and apply "
+                     "the gate. Default: dev.") = "dev"
     gate: _policy(Optional[float], "Exit 1 if the upper end of the perplexity ratio exceeds "
                   "this, such as 1.02. Default: 1.1 in ci and release (other tiers differ), "
                   "no gate in dev.",

@@ -206,22 +206,37 @@ class _Ending:
 _HELD = ContextVar("held", default=contextlib.ExitStack())  # places, until a command ends
 
 
+def _run(command, words: list[str]) -> tuple[dict, str]:
+    "What a command gives; with --force, journals of other inputs are deleted first."
+    while True:
+        try:  # click's own main would map an interrupt to a code of its own
+            with contextlib.ExitStack() as until:
+                _HELD.set(until)
+                with command.make_context("invar-nb", words) as context:
+                    return command.invoke(context)
+        except ValueError as error:
+            old = re.fullmatch(r"Delete (.*) to start again\.", getattr(error, "cure", ""))
+            if not (old and error.code == "key" and "force" in TYPED.get()
+                    and os.path.isfile(old[1])): raise
+            from invar_nb.foundations.journal import discard_journals
+            say(f"{old[1]} is of other inputs and is deleted: --force")
+            discard_journals([old[1]])
+
+
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
     "Print what a command gives, as JSON or in words, and leave with its code; never raises."
     sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by >&-
     sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
     with contextlib.suppress(ValueError):  # not the main thread
         signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with _Ending(arguments) as ending, contextlib.ExitStack() as until:
-        _HELD.set(until)
+    with _Ending(arguments) as ending:
         words, command = [*arguments] or ["--help"], typer.main.get_command(app)
         if words[0] not in command.commands and not words[0].startswith("-"):
             usage("the first word must be a command", repr(words[0]),
                   f"Did you mean: invar-nb compare {shlex.join(words)}"
                   if os.path.exists(words[0]) else suggest(words[0], command.commands))
-        try:  # click's own main would map an interrupt to a code of its own
-            with command.make_context("invar-nb", words) as context:
-                facts, text = command.invoke(context)
+        try:
+            facts, text = _run(command, words)
             facts = {"exit_code": OK} | facts
             if ending.as_json: answer(json.dumps(facts, sort_keys=True, allow_nan=False))
             else: answer(text, ink=True)

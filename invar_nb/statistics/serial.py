@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['ALARM', 'MOST_BLOCKS', 'UNITS', 'cosine_terms', 'alarm_terms', 'slow_parts', 'block_size', 'serial_ratio',
-           'serial_ratio_difference', 'jackknife_interval', 'fit_totals']
+           'serial_ratio_difference', 'serial_statistic', 'jackknife_interval', 'fit_totals']
 
 # %% ../../nbs/statistics/02_serial.ipynb #c022
 import math
@@ -18,7 +18,7 @@ from scipy.special import fdtri
 from ..foundations.interval import Interval
 from ..foundations.refuse import as_choice, as_fraction, as_vector, refuse
 from .jackknife import (Jackknife, jackknife_ratio,
-                                           jackknife_ratio_difference)
+                                           jackknife_ratio_difference, jackknife_statistic)
 from .totals import (UnitTotals, as_pairs, round_off, unit_codes,
                                         units_eff)
 
@@ -136,6 +136,15 @@ def serial_ratio_difference(
     influence = np.empty(b[1].size)
     fit = _widened(jackknife_ratio_difference(a, b, influence=influence), influence)
     return _of_windows(fit, candidate[1])
+
+# %% ../../nbs/statistics/02_serial.ipynb #sst2
+def serial_statistic(
+    estimate: float,            # of all windows
+    leave_one_out: np.ndarray,  # without each window, in text order, shape (n,)
+) -> Jackknife:
+    "Jackknife of any statistic of one text whose neighbouring windows are correlated."
+    return _widened(jackknife_statistic(estimate, leave_one_out),
+                    leave_one_out.mean() - leave_one_out)
 
 # %% ../../nbs/statistics/02_serial.ipynb #c034
 UNITS = ("serial", "windows", "documents")
