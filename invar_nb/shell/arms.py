@@ -422,7 +422,7 @@ def leave_unchanged(arguments: Mapping[str, str], weights: Mapping) -> None:
     if len(same) < len(arguments) - 1: return
     names = ", ".join(arguments[name] for name in same)
     raise Unchanged(f"Identical: the weights, config and tokenizer of {names} are those of "
-                    f"{arguments['baseline']}. Nothing was scored.")
+                    f"{arguments['baseline']}. Nothing was scored, so there is no report.")
 
 
 def with_weights(arms: Mapping, weights: Mapping) -> dict:  # (name, part) -> arm
