@@ -256,8 +256,8 @@ def test_an_unedited_model_is_identical_before_anything_is_scored(scored):
     shutil.copytree("base", "copy")
     for more in ((), ("--profile", "release"), ("--profile", "ci", "--json"), ("--until-decided",), ("--divergence",)):
         code, out, err = shell("compare", "base", "copy", *HOW, *more, "--out", "r")
-        assert code == 0 and "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored." in out and not scored() and not Path("r").exists(), err
-    assert json.loads(shell("compare", "base", "copy", *HOW, "--json")[1]) == {"claim": "equivalent", "exit_code": 0, "report": None, "headline": "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored."}
+        assert code == 0 and "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored, so there is no report." in out and not scored() and not Path("r").exists(), err
+    assert json.loads(shell("compare", "base", "copy", *HOW, "--json")[1]) == {"claim": "equivalent", "exit_code": 0, "report": None, "headline": "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored, so there is no report."}
     code, _, err = shell("compare", "base", "copy", "--text", "nowhere.jsonl")
     assert code == 2 and "nowhere.jsonl" in err
     for arms, more in ((("copy",), ("--control",)), (("copy", "tuned"), ())):
