@@ -117,7 +117,8 @@ def test_what_is_required_of_parts_and_slices():
 
 
 def test_profiles_refuse_and_dev_warns():
-    assert any("at least 360" in line for line in report_of(compare(losses())).document()["warnings"])
+    assert any("at least 440" in line for line in report_of(compare(losses(), tier="conservative")).document()["warnings"])
+    assert not any("tier" in line for line in report_of(compare(losses())).document()["warnings"])  # no tier was asked for
     with pytest.raises(ContractError, match="balanced tier needs 360 windows") as error: report_of(compare(losses(), profile="ci"))
     assert error.value.code == "too_few_windows"
     lenient = {"name": "aggressive", "preview": 4, "final": 4, "note": "a test of ours"}
