@@ -158,7 +158,7 @@ def change_text(
     shown = scale * (math.expm1(value) if d.scale == "log" else value)
     width = scale * d.interval.width / 2 or abs(shown) / 10
     places = 2 if not width > 0 else min(max(1 - math.floor(math.log10(width)), 0), 8)
-    size = max(abs(shown), width)
+    size = max(abs(shown), width, *(scale * abs(x) for x in (d.interval.low, d.interval.high)))
     digits = f".{places}f" if not size or 1e-7 <= size < 1e12 else ".3g"
     text = f"{shown:{'+' if sign else ''}{digits}}"
     if float(text) == 0: text = text.replace("-", "").replace("+", "")
