@@ -167,3 +167,9 @@ def test_counts_of_samples_alone_are_pass_at_k(tmp_path):
     assert 0 < row.interval.low < row.estimate < row.interval.high < 1 and evaluate(arm)["score"].value.metric.unit == "share"
     (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\nt0,20,21\n")
     with pytest.raises(ContractError, match="at most 20; got 21"): read_plain(tmp_path / "he.csv")
+
+
+def test_a_slice_too_small_for_a_metric_has_no_row_of_it():
+    done = compare(study_pair(), by=["rare"])
+    assert "accuracy" in {row.key.metric for row in done.select(slice="rare yes")}
+    assert not {"calibration", "smooth_calibration"} & {row.key.metric for row in done.select(slice="rare yes")} and done.select(slice="rare no", metric="calibration")

@@ -22,7 +22,7 @@ from ..arms.window_losses import StreamedLosses
 from .difference import (Difference, conclude, measure, pair_totals,
                                             positive_interval)
 from .rules import Rules
-from .units import (CLASSES, Units, choose_units, find_slices,
+from .units import (Units, choose_units, find_slices,
                                        slice_names, units_rule)
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
@@ -298,7 +298,7 @@ def _measure_items(both, units, metrics, rules, missing, asked):
         where = f"{column} {value}" if column else None
         for name, metric in metrics.items():
             if name in missing: continue
-            if column in CLASSES and missing_reason(metric, part.candidate): continue
+            if column and why_missing(metric, part): continue  # too few for it, say
             if column: metric = found[name, None].metric  # prepared on all items
             try: found[name, where] = measure(metric, part, own, rules)
             except ContractError as error:
