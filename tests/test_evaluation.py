@@ -4,18 +4,21 @@ import math
 
 import numpy as np
 import pytest
+import sacrebleu
 from sklearn import metrics as sk
 from statsmodels.stats.proportion import proportion_confint
 from studies import losses
 
+from invar_nb.arms.arm import Translations
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.files.plain_table import read_plain
+from invar_nb.files.predictions import read_predictions
 from invar_nb.foundations.refuse import ContractError
-from invar_nb.metrics.metric import METRICS
+from invar_nb.metrics.metric import METRICS, Detail
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
-from invar_nb.report.page import render_html, render_markdown
+from invar_nb.report.page import changed_answers, render_html, render_markdown
 
 LABELS, N = ("correct", "incorrect", "ambiguous"), 480
 rng = np.random.default_rng(11)
@@ -166,10 +169,43 @@ def test_counts_of_samples_alone_are_pass_at_k(tmp_path):
     row = evaluate(arm)["score:pass@10"].value
     assert 0 < row.interval.low < row.estimate < row.interval.high < 1 and evaluate(arm)["score"].value.metric.unit == "share"
     (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\nt0,20,21\n")
-    with pytest.raises(ContractError, match="at most 20; got 21"): read_plain(tmp_path / "he.csv")
+    with pytest.raises(ContractError, match="line 2: the samples that are right must be .*got 21 of 20"): read_plain(tmp_path / "he.csv")
 
 
 def test_a_slice_too_small_for_a_metric_has_no_row_of_it():
     done = compare(study_pair(), by=["rare"])
     assert "accuracy" in {row.key.metric for row in done.select(slice="rare yes")}
     assert not {"calibration", "smooth_calibration"} & {row.key.metric for row in done.select(slice="rare yes")} and done.select(slice="rare no", metric="calibration")
+
+
+def test_what_a_detail_is_made_of():
+    for wrong in ({"brief": 3}, {"notes": "one"}, {"tables": [1]}, {"values": None}):
+        with pytest.raises(ContractError, match="Detail: brief must be a text"): Detail(**wrong)
+
+
+def test_labels_with_blanks_columns_of_probabilities_and_answers_that_changed(tmp_path):
+    spaced = Predictions(ids=list("abc"), labels=(" Correct", " incorrect"), label=[" incorrect"] * 3, prediction=[" Correct", " incorrect", " incorrect"])
+    assert evaluate(spaced)["mistake: incorrect: Correct"].value.estimate == 1 / 3
+    (tmp_path / "a.csv").write_text("id,label,p_yes,p_no,p_other\n1,yes,.75,.25,x\n2,no,.5,.5,y\n")
+    arm = read_predictions(tmp_path / "a.csv")
+    assert arm.probabilities.tolist() == [[.75, .25], [.5, .5]] or arm.probabilities.tolist() == [[.25, .75], [.5, .5]]
+    a, b = model(1.0), model(.2, seed=4)
+    rows, said = changed_answers(a, b)
+    lost, gained = (a.correct & ~b.correct).sum(), (~a.correct & b.correct).sum()
+    assert said == f"{lost} became wrong and {gained} became right of 480. The first 15 of each are listed." and len(rows) == min(15, lost) + min(15, gained) and [r[1] for r in rows[:15]] == sorted(r[1] for r in rows[:15])
+    detail = alone(model(1.2, 2.5), "ece")
+    assert detail["brief"].endswith(": overconfident") and "fewest answers in one" in detail["notes"][0] and "confident" not in alone(model(1.2, .9), "ece")["brief"].replace("underconfident", "")
+
+
+def test_drift_needs_one_split():
+    both = losses()
+    split = both.baseline.changed(split=["preview"] * 40 + ["final"] * 56)
+    with pytest.raises(ContractError, match="a split into preview and final, or neither"): compare(study_of(split, both.candidate), metrics=["drift"])
+
+
+def test_bleu_says_what_it_is_made_of():
+    hypotheses, references = ["the cat is on mat", "a dog came in from the rain"], ["the cat is on the mat", "a dog came in from the rain"]
+    arm = Translations(ids=range(2), hypotheses=hypotheses, references=[[r] for r in references])
+    head, row = alone(arm, "bleu")["tables"]["BLEU"]
+    theirs = sacrebleu.corpus_bleu(hypotheses, [references], tokenize="none")
+    np.testing.assert_allclose(row, [*(p / 100 for p in theirs.precisions), theirs.bp, theirs.sys_len, theirs.ref_len, theirs.score / 100], rtol=1e-12)

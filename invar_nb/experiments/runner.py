@@ -21,7 +21,7 @@ import psutil
 
 # %% ../../nbs/experiments/02_runner.ipynb #c003
 from ..comparison.verdict import Verdict
-from ..comparison.study import BASELINE
+from ..comparison.study import BASELINE, CONTROL, POOLED
 from .improvement import (MetricSpec, RunsArm, RunsComparison,
                                               compare_runs, judge_many)
 from .runs import FIELDS, TERMINALS, ExperimentResult, read_row
@@ -345,7 +345,8 @@ def ablation_arms(
         groups.setdefault(str(config[knob]), []).append(result)
     if groups and baseline is None: baseline = next(iter(groups))
     as_choice(str(baseline), groups, where="ablation_arms", name="baseline")
-    return {BASELINE if value == str(baseline) else value: RunsArm(
+    name = lambda value: f"{knob}={value}" if value in (BASELINE, CONTROL, POOLED) else value
+    return {BASELINE if value == str(baseline) else name(value): RunsArm(
         runs=tuple(runs), model=f"{knob}={value}") for value, runs in groups.items()}
 
 # %% ../../nbs/experiments/02_runner.ipynb #c039

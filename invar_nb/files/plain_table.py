@@ -88,7 +88,8 @@ class Roles:
         if not found.keys() & {"loss", "score"}: found |= _counts(columns)
         if len(found.keys() & {"loss", "score"}) != 1:
             refuse(where, "one column must be the loss or the score",
-                   f"columns {listed(columns)}", "Say loss='NAME' or score='NAME'")
+                   f"columns {listed(columns)}", "Say loss='NAME' or score='NAME'; answers "
+                   "have label and prediction, counts samples and correct_samples")
         return self._others(columns, found, where) | {
             f"slice {name}": column_named(name, columns, where) for name in self.slices}
 
@@ -346,6 +347,11 @@ def _tries(plain: PlainColumns) -> Scores:
     drawn, right = (plain.cells[role] for role in ("samples", "score"))
     counts = [(int(n), int(c)) if n == int(n) and c == int(c) else (n, c)
               for n, c in zip(drawn.tolist(), right.tolist(), strict=True)]
+    for i, (n, c) in enumerate(counts):
+        if not (isinstance(n, int) and isinstance(c, int) and n >= 1 and 0 <= c <= n):
+            refuse(f"{plain.table.where}, {plain.table.place(i)}", "the samples that are "
+                   "right must be a whole number, at most as many as were drawn",
+                   f"{c:g} of {n:g}", "Were the two columns swapped?")
     most = min(10, *(n for n, _ in counts))
     tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts]
              for k in dict.fromkeys((1, most))}
@@ -410,7 +416,7 @@ def _losses(plain: PlainColumns, sums: bool) -> WindowLosses:
     slices = {role[6:]: _of_documents(plain, role, documents) for role in cells
               if role.startswith("slice ")}
     text = sorted(zip(names, cells["text"], strict=True)) if "text" in cells else []
-    split = cells["split"] if {*cells.get("split", ())} == {*SPLITS} else None  # of two halves
+    split = cells["split"] if {*cells.get("split", "-")} <= {*SPLITS} else None  # of halves
     losses = WindowLosses.from_arrays(
         names, weight, log_loss, weight_unit=unit, document_ids=documents, split=split,
         sums=False, data_id=f"tokens:{digest(canonical_json(text))[7:23]}" if text else "",

@@ -28,6 +28,19 @@ def _numbers(cells: list, name: str, where: str, places) -> list:
             for v, at in zip(cells, places, strict=True)]
 
 
+_BEFORE = ("p_", "prob_", "proba_", "probability_", "p.", "prob.")  # a label
+
+
+def _spelled(columns: Mapping) -> Mapping:
+    "The columns with `p:LABEL` where two of them or more are called p_LABEL, prob_LABEL, ..."
+    labels = {str(label) for label in columns.get("label", ())}
+    for before in _BEFORE:
+        names = {name: f"p:{name.removeprefix(before)}" for name in columns
+                 if name.startswith(before) and name.removeprefix(before) in labels}
+        if len(names) > 1: return {names.get(name, name): x for name, x in columns.items()}
+    return columns
+
+
 def _probabilities(
     columns: Mapping, where: str, places, labels,  # of lists: what stands in which place
 ) -> dict[str, list] | None:
@@ -181,7 +194,7 @@ def predictions_from_columns(
     if not hasattr(columns, "keys") or isinstance(columns, type):
         refuse(where, "the predictions must be columns by name", type(columns).__name__,
                "Pass a dict of lists, or a data frame")
-    columns = _lists({name: columns[name] for name in columns.keys()}, where)
+    columns = _spelled(_lists({name: columns[name] for name in columns.keys()}, where))
     places = places or [f"index {i}" for i in range(len(columns["id"]))]
     if cluster: column_named(cluster, columns, where)
     labels = fields.pop("labels", None)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from .metric import Metric
+from .metric import Detail, Metric
 from ..arms.arm import Translations
 from ..foundations.refuse import as_choice, as_count, as_vector, refuse
 
@@ -147,5 +147,15 @@ def _without(arm, codes, n_units):
     return _score(total, recipe).score, np.array(without)
 
 
+def _detail(arm, level):
+    "Precisions, brevity penalty and lengths."
+    one = _score(_rows(arm, recipe := BleuRecipe(smoothing="exp")).sum(axis=0), recipe)
+    head = *(f"p{n}" for n in range(1, recipe.max_n + 1)), "brevity penalty", "words", \
+        "words of the references", "BLEU"
+    row = (*one.precisions, one.brevity_penalty, one.candidate_length, one.reference_length,
+           one.score)
+    return Detail(values=dict(zip(head, row, strict=True)), tables={"BLEU": (head, row)})
+
+
 bleu_metric = Metric(name="bleu", title="BLEU", unit="share", kind="translations",
-                     better="higher", leave_one_out=_without)
+                     better="higher", leave_one_out=_without, detail=_detail)

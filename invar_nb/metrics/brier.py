@@ -117,7 +117,7 @@ def _squares(arm, bare=False):
 
 def _prepare(*arms):
     bare = any(arm.probabilities is None for arm in arms)
-    return replace(brier_metric, totals=partial(_squares, bare=bare))
+    return replace(brier_metric, prepare=None, totals=partial(_squares, bare=bare))
 
 
 def _missing(arm):

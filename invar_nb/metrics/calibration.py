@@ -123,7 +123,7 @@ def _detail(arm, level):
     return Detail(notes=(
         f"The calibration error is the root of the debiased squared error in {_BINS} bins of "
         "equal mass, 0 where chance takes the square below 0. In a comparison both models "
-        "share their bins, so there it can be a little different.",))
+        "share their bins, so there it differs, most where examples are few.",))
 
 
 def _prepare(*arms):

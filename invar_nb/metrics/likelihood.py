@@ -79,6 +79,14 @@ def _drift_without(arm, codes, n_units):
     return means[1] - means[0], without[1] - without[0]
 
 
+def _one_split(*arms):
+    "Both arms in the same halves, or a refusal."
+    if len({arm.split is None for arm in arms}) == 1: return drift_metric
+    refuse("drift", "both arms must have a split into preview and final, or neither",
+           "one of them", "Add the column split to the other one")
+
+
 drift_metric = Metric(
     name="drift", title="drift (final over preview)", unit="ratio", better="lower",
-    scale="log", margin=0.02, kind="losses", leave_one_out=_drift_without, optional=True)
+    scale="log", margin=0.02, kind="losses", leave_one_out=_drift_without,
+    prepare=_one_split, optional=True)

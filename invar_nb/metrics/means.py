@@ -12,7 +12,7 @@ from functools import partial
 
 import numpy as np
 
-from .metric import Metric
+from .metric import Detail, Metric
 from ..foundations.interval import Interval
 from ..foundations.refuse import refuse
 from ..statistics.jackknife import jackknife_ratio
@@ -112,6 +112,15 @@ def pass_at(
         refuse(f"pass@{k}", "both models must have samples of the same examples",
                f"those of one for example {arms[0].ids[i]!r}", "Draw them for both")
 
+    def detail(arm, level):
+        "What was drawn, and which estimate it is."
+        drawn = [n for n in arm.samples if n is not None]
+        many = f"{min(drawn)}" if min(drawn) == max(drawn) else f"{min(drawn)} to {max(drawn)}"
+        return Detail(notes=(
+            f"pass@{k}: the unbiased estimate of Chen et al. (2021) from {many} samples of "
+            f"each of {len(drawn)} problems, at the temperature at which they were drawn.",))
+
     metric = Metric(name=f"pass@{k}", unit="share", better="higher", margin=0.02,
-                    kind="answers", totals=totals, prepare=of_arms, missing=partial(_drawn, k))
+                    kind="answers", totals=totals, prepare=of_arms, detail=detail,
+                    missing=partial(_drawn, k))
     return metric

@@ -20,20 +20,27 @@ from ..foundations.interval import Interval
 from ..foundations.refuse import (ContractError, UsageError, as_choice, as_names,
                                          is_number, refuse, refuse_first)
 
-# %% ../../nbs/metrics/00_metric.ipynb #c007
-_CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
-            "kind": ("losses", "answers", "scores", "runs", "translations")}
-_FUNCTIONS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "detail",
-              "missing", "inverse", "forward")
-
-
+# %% ../../nbs/metrics/00_metric.ipynb #det1
 @dataclass(frozen=True, kw_only=True)
 class Detail:
     "What a report says of one arm beside the value of a metric."
     brief: str = ""  # a few words beside the value, where there is room for no more
     notes: tuple[str, ...] = ()  # sentences
     values: Mapping = field(default_factory=dict)  # name -> number, for programs
-    tables: Mapping = field(default_factory=dict)  # title -> rows: (column -> cell, ...)
+    tables: Mapping = field(default_factory=dict)  # title -> rows of cells, the head first
+
+    def __post_init__(self):
+        texts = isinstance(self.notes, (tuple, list)) and all(
+            isinstance(text, str) for text in (self.brief, *self.notes))
+        if not (texts and all(isinstance(x, Mapping) for x in (self.values, self.tables))):
+            refuse("Detail", "brief must be a text, notes a tuple of texts, values and tables "
+                   "mappings", repr((self.brief, self.notes)), "Pass them so")
+
+# %% ../../nbs/metrics/00_metric.ipynb #c007
+_CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
+            "kind": ("losses", "answers", "scores", "runs", "translations")}
+_FUNCTIONS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "detail",
+              "missing", "inverse", "forward")
 
 
 def is_margin(value: object) -> bool:
@@ -245,10 +252,11 @@ def _made_by_name(name: str) -> Metric | None:
 
 def _names_of(arms) -> list[str]:
     "Such names that these arms ask for: further scores, dangerous labels, several samples."
-    labels = {*(getattr(arms[0], "labels", None) or ())}
+    labels = {name.strip().lower(): name for name in getattr(arms[0], "labels", None) or ()}
     drawn = [min(n for n in arm.samples if n) for arm in arms if getattr(arm, "samples", None)]
     return [*(f"score:{name}" for name in getattr(arms[0], "others", ())),
-            *(f"mistake:{truth}:{said}" for truth, said in DANGERS if {truth, said} <= labels),
+            *(f"mistake:{labels[truth]}:{labels[said]}" for truth, said in DANGERS
+              if {truth, said} <= labels.keys()),
             *(f"pass@{k}" for k in sorted({1, min(10, *drawn)} if drawn else ()))]
 
 # %% ../../nbs/metrics/00_metric.ipynb #c023

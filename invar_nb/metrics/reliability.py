@@ -265,14 +265,20 @@ def _ece_detail(arm, level):
              float(bins.mean_confidence[m]), float(bins.accuracy[m]),
              f"{bins.interval_low[m]:.3f} to {bins.interval_high[m]:.3f}") for m in full]
     notes = (
-        f"The confidences fill {full.size} of {_BINS} bins of equal width.",
+        f"The confidences fill {full.size} of {_BINS} bins of equal width (fewest answers in "
+        f"one: {bins.count[full].min()}).",
         f"A calibrated model with these confidences has an ECE of {band.mean:.3f} on average "
         f"and above {band.limit:.3f} in {100 * (1 - level):.2g} of 100 test sets: "
         f"p = {band.p_value:.2g} for the {bins.ece:.3f} seen (exact, independent answers).")
     values = {"n_bins": _BINS, "populated": int(full.size), "mean": band.mean,
               "low": band.low, "high": band.high, "limit": band.limit,
               "p_value": band.p_value}
-    return Detail(brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}", notes=notes,
+    p, right = float(np.mean(arm.confidence)), float(np.mean(arm.correct))
+    way = "overconfident" if p > right else "underconfident"
+    found = "" if band.p_value > 1 - level else ": " + (
+        way if abs(p - right) > bins.ece / 2 else "not calibrated")
+    return Detail(brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}{found}", notes=(
+        *notes, f"Mean confidence {p:.3f}, accuracy {right:.3f}{found}."),
                   values=values, tables={"Reliability": (head, *rows)})
 
 

@@ -255,8 +255,8 @@ def next_line(d: Mapping) -> str:
     code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}{found}"] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     if rule == "failed_runs": done = [
-        "Run what failed again; or add --set drop_failed=true, which leaves out seeds of "
-        "which a run failed, and says so."]
+        "Run what failed again" + ("." if d["rules"].get("drop_failed") else "; or add --set "
+        "drop_failed=true, which leaves out seeds of which a run failed, and says so.")]
     return next(iter([*d["doubts"], *noise_lines(d), *sorted(same),
                       *looks, *code, *done, *(
         f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),

@@ -17,6 +17,7 @@ import re
 
 import numpy as np
 
+from ..arms.arm import natural_order
 from ..arms.window_losses import StreamedLosses
 from ..comparison.rules import budget_unit
 from ..comparison.study import model_name
@@ -75,6 +76,7 @@ COLUMNS = {  # head of a column -> its cell in a row
     "": title_of_row, "against": lambda row: row["key"]["against"],
     "claim": claim_text,
     "claim, marked": lambda row: f"{row['words']['claim']}{'*' if row['alone'] else ''}",
+    "n": lambda row: row["value"]["n"],
     "change": lambda row: row["words"]["change"],
     "corrected for selection": lambda row: row["words"].get("shrunk"),
     "confidence interval": lambda row: row["words"]["interval"],
@@ -392,7 +394,7 @@ def alone_tables(d: Mapping, part: str) -> list[list[list]]:
     names = list(dict.fromkeys(name for name, _ in rows if name))
     tables = [[[part or "metric", "value"], *(
         [title, _level_cell(of[None, title])] for title in titles if (None, title) in of)]]
-    slices = [["slice", "examples", *titles], *(
+    slices = [["slice", "n", *titles], *(
         [name, next(v["n"] for where, v in rows if where == name), *(
             _level_cell(of.get((name, title)), title == titles[0]) for title in titles)]
         for name in names)]
@@ -502,13 +504,17 @@ def changes_picture(a, b, row: Mapping) -> Picture | None:  # two arms, their le
                           axis=f"nats per {a.weight_unit.removesuffix('s')}")
 
 
-def changed_answers(a, b, most: int = 15) -> list[list]:
-    "Examples of which the answer became wrong or right: id, label, before, after."
-    if a.kind != "answers" or a.choices: return []
+def changed_answers(a, b, most: int = 15) -> tuple[list[list], str]:
+    "Examples of which the answer became wrong or right: id, label, before, after; how many."
+    if a.kind != "answers" or a.choices: return [], ""
     was, now = (np.asarray(arm.correct, dtype=bool) for arm in (a, b))
-    return [[kind, a.ids[i], a.label[i], a.prediction[i], b.prediction[i]]
-            for kind, some in (("became wrong", was & ~now), ("became right", ~was & now))
-            for i in np.flatnonzero(some)[:most]]
+    kinds = {"became wrong": was & ~now, "became right": ~was & now}
+    order = sorted(range(len(a)), key=lambda i: natural_order(a.ids[i]))
+    rows = [[kind, a.ids[i], a.label[i], a.prediction[i], b.prediction[i]]
+            for kind, some in kinds.items() for i in [i for i in order if some[i]][:most]]
+    said = " and ".join(f"{some.sum()} {kind}" for kind, some in kinds.items())
+    more = any(some.sum() > most for some in kinds.values())
+    return rows, f"{said} of {len(a)}." + f" The first {most} of each are listed." * more
 
 
 def token_marks(tokens: list) -> dict:  # (text, log-loss before, after) of each

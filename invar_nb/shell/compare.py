@@ -230,7 +230,7 @@ def arms_of_models(
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,
             seed=asked.order_seed)}
-    if ends: more["look"] = partial(leave_unchanged, arguments)
+    if ends and not out.exists(): more["look"] = partial(leave_unchanged, arguments)
     out.parent.mkdir(parents=True, exist_ok=True)
     done = False
     try:
