@@ -87,7 +87,7 @@ def test_bits_of_a_document_equal_a_plain_loop(run, tmp_path):
     (("scoring.first_window=context-only",), "--per-byte scores whole documents"), (("scoring.documents=blank-lines",), "--per-byte scores whole documents"),
     (("--metric", "perplexity"), "split the text differently")])
 def test_what_does_not_go_with_whole_documents(run, options, words, tmp_path):
-    code, found, _ = run("compare", BASE, BASE, "--per-byte", *options)
+    code, found, _ = run("compare", TUNED, BASE, "--per-byte", *options)
     assert code in (2, 3) and words in found["error"] and not (tmp_path / "report").exists()
 
 
