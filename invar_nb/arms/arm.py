@@ -16,7 +16,7 @@ import numpy as np
 
 from ..foundations.refuse import (ContractError, as_choice, as_counts, as_names,
                                          as_vector, is_writable, lock, refuse)
-from ..foundations.store import canonical_json
+from ..foundations.store import canonical_json, digest
 from ..foundations.text_column import TextColumn, text_column
 
 # %% ../../nbs/arms/00_arm.ipynb #c007
@@ -241,6 +241,12 @@ class Translations(Arm):
         "hypotheses": text_of_each, "references": text_of_each,
         "tokenize": one_of("none", "13a", "char", "intl"), "case": one_of("mixed", "lc"),
         "clusters": of_all_items, "slices": column_of_each}
+
+    def __post_init__(self):
+        super().__post_init__()
+        if self.data_id: return
+        asked = canonical_json([[*self.ids], [[*several] for several in self.references]])
+        object.__setattr__(self, "data_id", digest(asked))
 
     @property
     def recipe(self) -> str:

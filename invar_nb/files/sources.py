@@ -226,13 +226,15 @@ def find_arms(path: str | os.PathLike) -> str | None:
     key = next((c for c in table.names if c.strip().lower() in (*USUAL["id"], "seed")), None)
     for name in table.names if key else ():
         if name == key or None in (cells := table.columns[name]): continue
-        if not all(isinstance(cell, str) for cell in cells): continue
-        words, groups = dict.fromkeys(cells), {}
-        if not 2 <= len(words) <= 20 or all(re.fullmatch(r"[\d.+eE-]+|true|false", word)
-                                            for word in words): continue
+        if not {*map(type, cells)} <= {str, int, float}: continue
+        cells, groups = [*map(str, cells)], {}
+        words = dict.fromkeys(cells)
+        if not 2 <= len(words) <= 20 or {*words} <= {"true", "false"}: continue
+        numbers = all(re.fullmatch(r"[\d.+eE-]+", word) for word in words)
         for word, item in zip(cells, table.columns[key], strict=True):
             groups.setdefault(word, []).append(str(item))
-        if len({tuple(sorted(items)) for items in groups.values()}) == 1:
+        same = len({tuple(sorted(items)) for items in groups.values()}) == 1
+        if same and not (numbers and len(cells) == len(words)):  # a setting, not a result
             return f"{name}={','.join(words)}"
 
 # %% ../../nbs/files/07_sources.ipynb #c000

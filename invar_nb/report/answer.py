@@ -123,6 +123,8 @@ def answer_rows(d: Mapping) -> list[dict[str, str]]:
     if not d["pairs"]: return alone_rows(d)
     cells, leads, ranked = lead_cells(d), rows_of(d, "pooled", "lead"), d["rankings"]
     title, alone = leads[0]["value"]["title"], len(leads) == 1
+    others = {arm["name"] for arm in d["arms"].values()} - {"baseline", "control"}
+    alone = alone and len(others) == 1  # else some could not be compared
     usual = not alone and all(row["value"]["title"] == title for row in leads)
     rest = [row for row in rows_of(d, "rest") if row["claim"] == "regressed" or (
         alone and row["value"]["judged"] and (by or not row["key"]["slice"]))]

@@ -566,7 +566,8 @@ CONVENTIONS = {
     "losses": ("Differences are candidate minus baseline; positive losses are worse.",
                "Windows are weighted by their scored tokens; perplexity is exp of the mean "
                "log-loss.",
-               "The source systems' interval treats windows as independent."),
+               "The bootstrap of dataset.windows in report.json takes windows for "
+               "independent."),
     "answers": ("Differences are candidate minus baseline on the same examples, joined by id.",
                 "Shares of one model have Wilson intervals, differences of unclustered shares "
                 "Tango's, with the p-value that is dual to it.", "0/0 is no value, never 0."),

@@ -423,7 +423,7 @@ def rests_table(d: Mapping) -> tuple[list[list], list[list]]:
              for row in rows_of(d, "lead")}
     pairs = [(pair["units"], leads[pair["candidate"], pair["part"]]) for pair in d["pairs"]]
     lines = {"independent units": lambda u, v: f"{u['n']} {u['kind']}",
-             "effective number": lambda u, v: f"{u['effective']:.1f}",
+             "effective units, by weight": lambda u, v: f"{u['effective']:.1f}",
              "why these": lambda u, v: u["because"],
              "the interval speaks of": lambda u, v: u["speaks_of"],
              "may be missing": lambda u, v: u["unseen"] and (
@@ -434,7 +434,7 @@ def rests_table(d: Mapping) -> tuple[list[list], list[list]]:
                  f"one more of usual length at {u['words']['overturned_by']}"),
              "method": lambda u, v: v["method"],
              "degrees of freedom": lambda u, v: show(v["dof"]),
-             "effective sample size (n_eff)": lambda u, v: show(v["n_eff"]),
+             "independent items that say as much (n_eff)": lambda u, v: show(v["n_eff"]),
              "fallback": lambda u, v: v["fallback"] and ": ".join(
                  (v["fallback"]["code"], v["fallback"]["reason"]))}
     rows = [[name, *(cell(*pair) or "-" for pair in pairs)] for name, cell in lines.items()]
