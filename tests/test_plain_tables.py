@@ -308,6 +308,8 @@ def test_a_column_is_offered_as_the_arms_only_where_it_is_one(tmp_path):
     assert find_arms(write(tmp_path / "a.csv", rows)) is None  # a language has other ids, a fold is a number
     assert find_arms(write(tmp_path / "b.jsonl", [row | {"who": "xy"[int(row["fold"])]} for row in rows])) == "who=x,y"
     assert find_arms(tmp_path / "nowhere.csv") is None
+    seeds = [{"loss": str(s + 2 * k), "seed": s, "lr": k / 10} for s in range(2) for k in range(2)]
+    assert find_arms(write(tmp_path / "c.csv", seeds)) == "lr=0.0,0.1" and find_arms(write(tmp_path / "d.csv", seeds[:2])) is None  # of runs a setting is one
 
 
 def test_a_plan_and_an_evaluation_take_a_part_of_a_table(tmp_path):

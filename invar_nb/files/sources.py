@@ -231,10 +231,11 @@ def find_arms(path: str | os.PathLike) -> str | None:
         words = dict.fromkeys(cells)
         if not 2 <= len(words) <= 20 or {*words} <= {"true", "false"}: continue
         numbers = all(re.fullmatch(r"[\d.+eE-]+", word) for word in words)
+        runs = key.strip().lower() == "seed" and len(words) < len(cells)
+        if numbers and not runs: continue  # folds, or results, and no settings
         for word, item in zip(cells, table.columns[key], strict=True):
             groups.setdefault(word, []).append(str(item))
-        same = len({tuple(sorted(items)) for items in groups.values()}) == 1
-        if same and not (numbers and len(cells) == len(words)):  # a setting, not a result
+        if len({tuple(sorted(items)) for items in groups.values()}) == 1:
             return f"{name}={','.join(words)}"
 
 # %% ../../nbs/files/07_sources.ipynb #c000
