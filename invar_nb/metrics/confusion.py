@@ -242,6 +242,8 @@ def _confusion_detail(arm, level):
     if not _counted(arm).all():
         rule = {"ambiguous": "excluded", "ambiguous_label": arm.ambiguous_label}
         notes = (f"Examples whose true label is {arm.ambiguous_label!r} are left out.",)
+    if getattr(arm, "clusters", None) is not None: notes += (
+        "Wilson's intervals take examples for independent; those of one cluster are not.",)
     cells = confusion_matrix(arm.label, arm.prediction, arm.labels, **rule)
     scores = precision_recall_f1(cells, arm.labels, level=level)
     ends = lambda interval: interval and f"{interval.low:.3f} to {interval.high:.3f}"

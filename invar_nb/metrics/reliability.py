@@ -274,9 +274,12 @@ def _ece_detail(arm, level):
               "low": band.low, "high": band.high, "limit": band.limit,
               "p_value": band.p_value}
     p, right = float(np.mean(arm.confidence)), float(np.mean(arm.correct))
+    clustered = arm.clusters is not None
     way = "overconfident" if p > right else "underconfident"
-    found = "" if band.p_value > 1 - level else ": " + (
+    found = "" if clustered or band.p_value > 1 - level else ": " + (
         way if abs(p - right) > bins.ece / 2 else "not calibrated")
+    if clustered: notes += ("Examples of one cluster are not independent: chance alone may "
+                            "give more than this, and intervals of bins are wider.",)
     return Detail(brief=f"chance alone {band.mean:.3f}, p = {band.p_value:.2g}{found}", notes=(
         *notes, f"Mean confidence {p:.3f}, accuracy {right:.3f}{found}."),
                   values=values, tables={"Reliability": (head, *rows)})
