@@ -15,7 +15,10 @@ __all__ = sorted(_module_of)
 def __getattr__(name):
     if name in _module_of:
         from importlib import import_module
-        return getattr(import_module("." + _module_of[name], __name__), name)
+        from .foundations.docstrings import complete_docstrings
+        module = import_module("." + _module_of[name], __name__)
+        complete_docstrings(module.__name__)
+        return globals().setdefault(name, getattr(module, name))
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 def __dir__():
