@@ -41,7 +41,8 @@ def parameters(
         values = [None] * (len(a.posonlyargs + a.args) - len(a.defaults)) + a.defaults
         rows = [(n.arg, n, value) for n, value in zip(
             a.posonlyargs + a.args + a.kwonlyargs, values + a.kw_defaults, strict=True)]
-        rows += [(mark + n.arg, n, None) for mark, n in (("*", a.vararg), ("**", a.kwarg)) if n]
+        rows += [(mark + n.arg, n, None)
+                 for mark, n in (("*", a.vararg), ("**", a.kwarg)) if n]
     ends = [(value or n) for _, n, value in rows]
     of_line = {end.end_lineno: said for end in ends if (said := comment_after(end, lines))}
     shown = {}
