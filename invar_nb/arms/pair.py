@@ -135,7 +135,10 @@ class Pair:
         "Columns to slice by, from both arms."
         return {**self.candidate.slices, **self.baseline.slices}
 
-    def take(self, index: np.ndarray) -> "Pair":
+    def take(
+        self,
+        index: np.ndarray,  # places of the items, shape (m,)
+    ) -> "Pair":
         "The pair of some of the items."
         return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
@@ -157,7 +160,7 @@ _AGREE = {
 
 
 def pair(
-    baseline: Arm,
+    baseline: Arm,   # before the edit: always first
     candidate: Arm,  # the same kind of arm, on the same items
 ) -> Pair:
     "Match two arms item by item; a PairingError names the first thing in which they differ."

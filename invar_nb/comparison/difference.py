@@ -153,13 +153,13 @@ class Difference:
     metric: Metric           # as prepared for these arms
     fit: Jackknife           # over the units; its estimate is the difference
     baseline: float | None   # the metric itself; None where only a pair has it
-    candidate: float
+    candidate: float         # the metric of the candidate, in its unit
     interval: Interval       # of the difference; on the log scale of the logarithms
     p_value: float | None    # two-sided, of no difference
     n: int                   # items
     n_eff: float             # independent items that carry as much information
-    units: str
-    note: str | None = None
+    units: str               # what the interval counts: documents, windows, seeds, ...
+    note: str | None = None  # what a reader must know of it
     at: Callable = field(repr=False, compare=False)  # level -> Interval
     p_of: Callable | None = field(default=None, repr=False, compare=False)  # null -> p
     influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit

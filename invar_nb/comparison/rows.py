@@ -54,7 +54,7 @@ class Level:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Row:
     "One number of a study and what may be claimed of it."
-    key: Key
+    key: Key                          # candidate, part, metric, slice, against
     value: Difference | Level
     role: str                         # lead, rest, pooled, contrast, control or level
     margin: float = 0.0               # smallest change that matters, in the metric's unit
@@ -84,7 +84,10 @@ class Row:
         "The claim as tables and headlines say it."
         return claim_word(self.value, self.claim, self.shows("not_worse"))
 
-    def shows(self, question: str) -> bool:
+    def shows(
+        self,
+        question: str,  # "not_worse" or "beyond"
+    ) -> bool:
         "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
         d = self.value
         if not d.enough or d.units == "seeds" and d.n_units < FEWEST: return False

@@ -86,7 +86,7 @@ class Rules(Settings):
     intersect: bool = False                 # of runs: leave out seeds that one arm lacks
     drop_failed: bool = False               # of runs: leave out seeds of which a run failed
     tier: str | Mapping = "balanced"        # of losses: windows that a profile asks for
-    profile: str = "dev"
+    profile: str = "dev"                    # of losses, one of PROFILES: how strict
     gate: float | None = None               # of losses: limit of the ratio's upper end
     tail: Mapping[str, float] | None = None  # of losses: q95 -> limit of their differences
     fail_inconclusive: bool = False         # exit 4

@@ -485,7 +485,7 @@ class Study(Table):
         several = len({name for name, _ in self.arms} - {BASELINE, CONTROL}) > 1
         return ", ".join(filter(None, (key[0] * several, key[1])))
 
-    def report(self, **options):
+    def report(self, **options) -> "invar_nb.Report":
         "The report of this study; options as for `invar_nb.report_of`."
         return invar_nb.report_of(self, **options)
 
@@ -573,7 +573,7 @@ def study(
     rules: Rules | None = None,
     *,
     known: Collection[str] | None = None,  # of which metrics there may be; None: of all
-    **options,                             # of `Rules`; metrics may be the caller's own
+    **options,                             # fields of `Rules`, with metrics of your own
 ) -> Study:
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
     metrics = own_metrics(options)
@@ -609,7 +609,11 @@ def study(
                  rows=tuple(judge_study(measured, rules, bool(looks))))
 
 # %% ../../nbs/comparison/08_study.ipynb #c034
-def compare(pair: Pair, *others, **rules) -> Study:
+def compare(
+    pair: Pair,  # of `pair` or `pair_arrays`
+    *others,     # refused: several candidates are a `study`
+    **rules,     # fields of `Rules`, with metrics of your own
+) -> Study:
     """Two arms that are paired, judged; a `Study`, or ContractError, UsageError.
 
     rules: margin=0.02 (or metric -> margin), metrics=["accuracy"] (names, or a `Metric` of
@@ -627,7 +631,10 @@ def compare(pair: Pair, *others, **rules) -> Study:
     return study({BASELINE: pair.baseline, "candidate": pair.candidate}, **rules)
 
 # %% ../../nbs/comparison/08_study.ipynb #c042
-def evaluate(arm, **rules) -> Study:
+def evaluate(
+    arm: object,  # losses, answers, scores, runs; or part -> arm
+    **rules,      # fields of `Rules`
+) -> Study:
     "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
     parts = arm if isinstance(arm, Mapping) else {"": arm}
     return study({(BASELINE, part): one for part, one in parts.items()}, **rules)

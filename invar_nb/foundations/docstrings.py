@@ -57,7 +57,7 @@ def parameters(
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00014
 @cache
 def definitions(module: str) -> tuple[dict[str, ast.AST], list[str]]:
-    "Functions, classes and methods in the source of a module, and its lines; none without it."
+    "Functions, classes and methods in the source of a module; its lines, constants spelled out."
     try: source = inspect.getsource(sys.modules[module])
     except OSError: return {}, []
     found, queue = {}, [("", ast.parse(source))]
@@ -66,7 +66,9 @@ def definitions(module: str) -> tuple[dict[str, ast.AST], list[str]]:
             if not isinstance(node, (ast.FunctionDef, ast.ClassDef)): continue
             found[prefix + node.name] = node
             if isinstance(node, ast.ClassDef): queue.append((f"{prefix}{node.name}.", node))
-    return found, source.splitlines()
+    names = vars(sys.modules[module])
+    spell = lambda m: f"one of {', '.join(names[m[1]])}" if m[1] in names else m[0]
+    return found, [re.sub("one of ([A-Z_]+)\\b", spell, line) for line in source.splitlines()]
 
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00025
 def fields(cls: type) -> dict[str, str]:
@@ -95,7 +97,10 @@ def docstring(
     "The docstring with what the definition says of parameters and of the value."
     text = re.sub("@eq-", "Eq. ", inspect.cleandoc(thing.__doc__ or ""))
     mine = fields(thing) if isinstance(thing, type) else parameters(node, lines)
-    taken = inspect.signature(thing).parameters if callable(thing) else ()
+    taken = [*inspect.signature(thing).parameters] if callable(thing) else []
+    for name in re.findall("fields of `(\\w+)`", " ".join(mine.values())):  # **rules of compare
+        more = fields(getattr(sys.modules[thing.__module__], name))
+        mine, taken = more | mine, taken + [*more]
     returns = getattr(node, "returns", None)
     comment, value = returns and comment_after(returns, lines), []
     if returns and (comment or page or isinstance(thing, property)):  # else help() shows it
@@ -118,9 +123,9 @@ def complete_docstrings(module: str) -> None:  # imported, as "invar_nb.arms.pai
     page = f"{SITE}/{'/'.join(module.split('.')[1:])}.html"
     refuses = any("foundations.refuse import" in line for line in lines)
     for name, node in found.items():
-        if re.search(r"(^|\.)_", name): continue
         thing = attrgetter(name)(sys.modules[module])
         thing = getattr(thing, "__func__", thing)
+        if re.search(r"(^|\.)_", name) or not thing.__doc__: continue
         whole = "." not in name
         errors = ("ContractError",) * (refuses and whole and not isinstance(thing, type))
         thing.__doc__ = docstring(thing, node, lines, page=page * whole, errors=errors)

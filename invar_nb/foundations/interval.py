@@ -31,8 +31,8 @@ def _finite(value: object, where: str, name: str) -> float:
 @dataclass(frozen=True, kw_only=True)
 class Interval:
     "Two endpoints and what they promise: the level, the method, what was used instead."
-    low: float
-    high: float
+    low: float   # lower endpoint, in the unit of the estimate
+    high: float  # upper endpoint
     level: float  # coverage promised, in (0, 1)
     method: str  # the method asked for
     fallback: Fallback | None = None  # None: you got what you asked for

@@ -534,10 +534,10 @@ def _load_weights(checkpoint: Checkpoint, config: object, dtype: str, device: ob
 
 # %% ../../nbs/models/02_load.ipynb #c052
 def load_model(
-    path_or_id: str | Path,
+    path_or_id: str | Path,  # a folder, a GGUF file or a hub id
     *,
     dtype: str = "auto",  # float32 on a CPU, the checkpoint's own type on an accelerator
-    device: str = "auto",
+    device: str = "auto",  # as of torch: cpu, cuda, cuda:1, mps
     trust_remote_code: bool = False,      # runs Python files that come with the weights
     allow_pickle: bool = False,           # reads pickled weights if there are no safetensors
     revision: str | None = None,          # branch, tag or commit of a hub id

@@ -401,7 +401,7 @@ def _tables(checkpoints: list[Checkpoint]) -> list[dict[str, Stored]]:
 # %% ../../nbs/models/08_weights.ipynb #c034
 def compare_weights(
     baseline: str | Path,   # folder, GGUF or hub id
-    candidate: str | Path,
+    candidate: str | Path,  # folder, GGUF or hub id
     *,
     revision: str | None = None,  # of hub ids
     progress: Callable[[int, int], None] | None = None,  # (bytes so far, in all)

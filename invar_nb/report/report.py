@@ -290,7 +290,7 @@ def _cost():
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Report:
     "One document: report.json as text, and the arms that it was computed from."
-    text: str
+    text: str  # as report.json holds it
     arms: Mapping = field(repr=False)  # (name, part) -> arm
 
     def __post_init__(self):
@@ -335,7 +335,7 @@ class Report:
 
     def save(
         self,
-        folder: str | os.PathLike,
+        folder: str | os.PathLike,  # new, or one that may be replaced
         *,
         force: bool = False,      # replace an older report
         journals: Iterable = (),  # of the work it was made from: deleted when it is there

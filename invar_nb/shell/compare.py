@@ -489,11 +489,11 @@ def compare_all(
 
 # %% ../../nbs/shell/07_compare.ipynb #cmodels
 def compare_models(
-    baseline: str | Path,
+    baseline: str | Path,  # a folder, hub id, GGUF, server or file
     candidates: str | Path | list | Mapping,  # one, several, or name -> path
     *,
     text: str | Path | list | Mapping | None = None,  # file, files, or name -> file or files
-    questions: str | Path | None = None,
+    questions: str | Path | None = None,       # file of questions with candidate answers
     rules: Rules = Rules(),
     **scoring,                                 # as for `--max-length`, `--dtype`, ...
 ) -> Study:

@@ -145,7 +145,7 @@ class UnitTotals:
         start: int = 0,                     # number of the first of them in the whole text
         units: np.ndarray | None = None,    # ordinal of each window's unit in the whole text
         block: int = 1,                     # windows a unit, where no units are given: serial
-        plan: str = "",
+        plan: str = "",                     # digest of the windows, where parts are added
         largest: np.ndarray | None = None,  # |value| behind each difference, shape (n,)
     ) -> "UnitTotals":
         "Totals of some windows; with `units` of those, else of blocks in text order."
@@ -172,7 +172,13 @@ class UnitTotals:
         return replace(self, spans=_joined_spans(join("spans")), **_by_place(
             join("positions"), join("windows"), join("largest"), columns))
 
-    def difference(self, metric=None, level: float = 0.95, *, windows: int | None = None):
+    def difference(
+        self,
+        metric: str | None = None,   # None: the one that was summed
+        level: float = 0.95,
+        *,
+        windows: int | None = None,  # how many there must be in all parts together
+    ) -> "invar_nb.Difference":
         "The `Difference` that these totals of `sum_pair` make; `windows`: how many in all."
         return invar_nb.totals_difference(self, metric, level, windows=windows)
 
