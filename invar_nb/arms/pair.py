@@ -115,7 +115,9 @@ class Pair:
     candidate: Arm  # B, the same kind of arm
     kind = property(lambda self: self.baseline.kind)  # losses, answers, scores, runs, ...
     ids = property(lambda self: self.baseline.ids)  # names of the items, in order
-    n = property(lambda self: len(self.baseline))
+
+    @property
+    def n(self) -> int: return len(self.baseline)
 
     def __len__(self): return self.n
 

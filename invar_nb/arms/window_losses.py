@@ -107,23 +107,20 @@ class WindowLosses(Arm):
 
     @classmethod
     def from_arrays(
-        cls,
-        window_ids: object,    # n unique names
+        cls, window_ids: object,  # n unique names
         tokens: object,        # t_i, shape (n,), counts >= 1 of `weight_unit`
         log_loss: object,      # l_i, shape (n,) [nats per weight_unit]
-        *,
-        model: str = "", data_id: str = "",   # names of the model and of the text
+        *, model: str = "", data_id: str = "",  # name of the model, digest of the text
         document_ids: object = None,          # the document of each window, shape (n,)
         n_bytes: object = None,               # shape (n,), UTF-8 bytes of the scored tokens
         split: object = None,                 # "preview" or "final", shape (n,)
-        weight_unit: str = "tokens",          # or "bytes"
+        weight_unit: str = "tokens",          # one of WEIGHT_UNITS
         columns: Mapping | None = None,       # name -> sums over each window, shape (n,)
         provenance: Mapping | None = None,    # what is known of the scoring
         sums: bool | None = None,             # log_loss holds sums; None: means, if plausible
     ) -> "WindowLosses":
         "Build from anything `numpy.asarray` takes."
-        fields = dict(locals())
-        del fields["cls"], fields["sums"]
+        fields = {k: v for k, v in locals().items() if k not in ("cls", "sums")}
         return as_means(cls(**fields), sums)
 
     @property

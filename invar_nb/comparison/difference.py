@@ -35,10 +35,10 @@ METHODS = ("jackknife", "bca", "percentile")
 class Settings:
     "How intervals are made; the same for every metric of a comparison."
     method: str = "jackknife"  # one of METHODS
-    units: str = "auto"
+    units: str = "auto"        # independent ones: documents, clusters, serial, windows, items
     level: float = 0.95
     replicates: int | None = None  # of a bootstrap; None: exact
-    seed: int | None = None
+    seed: int | None = None    # of its draws
     resample: str = "windows"  # "tokens": the rule of the source systems, bootstrap only
 
     def __post_init__(self):
@@ -165,16 +165,19 @@ class Difference:
     influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit
 
     title = property(lambda self: self.metric.title or self.metric.name)
-    delta = property(lambda self: self.fit.estimate)
     judged = property(lambda self: not self.metric.caveat)
     worse = property(lambda self: turned(self.interval, self.better))  # positive is worse
-    # delta, positive where the candidate is better
-    improvement = property(lambda self: 0.0 - self.delta if self.better == "lower" else
-                           self.delta)
-    # candidate over baseline, and exp of the interval bit for bit, on the log scale
-    ratio = property(lambda self: math.exp(self.delta) if self.scale == "log" else None)
-    ratio_interval = property(lambda self: self.interval.exp() if self.scale == "log" else
-                              None)
+    @property
+    def delta(self) -> float: return self.fit.estimate
+    @property
+    def improvement(self) -> float:  # delta, positive where the candidate is better
+        return 0.0 - self.delta if self.better == "lower" else self.delta
+    @property
+    def ratio(self) -> float | None:  # candidate over baseline, on the log scale
+        return math.exp(self.delta) if self.scale == "log" else None
+    @property
+    def ratio_interval(self) -> Interval | None:  # exp of the interval, bit for bit
+        return self.interval.exp() if self.scale == "log" else None
 
     def __getattr__(self, name):
         "Names of the metric, the fit and the interval, read through."

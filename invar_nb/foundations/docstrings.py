@@ -57,7 +57,7 @@ def parameters(
 # %% ../../nbs/foundations/05_docstrings.ipynb #a2d00014
 @cache
 def definitions(module: str) -> tuple[dict[str, ast.AST], list[str]]:
-    "Functions, classes and methods in the source of a module; its lines, constants spelled out."
+    "Functions, classes, methods in the source of a module; its lines, constants spelled out."
     try: source = inspect.getsource(sys.modules[module])
     except OSError: return {}, []
     found, queue = {}, [("", ast.parse(source))]
@@ -98,7 +98,7 @@ def docstring(
     text = re.sub("@eq-", "Eq. ", inspect.cleandoc(thing.__doc__ or ""))
     mine = fields(thing) if isinstance(thing, type) else parameters(node, lines)
     taken = [*inspect.signature(thing).parameters] if callable(thing) else []
-    for name in re.findall("fields of `(\\w+)`", " ".join(mine.values())):  # **rules of compare
+    for name in re.findall("fields of `(\\w+)`", " ".join(mine.values())):
         more = fields(getattr(sys.modules[thing.__module__], name))
         mine, taken = more | mine, taken + [*more]
     returns = getattr(node, "returns", None)

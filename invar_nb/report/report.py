@@ -304,9 +304,14 @@ class Report:
         return json.loads(self.text)
 
     to_dict = document
-    headline = property(lambda self: self.document()["headline"])
-    exit = property(lambda self: self.document()["exit"])  # code, rule, because
-    digest = property(lambda self: self.document()["digest"])  # of all but the environment
+    @property
+    def headline(self) -> str: return self.document()["headline"]
+
+    @property
+    def exit(self) -> dict: return self.document()["exit"]  # code, rule, because
+
+    @property
+    def digest(self) -> str: return self.document()["digest"]  # of all but the environment
 
     @property
     def exit_code(self) -> int:

@@ -163,23 +163,17 @@ class UnitTotals:
         "Both parts; refused where they are of two plans, or where a window is in both."
         for name in ("kind", "block", "plan", "names"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                refuse("UnitTotals", f"the {name} of two parts must match",
-                       f"{mine!r} and {theirs!r}", "Sum both parts by one plan",
-                       error=PairingError)
+            if mine != theirs: refuse(
+                "UnitTotals", f"the {name} of two parts must match",
+                f"{mine!r} and {theirs!r}", "Sum both parts by one plan", error=PairingError)
         join = lambda name: np.concatenate([getattr(self, name), getattr(other, name)])
         columns = {k: np.concatenate([v, other.columns[k]]) for k, v in self.columns.items()}
         return replace(self, spans=_joined_spans(join("spans")), **_by_place(
             join("positions"), join("windows"), join("largest"), columns))
 
-    def difference(
-        self,
-        metric: str | None = None,   # None: the one that was summed
-        level: float = 0.95,
-        *,
-        windows: int | None = None,  # how many there must be in all parts together
-    ) -> "invar_nb.Difference":
-        "The `Difference` that these totals of `sum_pair` make; `windows`: how many in all."
+    def difference(self, metric: str | None = None, level: float = 0.95, *,
+                   windows: int | None = None) -> "invar_nb.Difference":
+        "The `Difference` of the metric that `sum_pair` summed; `windows`: how many in all."
         return invar_nb.totals_difference(self, metric, level, windows=windows)
 
     @property
