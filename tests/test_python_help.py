@@ -73,7 +73,7 @@ def test_help_names_errors_and_the_page(name):
     if inspect.isfunction(thing):
         assert "Raises\n------\n" in thing.__doc__ and "Error\n    " in thing.__doc__ or name == "n_for_power"  # which takes any number
         returns = inspect.signature(thing).return_annotation
-        assert returns is None or f"Returns\n-------\n{getattr(returns, '__name__', '')}" in thing.__doc__
+        assert returns is None or "Returns\n-------\n" in thing.__doc__
     for method, member, *_ in list(members(name))[1:]: assert "Page: " not in (member.__doc__ or ""), method
     site, page = re.search(r"^Page: (\S+/invar_nb)/(\S+)\.html$", thing.__doc__, re.M).groups()
     ini = ConfigParser(delimiters=["="])

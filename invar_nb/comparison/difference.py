@@ -140,13 +140,13 @@ def turned(
     if better == "lower": return interval
     return replace(interval, low=-interval.high, high=-interval.low)
 
-# %% ../../nbs/comparison/01_difference.ipynb #c002
+# %% ../../nbs/comparison/01_difference.ipynb #a2own001
 _OWNER = {name: part for part, names in {
     "metric": ("unit", "better", "scale", "whole", "positive"),
     "fit": ("standard_error", "dof", "nu", "n_units", "units_eff"),
     "interval": ("level", "method", "fallback")}.items() for name in names}
 
-
+# %% ../../nbs/comparison/01_difference.ipynb #c002
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Difference:
     "One metric of both arms, candidate less baseline, with its interval and p-value."
