@@ -3,11 +3,15 @@ import importlib.util
 import json
 import os
 import shutil
+import zipfile
+import zlib
 
 import pytest
 from commands import shell
+from frozen_inputs import DATA
 
 import invar_nb
+from invar_nb.files import inspect_logs
 from invar_nb.report.figures import markdown
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
@@ -46,6 +50,30 @@ def test_names_in_a_report_act_neither_in_a_comment_nor_in_a_spreadsheet(tmp_pat
     assert "@&#8203;everyone" in pages and "http\\://evil" in pages and "@everyone" not in pages and "http://evil" not in pages
     assert shell("verify", tmp_path / "r")[0] == 0
     assert markdown("org/model@main HTTPS://x Www.y a@b") == "org/model@main HTTPS\\://x Www\\.y a@b"
+
+
+@pytest.mark.parametrize("packed", [zipfile.ZIP_DEFLATED, 93])
+def test_a_small_archive_of_gigabytes_is_not_unpacked(packed, tmp_path, monkeypatch):
+    "85 kB of Zstandard held 2.6 GB. Here the bound is lower, so that the archive may be, too."
+    monkeypatch.setattr(inspect_logs, "MOST_BYTES", 10_000)
+    log = json.loads((DATA / "inspect/base/choices.json").read_text())
+    with zipfile.ZipFile(tmp_path / "log.eval", "w") as archive:
+        for sample in log["samples"]:
+            content = json.dumps(sample | {"metadata": {"x": "a" * 20_000 * (sample["id"] == "q03")}}).encode()
+            name = f"samples/{sample['id']}_epoch_{sample['epoch']}.json"
+            if packed == 93: write_zstandard(archive, name, content)
+            else: archive.writestr(name, content, packed)
+        archive.writestr("header.json", json.dumps({key: value for key, value in log.items() if key != "samples"}))
+    code, _, err = shell("evaluate", tmp_path / "log.eval", "--score", "choice")
+    assert code == 3 and "a member of the archive must have at most 10,000 bytes; got samples/q03" in err
+
+
+def write_zstandard(archive, name, content):
+    "A member of method 93, which Python 3.11 does not write itself: stored, and then named otherwise."
+    zstandard = pytest.importorskip("zstandard")
+    archive.writestr(name, zstandard.compress(content))
+    info = archive.getinfo(name)
+    info.compress_type, info.file_size, info.CRC = 93, len(content), zlib.crc32(content)
 
 
 @needs_torch
