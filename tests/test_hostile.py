@@ -6,6 +6,7 @@ import shutil
 import zipfile
 import zlib
 
+import numpy as np
 import pytest
 from commands import shell
 from frozen_inputs import DATA
@@ -98,3 +99,23 @@ def test_a_tokenizer_whose_rules_have_no_end(tmp_path):
     (tmp_path / "t.txt").write_text("a" * 80 + "!")
     code, _, err = shell("score", folder, "--text", tmp_path / "t.txt", "--out", tmp_path / "o.parquet")
     assert code == 3 and "the tokenizer must be able to split the text" in err
+
+
+@needs_torch
+def test_a_report_whose_models_were_never_run_is_found(tmp_path):
+    "All of it verifies: only scoring again tells the candidate's true losses from improved ones."
+    texts = [{"text": f"The {word} has {i} parts, of which {i % 7} are told of here and {i % 5} elsewhere."} for i, word in enumerate(("house", "tree", "river", "city") * 10)]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(row) + "\n" for row in texts))
+    models, text = [os.path.join(MODELS, name) for name in ("base", "tuned")], ["--text", tmp_path / "t.jsonl"]
+    assert shell("compare", *models, *text, "--max-length", 64, "--out", tmp_path / "r")[0] in (0, 1)
+    again = lambda *more: shell("verify", tmp_path / "r", *models, *text, "--rescore", 30, "--json", *more)
+    code, out, _ = again("--seed", 5)
+    facts = json.loads(out)
+    assert code in (0, 3) and facts["altered"] == [] and facts["seed"] == 5 and facts["windows"] == 30 and (code == 0) == facts["verified"] == (not facts["could_fall"])
+    a, b = (invar_nb.read_losses(tmp_path / "r" / f"{name}.parquet") for name in ("baseline", "candidate"))
+    better = b.changed(log_loss=np.where(np.arange(len(b)) % 3 == 0, b.log_loss * .5, b.log_loss))
+    invar_nb.compare(invar_nb.pair(a, better)).report().save(tmp_path / "r", force=True)
+    assert shell("verify", tmp_path / "r")[0] == 0
+    code, out, _ = again()
+    assert code == 3 and len(json.loads(out)["altered"]) >= 2
+    assert all(word in shell("verify", tmp_path / "r", models[0], models[0], *text, "--rescore", 9)[2] for word in ("must be the model of the report", "digest"))

@@ -36,7 +36,7 @@ def is_inspect_log(path: str | os.PathLike) -> bool:
         if not head.startswith(b"PK"): return bool(_OPENING.match(head))
         with zipfile.ZipFile(path) as log:
             return not {"header.json", "_journal/start.json"}.isdisjoint(log.namelist())
-    except zipfile.BadZipFile: return path.suffix == ".eval"
+    except (zipfile.BadZipFile, NotImplementedError): return path.suffix == ".eval"
     except (OSError, ValueError): return False
 
 
@@ -64,7 +64,7 @@ def _objects(file: Path, where: str) -> Iterator[dict]:
         yield from log.get("samples") or ()
         return
     try: log = zipfile.ZipFile(file)
-    except zipfile.BadZipFile:
+    except (zipfile.BadZipFile, NotImplementedError, ValueError):  # of another version
         refuse(where, "an .eval file must be a whole archive", "a part of one", _AGAIN)
     with log:
         names = dict.fromkeys(log.namelist())  # of a member written twice, the last is read
@@ -76,11 +76,12 @@ def _objects(file: Path, where: str) -> Iterator[dict]:
                 try:
                     with log.open(name) as member: data = member.read(MOST_BYTES + 1)
                 except NotImplementedError: data = _unpacked(log, name, where)
-            except (zipfile.BadZipFile, zlib.error, EOFError, OSError, ValueError):
+            except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError,
+                    RuntimeError):
                 refuse(where, "every member of the archive must be whole", name, _AGAIN)
             if len(data) > MOST_BYTES:
-                refuse(where, f"a member of the archive must have at most {MOST_BYTES:,} bytes",
-                       name, "Is this a log of inspect?")
+                refuse(where, "a member of the archive must have at most "
+                       f"{MOST_BYTES:,} bytes", name, "Is this a log of inspect?")
             yield parsed(data, f", {name}")
 
 
