@@ -135,6 +135,7 @@ def test_tab_offers_the_names_and_nothing_of_ours():
 def test_the_stub_has_every_name_once():
     text = Path(invar_nb.__file__).with_suffix(".pyi").read_text(encoding="utf-8")
     pairs = re.findall(r"(\w+) as (\w+)", text)
+    for file in ("setup.py", "MANIFEST.in"): assert ".pyi" in (pages.root / file).read_text() and "py.typed" in (pages.root / file).read_text()
     assert all(a == b for a, b in pairs) and len(pairs) == len(set(pairs)) == len(invar_nb.__all__) > 100
 
 
