@@ -290,7 +290,7 @@ def gate_rates(
     goal: Goal,
     level: float | None,      # of the baseline, as measured
     metric: Metric,
-    units: str = "items",
+    answers: bool = False,    # every unit is one, right or wrong
 ) -> dict:
     "How often the rule and ours are red: at no loss, at the margin, at twice the margin."
     if not goal.margin:
@@ -301,9 +301,8 @@ def gate_rates(
     ours, rows = dict(margin=goal.margin, level=goal.level, **known), []
     for size, effective in sizes.items():
         n = max(2, math.floor(effective + 1e-9))
-        step = 1 / n if units == "items" and metric.name == "accuracy" else 0.0
-        red = {rule: lambda x: chance_beyond(pilot, n, delta=x, limit=limit, step=step,
-                                             **known),
+        red = {rule: lambda x: chance_beyond(pilot, n, delta=x, limit=limit,
+                                             step=answers / n, **known),
                "compare": lambda x: chance_of_red(pilot, n, delta=x, **ours),
                "compare --require not-worse": lambda x: chance_of_red(
                    pilot, n, delta=x, proof=True, **ours)}
@@ -390,7 +389,7 @@ def gate_table(plan) -> list[list[str]]:
     "Head and rows: the size, how often a rule is red at each loss, in per cent, the rule."
     sign = "-" if plan.metric.better == "higher" else "+"
     head = ["no change", *(sign + plan.amount(x, 3) for x in plan.gate["losses"][1:])]
-    cell = lambda p: f"{100 * p:.{0 if p >= 0.0995 else 1}f} %"
+    cell = lambda p: f"{100 * p:.{0 if 0.0995 <= p < 0.9795 else 1}f} %"
     return [[plan.items, *head, ""], *(
         [f"{row['windows']:,}", *map(cell, row["red"]), row["rule"]]
         for row in plan.gate["rows"])]
@@ -541,6 +540,7 @@ def plan_comparison(
         if whole: sizes[whole["windows"]] = whole["units"]
         level = d and (d.candidate if isinstance(source, WindowLosses) else d.baseline)
         shows["gate"] = gate_rates(gate, pilot, sizes | {needed["windows"]: n}, goal, level,
-                                   d.metric if d else METRICS["perplexity"], kind)
+                                   d.metric if d else METRICS["perplexity"],
+                                   bool(d) and d.method == "tango")
     return Plan(goal=goal, pilot=pilot, needed=needed, rows=tuple(rows), text=whole,
                 units=kind, source=about, **shows)

@@ -171,7 +171,8 @@ def chance_of_red(
     root, dof = math.sqrt(n) / max(pilot.upper(assurance), 1e-300), pilot.run_dof(n)
     q = _quantile(dof, level)
     doubt = _beyond(root * (delta - margin), dof, -q)
-    return doubt if proof else min(doubt, _beyond(root * delta, dof, q))
+    shown = _beyond(root * delta, dof, q) if delta > 0 else (1 - level) / 2
+    return doubt if proof else min(doubt, shown)
 
 # %% ../../nbs/statistics/10_planning.ipynb #sk02
 def chance_of_width(truth: Pilot, n: int, half_width: float, level: float = 0.95) -> float:
