@@ -18,7 +18,7 @@ from invar_nb.metrics.metric import METRICS
 from invar_nb.report.page import rule_line
 from invar_nb.report.plan import Goal, gate_limit, gate_rates, plan_comparison
 from invar_nb.report.policy import exit_of
-from invar_nb.statistics.planning import Pilot, chance_beyond
+from invar_nb.statistics.planning import Pilot, chance_beyond, chance_of_red
 from studies import answers, losses
 
 TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "gates.csv"
@@ -114,6 +114,13 @@ def test_gates_are_red_as_often_as_printed():
     said = float(line.split("in at most ")[1].split()[0]) / 100  # the report's own rate of an edit without effect
     for r in rows:
         if r["rule"] == "compare" and not r["loss"]: assert r["red"] <= said + 3 * math.sqrt(said * (1 - said) / r["trials"])
+
+
+def test_the_formula_gives_the_stored_shares():
+    "Answers, whose spread is known; the rate of a normal law is off by what a lattice of 1/n leaves."
+    for r in (r for r in stored() if r["kind"] == "answers"):
+        p = chance_of_red(Pilot(sd=math.sqrt(.12 - r["loss"] ** 2)), int(r["n"]), delta=r["loss"], margin=.03, proof="require" in r["rule"])
+        assert abs(p - r["red"]) <= 4 * math.sqrt(max(p * (1 - p), .01) / r["trials"]) + .5 / math.sqrt(.12 * r["n"]) / 2.5, r
 
 
 @pytest.mark.parametrize("kind", KINDS)
