@@ -140,7 +140,7 @@ def test_the_exit_code_is_the_reports():
 
 
 @pytest.mark.parametrize("rule, metric, level, limit", [
-    ("ratio>=0.95", "accuracy", .8, .04), ("drop<=2%", "accuracy", .8, .02), ("drop <= 0.02", "accuracy", None, .02), ("rtol=8%", "accuracy", .5, .04), ("accuracy>=70%", "accuracy", .75, .05),
+    ("ratio>=0.95", "accuracy", .8, .04), ("drop<=2%", "accuracy", .8, .02), ("drop <= 0.02", "accuracy", None, .02), ("drop<=3", "score", 70, 3), ("rtol=8%", "accuracy", .5, .04), ("accuracy>=70%", "accuracy", .75, .05),
     ("accuracy>=0.8", "accuracy", .75, -.05), ("ratio<=1.02", "perplexity", None, math.log(1.02)), ("perplexity<=20", "perplexity", 10, math.log(2)), ("brier<=0.3", "brier", .2, .1), ("ratio<=1.5", "brier", .2, .1)])
 def test_a_rule_is_a_limit_of_the_loss(rule, metric, level, limit):
     assert gate_limit(rule, METRICS[metric], level) == pytest.approx(limit, abs=1e-12)
@@ -148,7 +148,7 @@ def test_a_rule_is_a_limit_of_the_loss(rule, metric, level, limit):
 
 @pytest.mark.parametrize("rule, metric, level, words", [
     ("ratio<=0.95", "accuracy", .8, "ratio>=VALUE"), ("drop<=2%", "perplexity", 9, "ratio<=VALUE"), ("drop<=2", "accuracy", .8, "drop<=2%"), ("rtol=1", "accuracy", .8, "rtol=VALUE"), ("ratio>=0", "accuracy", .8, "got 'ratio>=0'"),
-    ("perplexity<=20", "perplexity", None, "ratio<=VALUE or rtol=VALUE;"), ("", "perplexity", 9, "perplexity<=VALUE"), ("kl_divergence<=0.1", "kl_divergence", None, "answers, scores, or losses")])
+    ("perplexity<=20", "perplexity", None, "ratio<=VALUE or rtol=VALUE;"), ("", "perplexity", 9, "perplexity<=VALUE"), ("perplexity<=20%", "perplexity", 9, "got 'perplexity<=20%'"), ("drop<=2%", "score", .8, "got 'drop<=2%'"), ("kl_divergence<=0.1", "kl_divergence", None, "answers, scores, or losses")])
 def test_what_is_no_rule_is_refused(rule, metric, level, words):
     with pytest.raises(UsageError, match="a gate") as error: gate_limit(rule, METRICS[metric], level)
     assert words in str(error.value)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'MOST', 'GATE_LINE', 'choose_pilot', 'pilot_of', 'Supply', 'between_share', 'for_text', 'Goal', 'gate_limit',
-           'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'Plan', 'plan_comparison']
+           'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'aligned', 'Plan', 'plan_comparison']
 
 # %% ../../nbs/report/04_plan.ipynb #59d9fa9a
 import math
@@ -271,7 +271,9 @@ def gate_limit(
     match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|=)\s*(\d*\.?\d+)\s*(%?)\s*", rule, re.A)
     name, sign, number, percent = match.groups() if match else [""] * 4
     value = float(number or 0) / (100 if percent else 1)
-    if forms.get(name) != sign or not value > 0 or name in ("drop", "rtol") and value >= 1:
+    vague = percent and name in ("drop", metric.name) and metric.unit != "share"
+    too_large = value >= 1 and (name == "rtol" or name == "drop" and metric.unit == "share")
+    if forms.get(name) != sign or not value > 0 or vague or too_large:
         known = " or ".join(f"{name}{sign}VALUE" for name, sign in forms.items())
         refuse("plan_comparison", f"a gate on {metric.name} must be {known}", repr(rule),
                f"Write {'drop<=2%' if 'drop' in forms else f'ratio{side}1.02'}",
@@ -319,7 +321,7 @@ def plan_sentences(plan) -> list[str]:
     goal, r = plan.goal, plan.needed
     parts = [counted(f"{r['windows']:,}", plan.items)]
     if plan.units == "documents": parts[0] += f" ({math.ceil(r['units'])} effective documents)"
-    if "tokens" in r: parts.append(f"{r['tokens']:,} tokens")
+    if "tokens" in r and plan.items == "windows": parts.append(f"{r['tokens']:,} tokens")
     if "seconds" in r: parts.append(f"{_number(r['seconds'])} s of scoring")
     if "cost" in r: parts.append(f"cost {_number(r['cost'])}")
     already = f"The pilot already decides: {plan.decided}. For the goal asked:"
@@ -368,7 +370,8 @@ def plan_sentences(plan) -> list[str]:
 # %% ../../nbs/report/04_plan.ipynb #bmz7atn5
 def plan_table(plan) -> list[list[str]]:
     "Head and rows: the size, its cost, what it promises."
-    costs = [name for name in ("tokens", "seconds", "cost") if name in plan.rows[0]]
+    costs = [name for name in ("tokens", "seconds", "cost") if name in plan.rows[0]
+             and plan.items == "windows"]  # an answer has no tokens
     claimed = plan.goal.margin is not None
     table = [[plan.items, *costs, "half-width", "change", "margin", *["power"] * claimed, ""]]
     for r in plan.rows:
@@ -393,6 +396,12 @@ def gate_table(plan) -> list[list[str]]:
     return [[plan.items, *head, ""], *(
         [f"{row['windows']:,}", *map(cell, row["red"]), row["rule"]]
         for row in plan.gate["rows"])]
+
+
+def aligned(table: list[list[str]]) -> list[str]:
+    "Lines of a table: numbers to the right, the last column to the left."
+    *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
+    return ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
 
 # %% ../../nbs/report/04_plan.ipynb #2e2792f6
 _SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}
@@ -429,11 +438,6 @@ class Plan:
         return f"{scale * value:.{digits}g}{unit}"
 
     def __str__(self) -> str:
-        def aligned(table):
-            *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
-            return ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip()
-                    for row in table]
-
         lines = aligned(plan_table(self))
         if self.gate: lines += ["", GATE_LINE, "", *aligned(gate_table(self))]
         said = {"next": "\nnext", "looks": "or, with --until-decided"}
@@ -459,20 +463,19 @@ class Plan:
         return render_page("plan", "Plan of a comparison", html=True, figure=self.figure(),
                            lines=plan_sentences(self), table=plan_table(self),
                            commands=[*self.commands.values()], gate_line=GATE_LINE,
-                           gate=gate_table(self) if self.gate else None)
+                           gate=self.gate and gate_table(self))
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON; changes in the unit of the metric, unrounded."
         dof = None if math.isinf(self.pilot.dof) else self.pilot.dof
-        known = ("needed", "text", "enough", "units", "at_pilot", "if_skewed", "in_order",
-                 "gate")
+        known = "needed text enough units at_pilot if_skewed in_order gate".split()
         return {"kind": "plan", "metric": self.metric.title or self.metric.name,
                 "scale": self.metric.scale, "goal": vars(self.goal), "table": list(self.rows),
                 **{name: getattr(self, name) for name in known},
                 "pilot": vars(self.pilot) | {"dof": dof, "source": self.source},
                 "decided": self.decided or None, "next": None, "looks": None, **self.commands}
 
-# %% ../../nbs/report/04_plan.ipynb #46a2adb1
+# %% ../../nbs/report/04_plan.ipynb #gate14
 def _decided(d, source, margin):
     "What the interval of a pilot of two models shows already; '' for nothing."
     claim = claim_alone(d, margin or 0.0) if not isinstance(source, RunsComparison) else \
@@ -481,7 +484,7 @@ def _decided(d, source, margin):
     far = margin and claim in ("improved", "regressed") and is_beyond(d, margin)
     return f"{claim}, beyond the margin of {margin_text(margin, d)}" if far else ""
 
-
+# %% ../../nbs/report/04_plan.ipynb #46a2adb1
 def plan_comparison(
     source,  # as for `pilot_of`
     *,
@@ -521,7 +524,6 @@ def plan_comparison(
     def size(n): return stock.size(n) if stock else {"windows": math.ceil(n)}
     def row(n):
         return {"units": n, **size(n), **goal.promises(pilot, max(2, math.floor(n + 1e-9)))}
-
     n = goal.needs(pilot, fewest := goal.fewest(kind))
     needed, whole = row(n), row(supply.units) if supply and supply.units >= 2 else None
     if supply and supply.order is not None:
