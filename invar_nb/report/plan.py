@@ -539,10 +539,9 @@ def plan_comparison(
             about += ", as many as the plan asks for: compare them"
     if gate is not None:
         sizes = {items.n: own.units} if items else {}
-        if whole: sizes[whole["windows"]] = whole["units"]
+        sizes |= {r["windows"]: r["units"] for r in (whole, needed) if r}
         level = d and (d.candidate if isinstance(source, WindowLosses) else d.baseline)
-        shows["gate"] = gate_rates(gate, pilot, sizes | {needed["windows"]: n}, goal, level,
-                                   d.metric if d else METRICS["perplexity"],
-                                   bool(d) and d.method == "tango")
+        shows["gate"] = gate_rates(gate, pilot, sizes, goal, level, d.metric if d else
+                                   METRICS["perplexity"], bool(d) and d.method == "tango")
     return Plan(goal=goal, pilot=pilot, needed=needed, rows=tuple(rows), text=whole,
                 units=kind, source=about, **shows)
