@@ -3,6 +3,7 @@
 `make slow` writes nbs/statistics/gates.csv: 1000 runs a cell, each through compare and the exit code; beside them what plans from 100 pilots of
 the same size print, in the mean. A plan takes the spread as large as 80 of 100 pilots allow, so it should err on the side of more red builds."""
 import csv
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from invar_nb import Scores, WindowLosses, compare, pair
+from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
 from invar_nb.report.page import rule_line
@@ -20,6 +22,7 @@ from invar_nb.report.plan import Goal, gate_limit, gate_rates, plan_comparison
 from invar_nb.report.policy import exit_of
 from invar_nb.statistics.planning import Pilot, chance_beyond, chance_of_red
 from studies import answers, losses
+from test_shell import shell
 
 TABLE = Path(__file__).parent.parent / "nbs" / "statistics" / "gates.csv"
 TRIALS = 1000
@@ -175,3 +178,18 @@ def test_a_plan_says_how_often_a_rule_is_red():
     wide, narrow = (gate_rates("drop<=2%", Pilot(sd=sd), {400: 400}, Goal(), **known)["rows"] for sd in (.4, .2))
     assert wide[0]["red"][0] > narrow[0]["red"][0] and wide[1]["red"][2] < narrow[1]["red"][2]
     with pytest.raises(UsageError, match="losses of the margin"): plan_comparison(.05, goal=Goal(margin=None, half_width=.01), gate="ratio<=1.02")
+
+
+def test_every_source_of_a_plan_takes_a_gate(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    both = losses()
+    for name, arm in (("a", both.baseline), ("b", both.candidate)): write_losses(arm, tmp_path / f"{name}.jsonl")
+    for name, shift in (("x", 0), ("y", .01)): (tmp_path / f"{name}.csv").write_text("seed,terminal,loss\n" + "".join(f"{i},ok,{3 + shift + i % 3 / 50 * (1 + shift)}\n" for i in range(6)))
+    ppl = compare(both).row.value.baseline
+    def gate(line): return json.loads(shell("plan", *line.split(), "--json")[1])["gate"]
+    for line in ("a.jsonl b.jsonl", "a.jsonl --correlation 0.999", "--sd 0.05"):
+        assert gate(f"{line} --gate rtol=2%")["limit"] == pytest.approx(math.log(1.02)) and gate(line) is None
+    for line in ("a.jsonl b.jsonl", "a.jsonl --correlation 0.999"):
+        assert gate(f"{line} --gate perplexity<={1.5 * ppl:.12f}")["limit"] == pytest.approx(math.log(1.5)), "the level is the file's own"
+    code, out, err = shell("plan", "x.csv", "y.csv", "--metric", "loss", "--gate", "ratio<=1.02")
+    assert code == 2 and not out and "a gate needs answers, scores, or losses" in err
