@@ -411,6 +411,9 @@ class Planning:
                  "What counts as independent. Default: auto.") = "auto"
     pilot: _goal(int, "Size of the pilot: windows, or documents of up to 8 windows. Default: "
                  "40.", min=10) = 40
+    gate: _goal(Optional[str], "Also how often this rule would be red, beside compare: "
+                "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20.",
+                metavar="RULE") = None
     price: _goal(Optional[str], "Price of the machine, 2.50/h, or of a million tokens read, "
                  "context included, 0.40/Mtok.", metavar="V") = None
     sd: _goal(Optional[float], "Plan without models, from this standard deviation of the "
