@@ -7,6 +7,7 @@ __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'a
            'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
+import os
 import re
 import shlex
 import shutil
@@ -75,10 +76,17 @@ def _out(metavar, text, kind=Optional[Path]):
     return o.panel("Output")(kind, text, "--out", metavar=metavar)
 
 
+def _post(text):
+    "Append to the summary of a job of GitHub Actions, where this runs in one."
+    if page := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with open(page, "a", encoding="utf-8") as file: file.write(f"{text}\n")
+
+
 def _saved(report, out, force, journals=()):
     "A report, saved; its facts are those of report.json."
     from invar_nb.report.answer import summary
     report.save(out, force=force, journals=journals)
+    _post(report.to_markdown())
     d, width = report.document(), None  # a pipe or a log gets whole sentences
     if sys.stdout.isatty(): width = min(max(shutil.get_terminal_size().columns, 80), 120)
     facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
@@ -111,6 +119,9 @@ def compare(
     job: g.Job, baseline: _Baseline = None, candidates: _Candidates = None,
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
+    update_baseline: o.panel("Output")(
+        bool, "Then write the candidate's losses or answers into the file BASELINE, whatever "
+        "was claimed.", "--update-baseline") = False,
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
@@ -134,10 +145,17 @@ def compare(
     from invar_nb.report.report import report_of
     from invar_nb.shell.arms import Unchanged
     from invar_nb.shell.compare import compare_all
+    from invar_nb.shell.work import check_update, write_baseline
+    if update_baseline: check_update(baseline, candidates)
     try: result, journals = compare_all(baseline, candidates, job, out)
     except Unchanged as same:
+        _post(f"**{same}**\n")
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
-    return _saved(report_of(result), out, force, journals)
+    facts, text = _saved(report_of(result), out, force, journals)
+    if not update_baseline: return facts, text
+    updated, said = write_baseline(result.arms[result.row.key[:2]],
+                                   Path(baseline).expanduser())
+    return facts | updated, f"{text}\n{said}"
 
 # %% ../../nbs/shell/09_cli.ipynb #c031
 @command(
