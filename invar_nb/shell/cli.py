@@ -4,9 +4,10 @@
 
 # %% auto #0
 __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'answer_questions', 'evaluate', 'diff',
-           'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
+           'find_report', 'verify', 'model_card', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
+import json
 import os
 import re
 import shlex
@@ -454,6 +455,50 @@ def card(
     d = read_canonical(find_report(report).read_bytes(), where="card")
     block = model_card(d, candidate=candidate, dataset=dataset, results=results)
     return {"block": block}, block.rstrip()
+
+# %% ../../nbs/shell/09_cli.ipynb #gatec
+@command("export invar-nb-report --to junit", "export invar-nb-report --to bencher")
+def export(
+    report: _Report, output: g.Output,
+    to: Annotated[Literal["junit", "bencher", "github-action-benchmark"], typer.Option(
+        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark.")] = "junit",
+):
+    "Write a report in the format of a build server or a dashboard, on stdout."
+    from invar_nb.foundations.store import read_canonical
+    from invar_nb.report.export import EXPORTS
+    text = EXPORTS[to](read_canonical(find_report(report).read_bytes(), where="export"))
+    return {"text": text}, text
+
+
+@command("init", "init --baseline models/base --candidate models/q8 --text text.jsonl")
+def init(
+    output: g.Output,
+    baseline: Annotated[str, typer.Option("--baseline", metavar="MODEL", help="Model that is "
+                        "scored once. Default: models/base.")] = "models/base",
+    candidate: Annotated[str, typer.Option("--candidate", metavar="MODEL", help="Model that "
+                         "each run compares. Default: models/candidate.")] = "models/candidate",
+    text: Annotated[str, typer.Option("--text", metavar="FILE", help="Text to score. Default: "
+                                      "text.jsonl.")] = "text.jsonl",
+):
+    "Write a workflow for GitHub and a study file, so that pull requests are gated."
+    from invar_nb.foundations.store import write_bytes
+    from invar_nb.report.figures import environment
+    made = environment(False)
+    made.filters["toml"] = json.dumps
+    places = {Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
+              Path("study.toml"): "study.toml.j2"}
+    there = next(filter(Path.exists, places), None)
+    o.require(("init writes new files only", there and repr(str(there)), "Move it away"))
+    known = {"baseline": shlex.quote(baseline), "candidate": candidate, "text": text,
+             "file": "base.parquet"}
+    for place, template in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(place, made.get_template(template).render(known).encode())
+    files = [*map(str, places)]
+    after = [f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
+             f"git add base.parquet {shlex.quote(text)} {shlex.join(files)}"]
+    return {"files": files, "next": after}, "\n".join([
+        f"Wrote {' and '.join(files)}.", "Next, and then commit:", *(f"  {x}" for x in after)])
 
 # %% ../../nbs/shell/09_cli.ipynb #c026
 _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",
