@@ -461,7 +461,7 @@ def card(
 def export(
     report: _Report, output: g.Output,
     to: Annotated[Literal["junit", "bencher", "github-action-benchmark"], typer.Option(
-        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark.")] = "junit",
+        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark. Default: junit.")] = "junit",
 ):
     "Write a report in the format of a build server or a dashboard, on stdout."
     from invar_nb.foundations.store import read_canonical
@@ -484,7 +484,7 @@ def init(
     from invar_nb.foundations.store import write_bytes
     from invar_nb.report.figures import environment
     made = environment(False)
-    made.filters["toml"] = json.dumps
+    made.filters["toml"] = partial(json.dumps, ensure_ascii=False)
     places = {Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
               Path("study.toml"): "study.toml.j2"}
     there = next(filter(Path.exists, places), None)
@@ -493,7 +493,7 @@ def init(
              "file": "base.parquet"}
     for place, template in places.items():
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(place, made.get_template(template).render(known).encode())
+        write_bytes(place, f"{made.get_template(template).render(known)}\n".encode())
     files = [*map(str, places)]
     after = [f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
              f"git add base.parquet {shlex.quote(text)} {shlex.join(files)}"]
