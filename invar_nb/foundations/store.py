@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL', 'canonical_json', 'strict_json', 'digest', 'canonical_text',
-           'content_digest', 'read_canonical', 'width_of', 'differences', 'first_difference', 'as_file', 'file_digest',
-           'lock_file', 'locked', 'staging', 'clear_staging', 'whole_file', 'write_bytes', 'write_folder']
+           'content_digest', 'read_canonical', 'width_of', 'differences', 'first_difference', 'as_file', 'as_path',
+           'file_digest', 'lock_file', 'locked', 'staging', 'clear_staging', 'whole_file', 'write_bytes',
+           'write_folder']
 
 # %% ../../nbs/foundations/02_store.ipynb #c032
 import contextlib, errno, hashlib, json, math, numbers, os, shutil, stat
@@ -188,6 +189,11 @@ def as_file(path: str | os.PathLike, where: str) -> Path:
         refuse(where, "the file must be readable", f"{path} (Permission denied)",
                "Check its permissions")
     return Path(path)
+
+
+def as_path(path: str | os.PathLike) -> Path:
+    "The path, with the home folder of a user in the place of ~user, where there is one."
+    return Path(os.path.expanduser(path))
 
 
 def file_digest(path: str | os.PathLike) -> str:
