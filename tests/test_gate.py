@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 from commands import main
@@ -187,7 +188,7 @@ def test_inconclusive_passes_with_a_warning_and_a_comment(job):
 def test_what_was_not_compared_is_never_green(job, inputs, code, words):
     ran = job.run(**inputs)
     assert ran["code"] == code and ran["exit-code"] == str(code) and ran["claim"] == "refused" and ran["report"] == "", ran["said"]
-    assert ran["comment"].startswith(f"{MARK}\n**Nothing was compared.") and words in ran["comment"] and words in ran["summary"] and "::error title=invar_nb::Nothing was compared" in ran["said"]
+    assert ran["comment"].startswith(f"{MARK}\n**Nothing was compared (exit code {code}).**\n`") and words in ran["comment"] and words in ran["summary"] and f"::error title=invar_nb::Nothing was compared (exit code {code})." in ran["said"]
 
 
 def test_a_crash_is_red_and_said(job):
@@ -263,3 +264,169 @@ def test_the_baseline_is_updated_after_a_completed_comparison_only(docs, shell):
     assert code == 0 and json.loads(out)["headline"].startswith("Identical")
     code, out, _ = shell("compare base.parquet docs/q8.jsonl --update-baseline -q --json --out s")
     assert json.loads(out)["updated_baseline"] == "base.parquet"
+
+
+# --- a loss that is accepted -------------------------------------------------------------------------------------------------------------
+KNOWN = '[arms]\nbaseline = "docs/base.jsonl"\nint4 = "docs/q4.jsonl"\n[[accepted]]\ncandidate = "int4"\nup_to = "3%"\nreason = "ticket 123"\nexpires = 2027-03-01\n'
+DAY = {"before": 1_700_000_000, "the last day": 1_803_859_200, "after": 1_803_945_600}  # SOURCE_DATE_EPOCH; the second is 2027-03-01
+
+
+def judged(docs, shell, toml, *more):
+    "The document of a comparison by a study file; its report is verified, whatever the day."
+    (docs / "study.toml").write_text(toml)
+    shutil.rmtree(docs / "r", ignore_errors=True)
+    code, out, err = shell("compare --study study.toml --out r -q --json", *more)
+    assert out, err
+    assert code not in (0, 1) or shell("verify r")[0] == 0
+    return json.loads(out)
+
+
+@pytest.mark.parametrize("day, code, rule, said", [
+    ("before", 0, "accepted_loss", "perplexity regressed, accepted up to 3 % until 2027-03-01: ticket 123."), ("the last day", 0, "accepted_loss", "accepted up to 3 %"),
+    ("after", 1, "primary_regressed", "accepted until 2027-03-01, which has passed")])
+def test_an_accepted_loss_passes_until_its_day(docs, shell, monkeypatch, day, code, rule, said):
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY[day]))
+    d = judged(docs, shell, KNOWN)
+    assert (d["exit"]["code"], d["exit"]["rule"]) == (code, rule) and said in d["exit"]["because"]
+    assert d["claim"] == "regressed" and d["rows"][0]["claim"] == "regressed" and d["headline"].startswith("Regressed")
+    assert any(line == "The accepted loss of int4 ended on 2027-03-01: ticket 123." for line in d["warnings"]) == (code == 1)
+    text = (docs / "r/summary.md").read_text()
+    assert said in text and "| regressed |" in text
+    assert json.loads((docs / "r/badge.json").read_text())["color"] == ("red" if code else "yellow")
+    monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY["after"] if code == 0 else DAY["before"]))
+    assert shell("verify r")[0] == 0  # no clock
+
+
+@pytest.mark.parametrize("edit, code, said", [
+    (("3%", "1%"), 1, "beyond the 1 % that was accepted"), (('candidate = "int4"\n', ""), 0, "accepted up to 3 %"), (('"int4"\nup', '"int4"\nmetric = "perplexity"\nup'), 0, "accepted up to 3 %"),
+    (('"3%"', "0.03"), 0, "accepted up to 3 %"), (("[arms]", '[rules]\nrequired = "not-worse"\n[arms]'), 0, "accepted up to 3 %"), (("[arms]", "[rules]\nfail_inconclusive = true\n[arms]"), 0, "accepted")])
+def test_what_is_accepted(docs, shell, edit, code, said):
+    assert edit[0] in KNOWN
+    d = judged(docs, shell, KNOWN.replace(*edit))
+    assert d["exit"]["code"] == code and said in d["exit"]["because"]
+
+
+def test_one_loss_is_accepted_and_another_is_not(docs, shell):
+    both = KNOWN.replace("[[acc", 'tuned = "docs/tuned.jsonl"\nbad = "docs/bad.jsonl"\n[[acc')
+    shutil.copy(docs / "docs/q4.jsonl", docs / "docs/bad.jsonl")
+    d = judged(docs, shell, both)
+    assert d["exit"]["because"] == "perplexity regressed on bad." and d["exit"]["code"] == 1
+    states = {one.get("name"): [kid.tag for kid in one if kid.tag != "properties"] for one in ElementTree.fromstring(shell("export r --to junit")[1])}
+    assert states == {"bad: perplexity": ["failure"], "int4: perplexity": [], "tuned: perplexity": [], "gate": ["failure"]}
+    d = judged(docs, shell, both.replace('bad = "docs/bad.jsonl"\n', ""))
+    assert d["exit"]["because"] == "perplexity regressed on int4, accepted up to 3 % until 2027-03-01: ticket 123."
+
+
+def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):
+    def rows(wrong, spanish=0):
+        missed = lambda i: i < wrong or i % 3 == 0 and i // 3 < spanish
+        return "id,label,prediction,language\n" + "".join(f"q{i},{'yn'[i % 2]},{'yn'[(i + missed(i)) % 2]},{'en' if i % 3 else 'es'}\n" for i in range(200))
+    (docs / "old.csv").write_text(rows(10))
+    (docs / "new.csv").write_text(rows(60))
+    toml = '[arms]\nbaseline = "old.csv"\nnew = "new.csv"\n[[accepted]]\nup_to = "40%"\nreason = "known"\nexpires = 2027-03-01\n'
+    d = judged(docs, shell, toml)
+    lost = {(row["key"]["metric"], row["key"]["slice"]) for row in d["rows"] if row["claim"] == "regressed"}
+    assert {("accuracy", "language es"), ("macro_f1", None)} <= lost and d["exit"]["rule"] == "secondary_regressed" and d["exit"]["because"].startswith("macro F1 regressed"), lost
+    two = toml + toml[toml.index("[[acc"):] + 'metric = "macro_f1"\n'
+    d = judged(docs, shell, two)
+    assert d["exit"]["rule"] == "accepted_loss" and d["exit"]["because"].count("accepted up to") == 2
+    assert judged(docs, shell, two.replace("40%", "10%"))["exit"]["rule"] == "primary_regressed"
+    (docs / "new.csv").write_text(rows(10, spanish=45))  # a slice lost much more than 40 %
+    alone = toml.replace("[[acc", '[rules]\nmetrics = ["accuracy"]\n[[acc')
+    assert judged(docs, shell, alone)["exit"]["because"].startswith("accuracy regressed on language es") and judged(docs, shell, alone.replace("40%", "90%"))["exit"]["rule"] == "accepted_loss"
+
+
+@pytest.mark.parametrize("edit, said", [
+    (("reason", "raison"), "raison"), (("expires = 2027-03-01\n", ""), "expires"), (("2027-03-01", '"soon"'), "date"), (('"3%"', '"3 nats"'), "[[accepted]] up_to"), (('"3%"', '"300%"'), "below 1"),
+    (('candidate = "int4"', 'candidate = "int8"'), "candidate of accepted"), (('candidate = "int4"', 'part = "law"'), "part of accepted"), (('"ticket 123"', '" "'), "reason"),
+    (('candidate = "int4"', 'metric = "accuracy"'), "must name a metric that is compared"), (("[[accepted]]", "[accepted]"), "accepted")])
+def test_a_wrong_accepted_loss_is_refused_in_one_line(docs, shell, edit, said):
+    assert edit[0] in KNOWN
+    (docs / "study.toml").write_text(KNOWN.replace(*edit))
+    code, out, err = shell("compare --study study.toml --out r -q")
+    assert code == 2 and not out and said in err and err.count("\n") == 1 and not (docs / "r").exists(), err
+
+
+# --- exports, init, pytest ---------------------------------------------------------------------------------------------------------------
+def test_exports_have_the_numbers_of_the_report(docs, shell):
+    assert shell("compare docs/base.jsonl docs/q8.jsonl docs/q4.jsonl --out r -q")[0] == 1
+    d = json.loads((docs / "r/report.json").read_text())
+    want = {row["key"]["candidate"]: [100 * (x - 1) for x in (row["value"]["ratio"], *row["value"]["display_ci"])] for row in d["rows"] if row["role"] == "lead"}
+    bencher = json.loads(shell("export r --to bencher")[1])
+    assert {name: [*measures["change of perplexity [%]"].values()] for name, measures in bencher.items()} == {name: pytest.approx(x, rel=1e-9) for name, x in want.items()}
+    entries = json.loads(shell("export r/report.json --to github-action-benchmark")[1])
+    assert {one["name"].partition(":")[0]: one["value"] for one in entries} == {name: pytest.approx(x[0], rel=1e-9) for name, x in want.items()} and {one["unit"] for one in entries} == {"%"}
+    for one in ElementTree.fromstring(shell("export r")[1]):
+        known = {p.get("name"): p.get("value") for p in one.iter("property")}
+        if one.get("name") != "gate":
+            name = one.get("name").partition(":")[0]
+            assert [float(known[key]) for key in ("change", "low", "high")] == pytest.approx(want[name], rel=1e-5) and known["claim"] in ("equivalent", "regressed")
+    assert json.loads(shell("export r --to bencher --json")[1])["text"] == shell("export r --to bencher")[1].rstrip("\n")
+    assert shell("export r --to csv")[0] == 2 and shell("export nowhere")[0] == 2
+
+
+def test_a_metric_of_which_more_is_better_is_turned_round_for_a_dashboard_of_losses(docs, shell):
+    for name, wrong in (("old", 10), ("new", 60)): (docs / f"{name}.csv").write_text("id,label,prediction\n" + "".join(f"q{i},{'yn'[i % 2]},{'yn'[(i + (i < wrong)) % 2]}\n" for i in range(200)))
+    shell("compare old.csv new.csv --out r -q")
+    entry, = json.loads(shell("export r --to github-action-benchmark")[1])
+    assert entry["name"] == "candidate: loss of accuracy" and entry["value"] == pytest.approx(25) and float(entry["range"].split()[0]) > 0 and entry["unit"] == "percentage points"
+
+
+def test_what_init_writes_works(docs, shell):
+    pytest.importorskip("torch")
+    import invar_nb
+    models = Path(invar_nb.__file__).parent / "demo_models"
+    (docs / "my text.jsonl").write_text("".join(json.dumps({"text": f"Sentence {i} is read, and then number {i * i} of them all."}) + "\n" for i in range(60)))
+    (docs / "models").mkdir()
+    for name, source in (("base", "base"), ("q8", "tuned")): (docs / "models" / name).symlink_to(models / source)
+    code, out, err = shell("init --candidate models/q8 --text", "my text.jsonl")
+    assert code == 0, err
+    score, add = [line.strip() for line in out.splitlines()[-2:]]
+    assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0 and add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
+    job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
+    step = job["jobs"]["quality"]["steps"][-1]
+    assert step["uses"].startswith("invar-nb/invar_nb@") and {*step["with"]} <= {*ACTION["inputs"]} and job[True] == {"pull_request": None, "push": {"branches": ["main"]}}
+    code, out, err = shell(f"compare --study {step['with']['study']} -q --json --out r")
+    assert code in (0, 1) and json.loads(out)["rules"]["margin"] == {"perplexity": .02}, err
+    text = (docs / "study.toml").read_text()  # what stands there as a comment works too
+    (docs / "study.toml").write_text(re.sub(r"^# (?=\[\[acc|candidate|up_to|reason|expires|required|fail_inc)", "", text, flags=re.M).replace("3%", "90%"))
+    d = json.loads(shell("compare --study study.toml -q --json --out s")[1])
+    assert d["rules"]["required"] == "not-worse" and d["rules"]["fail_inconclusive"] and d["rules"]["accepted"][0]["up_to"] == .9
+    before = {path: path.read_bytes() for path in docs.rglob("*.*ml")}
+    (docs / ".github/workflows/model-quality.yml").rename(docs / "w.yml")
+    assert shell("init")[0] == 2 and (docs / "study.toml").read_bytes() == before[docs / "study.toml"] and not (docs / ".github/workflows/model-quality.yml").exists()
+
+
+def test_the_assertion_takes_arms_files_and_models(docs):
+    from invar_nb import read_losses
+    from invar_nb.testing import assert_not_worse
+    base, q8, q4 = (f"docs/{name}.jsonl" for name in ("base", "q8", "q4"))
+    for a, b in ((base, q8), (read_losses(base), q8), (Path(base), read_losses(q8)), (read_losses(base), read_losses(q8))): assert assert_not_worse(a, b).claim == "equivalent"
+    with pytest.raises(AssertionError, match=r"^Regressed: perplexity \+2\.80 % .* Perplexity regressed\.$"): assert_not_worse(base, q4)
+    assert assert_not_worse(base, q4, accepted=[dict(up_to=.03, reason="ticket", expires="2027-03-01")]).claim == "regressed"
+    start, few = "docs/start.jsonl", "docs/few.jsonl"
+    assert assert_not_worse(start, few, margin=.002).claim == "inconclusive"
+    with pytest.raises(AssertionError, match=r"Inconclusive.* about \d+ documents would .* Not worse is required"): assert_not_worse(start, few, margin="0.2%", require="not-worse")
+    with pytest.raises(TypeError): assert_not_worse(base, q8, windowss=3)
+
+
+def test_two_models_of_a_test_suite():
+    pytest.importorskip("torch")
+    import invar_nb
+    from invar_nb.testing import BaselineFile, assert_not_worse
+    import tempfile
+    models = Path(invar_nb.__file__).parent / "demo_models"
+    with tempfile.TemporaryDirectory() as folder:
+        text, kept = Path(folder, "text.jsonl"), Path(folder, "kept.parquet")
+        text.write_text("".join(json.dumps({"text": f"Sentence {i} is read, and then number {i * i} of them all."}) + "\n" for i in range(40)))
+        same = {"text": text, "max_length": 64, "device": "cpu"}
+        assert assert_not_worse(models / "base", models / "base", **same).claim == "equivalent"
+        BaselineFile(kept, update=True).assert_not_worse(models / "base", margin="1%", **same)
+        assert BaselineFile(kept).assert_not_worse(str(models / "base"), margin="1%", **same).headline.startswith("Identical")
+
+
+def test_pytest_finds_the_fixture_by_its_entry_point(tmp_path):
+    done = subprocess.run([sys.executable, "setup.py", "-q", "egg_info", "-e", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
+    points = next(tmp_path.rglob("entry_points.txt"), None)
+    assert points, done.stderr[-500:]
+    assert "[pytest11]\ninvar_nb.testing.plugin = invar_nb.testing.plugin" in points.read_text() and "invar-nb = invar_nb.shell.cli:main" in points.read_text()

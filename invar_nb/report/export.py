@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 import json
 from xml.etree import ElementTree
 
+from .figures import visible
 from .page import axis_of, label_of, rows_of
 
 # %% ../../nbs/report/08_export.ipynb #exp05
@@ -20,7 +21,7 @@ def deciding_rows(d: Mapping) -> Iterator[tuple[str, dict, list[float], str]]:
         key, value = row["key"], row["value"]
         if chosen and not chosen & {key["candidate"], key["part"]}: continue
         shown, axis = axis_of(value)
-        yield label_of(key) or "candidate", row, [
+        yield visible(label_of(key)) or "candidate", row, [
             shown(x) for x in (value["delta"], *value["ci"])], axis
 
 # %% ../../nbs/report/08_export.ipynb #exp08
