@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'EDITS', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NEEDS', 'Tier', 'as_tier', 'budget_unit',
-           'Accepted', 'Rules', 'check_read', 'check_kinds']
+           'Accepted', 'as_accepted', 'Rules', 'check_read', 'check_kinds']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 from collections.abc import Collection, Mapping
@@ -94,6 +94,11 @@ class Accepted:
 def _refuse(must, got, cure):
     refuse("study", must, repr(got), cure, error=UsageError)
 
+
+def as_accepted(loss: Accepted | Mapping) -> Accepted:
+    "An accepted loss, from its fields."
+    return loss if isinstance(loss, Accepted) else Accepted(**loss)
+
 # %% ../../nbs/comparison/06_rules.ipynb #950dae46
 @dataclass(frozen=True, kw_only=True)
 class Rules(Settings):
@@ -135,13 +140,11 @@ class Rules(Settings):
                     'Say units="windows" or units="documents", or use the jackknife')
         if self.budget is not None and not (is_margin(self.budget) and self.budget > 0):
             _refuse("budget must be a positive size", self.budget, "Pass budget=4e9")
-        if self.edit is not None:
-            as_choice(self.edit, EDITS, where="study", name="edit", error=UsageError)
-        if self.required is not None: as_choice(
-            self.required, REQUIRED, where="study", name="required", error=UsageError)
+        for name, options in (("edit", EDITS), ("required", REQUIRED)):
+            if (one := getattr(self, name)) is not None: as_choice(
+                one, options, where="study", name=name, error=UsageError)
         as_tier(self.tier)
-        object.__setattr__(self, "accepted", tuple(
-            one if isinstance(one, Accepted) else Accepted(**one) for one in self.accepted))
+        object.__setattr__(self, "accepted", tuple(map(as_accepted, self.accepted)))
         if self.gate is not None and not (is_margin(self.gate) and 1 < self.gate < 10):
             _refuse("gate must be a limit of the perplexity ratio, between 1 and 10",
                     self.gate, "1.1 allows 10 %")

@@ -318,8 +318,9 @@ def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
             lines = check_windows(measured.pair, as_tier(rules.tier), rules.profile,
                                   ": ".join(filter(None, ("report", label)))) + lines
         return lines
-    over = [f"The accepted loss of {one.candidate or 'each candidate'} ended on {one.expires}: "
-            f"{one.reason.rstrip('.')}." for one in rules.accepted if one.expired]
+    over = [f"The accepted loss of {one.candidate or 'each candidate'} ended on "
+            f"{one.expires}: {one.reason.rstrip('.')}."
+            for one in rules.accepted if one.expired]
     lines = [*study.notes, *over, *said_of(study, lines_of), *family_notes(study)]
     for row in study.rows:
         if row.role != "pooled" or row.about["spread"] is None: continue

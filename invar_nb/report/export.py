@@ -27,7 +27,7 @@ def deciding_rows(d: Mapping) -> Iterator[tuple[str, dict, list[float], str]]:
 # %% ../../nbs/report/08_export.ipynb #exp08
 def junit(d: Mapping) -> str:
     "JUnit's XML: a test case for each row that decides, and one for the exit code."
-    rule, failed = d["exit"], d["exit"]["code"] != 0
+    rule, fails = d["exit"], "failure" if d["exit"]["code"] else ""
     suite = ElementTree.Element("testsuite", name="invar_nb")
 
     def case(name, properties, state, message):
@@ -40,13 +40,13 @@ def junit(d: Mapping) -> str:
         words, claim = row["words"], row["words"]["claim"]
         accepted = words.get("accepted", "")
         said = f"{claim}: {words['change']} ({words['interval']})"
-        lost = failed and row["claim"] == "regressed" and not accepted
-        open_ = row["claim"] == "inconclusive" and claim != "not worse"
+        lost = fails * (row["claim"] == "regressed" and not accepted)
         case(f"{name}: {row['value']['title']}", {
             "claim": claim, "change": f"{change:.6g}", "low": f"{low:.6g}",
-            "high": f"{high:.6g}", "axis": axis, "accepted": accepted}, "failure" if lost else "skipped" if open_ else "",
+            "high": f"{high:.6g}", "axis": axis, "accepted": accepted},
+            lost or "skipped" * (claim == "inconclusive"),
             f"{said}. {rule['because']}" if lost else said)
-    case("gate", {"exit_code": rule["code"], "rule": rule["rule"]}, "failure" if failed else "",
+    case("gate", {"exit_code": rule["code"], "rule": rule["rule"]}, fails,
          f"{d['headline']} {rule['because']}")
     for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
         suite.set(count, str(len([*suite.iter(tag)])))

@@ -220,16 +220,17 @@ def acceptance(study: Study, row) -> tuple[bool, str]:
         size = margin_text(one.up_to, row.value)
         if one.expired: said = f"accepted until {one.expires}, which has passed"
         elif is_beyond(row.value, one.up_to): said = f"beyond the {size} that was accepted"
-        else: return True, f"accepted up to {size} until {one.expires}: {one.reason.rstrip('.')}"
+        else: return True, f"accepted up to {size} until {one.expires}: " \
+                          f"{one.reason.rstrip('.')}"
     return False, said
 
-# %% ../../nbs/report/01_policy.ipynb #f9877df9
+
 def _listed(study, rows, most):
     "What the first rows are about, and how many more there are."
     labels = "; ".join(filter(None, (study.label(row.key) for row in rows[:most])))
     return labels + f" and {len(rows) - most} more" * (len(rows) > most)
 
-
+# %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
     study: Study,
     gates: Iterable[Mapping] = (),  # of the candidates that decide: passed, because

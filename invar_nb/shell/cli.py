@@ -461,7 +461,8 @@ def card(
 def export(
     report: _Report, output: g.Output,
     to: Annotated[Literal["junit", "bencher", "github-action-benchmark"], typer.Option(
-        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark. Default: junit.")] = "junit",
+        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark. Default: "
+                                       "junit.")] = "junit",
 ):
     "Write a report in the format of a build server or a dashboard, on stdout."
     from invar_nb.foundations.store import read_canonical
@@ -470,15 +471,18 @@ def export(
     return {"text": text}, text
 
 
+def _named(name, metavar, text):
+    return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
+
+
 @command("init", "init --baseline models/base --candidate models/q8 --text text.jsonl")
 def init(
     output: g.Output,
-    baseline: Annotated[str, typer.Option("--baseline", metavar="MODEL", help="Model that is "
-                        "scored once. Default: models/base.")] = "models/base",
-    candidate: Annotated[str, typer.Option("--candidate", metavar="MODEL", help="Model that "
-                         "each run compares. Default: models/candidate.")] = "models/candidate",
-    text: Annotated[str, typer.Option("--text", metavar="FILE", help="Text to score. Default: "
-                                      "text.jsonl.")] = "text.jsonl",
+    baseline: _named("--baseline", "MODEL", "Model that is scored once. Default: "
+                     "models/base.") = "models/base",
+    candidate: _named("--candidate", "MODEL", "Model that each run compares. Default: "
+                      "models/candidate.") = "models/candidate",
+    text: _named("--text", "FILE", "Text to score. Default: text.jsonl.") = "text.jsonl",
 ):
     "Write a workflow for GitHub and a study file, so that pull requests are gated."
     from invar_nb.foundations.store import write_bytes

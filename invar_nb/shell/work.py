@@ -152,7 +152,8 @@ def write_baseline(arm, path: Path) -> tuple[dict, str]:
     write_bytes(path, losses_bytes(arm, path.suffix) if losses else predictions_bytes(arm))
     rows = counted(len(arm), "windows" if losses else "examples")
     return {"updated_baseline": str(path), "baseline_sha256": file_digest(path)}, (
-        f"Updated: {path} now holds the {arm.kind} of {arm.model or 'the candidate'} on {rows}.")
+        f"Updated: {path} now holds the {arm.kind} of {arm.model or 'the candidate'} on "
+        f"{rows}.")
 
 
 def check_update(baseline: str, candidates: Collection[str]) -> None:
