@@ -430,3 +430,72 @@ def test_pytest_finds_the_fixture_by_its_entry_point(tmp_path):
     points = next(tmp_path.rglob("entry_points.txt"), None)
     assert points, done.stderr[-500:]
     assert "[pytest11]\ninvar_nb.testing.plugin = invar_nb.testing.plugin" in points.read_text() and "invar-nb = invar_nb.shell.cli:main" in points.read_text()
+
+
+# --- the guide: every command and workflow of it ------------------------------------------------------------------------------------------
+GUIDE = "\n\n".join("".join(cell["source"]) for cell in json.loads((ROOT / "nbs/guides/gate_a_pull_request.ipynb").read_text())["cells"])
+
+
+def blocks(language): return re.findall(rf"^```{language}\n(.*?)\n```$", GUIDE, re.M | re.S)
+
+
+def test_the_guide_comes_to_a_command_soon_and_names_each_input_and_output():
+    assert len(re.findall(r"\w[\w.'-]*", GUIDE.partition("```")[0])) <= 70
+    inputs, outputs = re.search(r"Inputs are (.*?); outputs are (.*?)\.", GUIDE).groups()
+    assert {*re.findall(r"`([\w-]+)`", inputs)} == {*ACTION["inputs"]} and {*re.findall(r"`([\w-]+)`", outputs)} == {*ACTION["outputs"]}
+
+
+def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):
+    pytest.importorskip("torch")
+    import invar_nb
+    models, work = Path(invar_nb.__file__).parent / "demo_models", tmp_path / "work"
+    git(tmp_path, "init", "-q", "--bare", "-b", "main", "origin.git")
+    git(tmp_path, "clone", "-q", "origin.git", "work")
+    git(work, "switch", "-q", "-c", "main")
+    (work / ".git/info/exclude").write_text("models\nlm_eval\n")
+    (work / "models").mkdir()
+    for name, source in (("base", "base"), ("q8", "tuned")): (work / "models" / name).symlink_to(models / source)
+    for name, source in (("base", "base"), ("q8", "tuned")): shutil.copytree(ROOT / "tests/data/lm_eval" / source, work / "lm_eval" / name, ignore=shutil.ignore_patterns("*_words_*", "*_lengths_*", "*_rolling_*"))
+    (work / "text.jsonl").write_text("".join(json.dumps({"text": f"Sentence {i} of the text is read, and then number {i * i}."}) + "\n" for i in range(60)))
+    (tmp_path / "bin").mkdir()
+    executable(tmp_path / "bin/invar-nb", f'#!/bin/sh\nexec "{sys.executable}" -m invar_nb "$@" --quiet\n')
+    executable(tmp_path / "bin/pytest", f'#!/bin/sh\nexec "{sys.executable}" -m pytest -p no:cacheprovider -p invar_nb.testing.plugin "$@"\n')
+    env = os.environ | GIT | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    fixture, recovery = blocks("python")
+    (work / "test_quality.py").write_text(fixture)
+    (work / "test_recovery.py").write_text(recovery)
+    (work / "study.toml").unlink(missing_ok=True)
+    ran = {}
+    for block in blocks("shell"):
+        if "switch --orphan" in block: git(work, "commit", "-qm", "gate")
+        for line in block.splitlines():
+            done = subprocess.run(["bash", "-c", line], cwd=work, env=env, capture_output=True, text=True)
+            ran[line] = done
+            regressed = line.startswith("invar-nb compare") or line == "pytest test_quality.py"
+            assert done.returncode in ((0, 1) if regressed else (0,)), f"{line}\n{done.stdout[-1500:]}{done.stderr[-1500:]}"
+    assert git(tmp_path / "origin.git", "ls-tree", "--name-only", "quality").split() == ["base.parquet"]
+    assert blocks("yaml")[0] == (work / ".github/workflows/model-quality.yml").read_text().rstrip("\n")
+    assert "baseline updated" in ran["pytest --update-baseline test_quality.py  # writes the baseline from this candidate"].stdout
+    assert all((work / name).stat().st_size for name in ("junit.xml", "bencher.json", "benchmark.json"))
+    done = subprocess.run(["bash", "-c", "pytest test_recovery.py"], cwd=work, env=env, capture_output=True, text=True)
+    assert done.returncode in (0, 1) and ("1 passed" in done.stdout or "AssertionError" in done.stdout), done.stdout[-1500:]
+    git(work, "checkout", "-q", "main", "--", "base.parquet")
+    (work / "study.toml").write_text((work / "study.toml").read_text() + blocks("toml")[0] + "\n")
+    done = subprocess.run(["bash", "-c", "invar-nb compare --study study.toml --json --out accepted"], cwd=work, env=env, capture_output=True, text=True)
+    assert done.returncode == 0 and json.loads(done.stdout)["rules"]["accepted"][0]["expires"] == "2099-12-31", done.stderr
+
+
+@pytest.mark.parametrize("there, call", [("", "--method POST repos/o/r/issues/12/comments"), ("41", "--method PATCH repos/o/r/issues/comments/41")])
+def test_the_second_workflow_posts_what_a_fork_could_not(tmp_path, there, call):
+    step = yaml.safe_load(blocks("yaml")[1])["jobs"]["comment"]["steps"][0]
+    assert "${{" not in step["run"]
+    log = tmp_path / "log"
+    (tmp_path / "bin").mkdir()
+    executable(tmp_path / "bin/gh", f'#!/bin/sh\necho "$*" >> {log}\ncase "$*" in "run download"*) mkdir -p kept; if [ "$KEPT" = yes ]; then echo "{MARK}" > kept/comment.md; fi ;; *pulls*) echo 12 ;; *--paginate*) echo "{there}" ;; esac\n')
+    env = os.environ | {"PATH": f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}", "GITHUB_REPOSITORY": "o/r", "RUN": "7", "HEAD": "fork:branch"}
+    for kept in ("yes", "no"):
+        log.write_text("")
+        (tmp_path / kept).mkdir()
+        subprocess.run(["bash", "-eo", "pipefail", "-c", step["run"]], cwd=tmp_path / kept, env=env | {"KEPT": kept}, check=True)
+        calls = [line for line in log.read_text().splitlines() if "POST" in line or "PATCH" in line]
+        assert calls == ([f"api {call} --silent -F body=@comment.md"] if kept == "yes" else [])
