@@ -311,7 +311,7 @@ def test_one_loss_is_accepted_and_another_is_not(docs, shell):
     shutil.copy(docs / "docs/q4.jsonl", docs / "docs/bad.jsonl")
     d = judged(docs, shell, both)
     assert d["exit"]["because"] == "perplexity regressed on bad." and d["exit"]["code"] == 1
-    states = {one.get("name"): [kid.tag for kid in one if kid.tag != "properties"] for one in ElementTree.fromstring(shell("export r --to junit")[1])}
+    states = {one.get("name"): [kid.tag for kid in one if kid.tag != "properties"] for one in ElementTree.fromstring(shell("export r --to junit")[1])[0]}
     assert states == {"bad: perplexity": ["failure"], "int4: perplexity": [], "tuned: perplexity": [], "gate": ["failure"]}
     d = judged(docs, shell, both.replace('bad = "docs/bad.jsonl"\n', ""))
     assert d["exit"]["because"] == "perplexity regressed on int4, accepted up to 3 % until 2027-03-01: ticket 123."
@@ -356,7 +356,7 @@ def test_exports_have_the_numbers_of_the_report(docs, shell):
     assert {name: [*measures["change of perplexity [%]"].values()] for name, measures in bencher.items()} == {name: pytest.approx(x, rel=1e-9) for name, x in want.items()}
     entries = json.loads(shell("export r/report.json --to github-action-benchmark")[1])
     assert {one["name"].partition(":")[0]: one["value"] for one in entries} == {name: pytest.approx(x[0], rel=1e-9) for name, x in want.items()} and {one["unit"] for one in entries} == {"%"}
-    for one in ElementTree.fromstring(shell("export r")[1]):
+    for one in ElementTree.fromstring(shell("export r")[1])[0]:
         known = {p.get("name"): p.get("value") for p in one.iter("property")}
         if one.get("name") != "gate":
             name = one.get("name").partition(":")[0]

@@ -28,7 +28,8 @@ def deciding_rows(d: Mapping) -> Iterator[tuple[str, dict, list[float], str]]:
 def junit(d: Mapping) -> str:
     "JUnit's XML: a test case for each row that decides, and one for the exit code."
     rule, fails = d["exit"], "failure" if d["exit"]["code"] else ""
-    suite = ElementTree.Element("testsuite", name="invar_nb")
+    root = ElementTree.Element("testsuites")
+    suite = ElementTree.SubElement(root, "testsuite", name="invar_nb")
 
     def case(name, properties, state, message):
         one = ElementTree.SubElement(suite, "testcase", classname="invar_nb", name=name)
@@ -51,8 +52,8 @@ def junit(d: Mapping) -> str:
     for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):
         suite.set(count, str(len([*suite.iter(tag)])))
     suite.set("errors", "0")
-    ElementTree.indent(suite)
-    return ElementTree.tostring(suite, encoding="unicode")
+    ElementTree.indent(root)
+    return ElementTree.tostring(root, encoding="unicode")
 
 # %% ../../nbs/report/08_export.ipynb #exp11
 def bencher(d: Mapping) -> str:
