@@ -341,14 +341,38 @@ def find_report(
 @command("verify invar-nb-report")
 def verify(
     report: _Report, output: g.Output,
+    models: _argument("[BASELINE CANDIDATE ...]", "With --rescore: the models, in the order "
+                      "of the report.", Optional[list[str]]) = None,
+    rescore: Annotated[Optional[int], typer.Option(
+        "--rescore", metavar="N", min=1, help="Also draw N windows and score them again with "
+        "the models. Exit 3 if one differs, or if others could change a claim.")] = None,
+    text: Annotated[list[str], typer.Option(
+        "--text", metavar="[NAME=]FILE", help="The text of the report, for "
+        "--rescore.")] = None,
+    seed: Annotated[Optional[int], typer.Option(
+        "--seed", metavar="N", min=0, help="Draw the same windows as before. Default: others "
+        "each time.")] = None,
     without: Annotated[list[str], typer.Option(
         "--without", metavar="METRIC", help="Skip a metric that is not installed here; the "
         "exit code is then 3.")] = None,
 ):
-    "Recompute every number of a report from its evidence. Exit 3 if one differs."
+    "Recompute a report from its evidence, or score some windows again. Exit 3 if one differs."
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
+    if rescore is None and (models or text): o.usage("models and --text are for --rescore", (
+        models or text)[0], "Add --rescore 180")
+    if rescore is not None:
+        from invar_nb.shell.work import score_report_again
+        again = score_report_again(result.report, models or [], text, windows=rescore,
+                                   seed=seed, quiet=output.quiet)
+        facts = {"verified": again.stands, "headline": result.report.headline,
+                 "digest": result.report.digest, "seed": again.drawn.seed,
+                 "windows": int(again.drawn.places.size), "altered": list(again.drawn.altered),
+                 "most_altered": again.most, "moves": max(again.moves.values()),
+                 "could_fall": list(again.fallen),
+                 "exit_code": OK if again.stands else REFUSED}
+        return facts, f"{result.first_line}\n{again}"
     return {"verified": not result.partly, "headline": result.report.headline,
             "digest": result.report.digest, "files": list(result.files),
             "without": list(result.without), "not_covered": list(result.not_covered),

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_questions', 'read_info', 'informed', 'ask_with',
            'save_answers', 'check_baseline', 'write_baseline', 'check_update', 'find_shard', 'find_device', 'load_work',
-           'shard_command', 'save_shard', 'save_merged', 'save_with_ray']
+           'shard_command', 'save_shard', 'save_merged', 'save_with_ray', 'recorded_plan', 'score_report_again']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os, shlex, shutil
@@ -14,7 +14,11 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import numpy as np
+
 from ..arms.window_losses import StreamedLosses, WindowLosses
+from ..comparison.rules import Rules
+from ..comparison.study import BASELINE, CONTROL
 from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
@@ -22,15 +26,20 @@ from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, par
 from ..foundations.store import (as_file, as_path, digest, file_digest, strict_json,
                                         write_bytes)
 from ..foundations.journal import finish
-from ..foundations.refuse import ContractError
+from ..foundations.refuse import ContractError, refuse
 from ..models.load import import_torch
 from ..models.questions import Examples, answer_examples, find_leaks, read_examples
+from ..models.score import other_batch, score_plan
 from ..models.shards import place_journal, plan_shards, score_on_ray, score_shard
 from ..models.text import read_documents
+from ..report.report import Report
+from ..report.rescore import (Rescored, draw_again, losses_by_part, noise_floor,
+                                     what_remains)
 from . import groups as g
 from . import options as o
-from .arms import (SCORED, Earlier, amount, arm_kind, earlier_arms, fitting,
-                                 kept, load, one_text, open_model, planned)
+from .arms import (LOCAL, SCORED, Earlier, amount, arm_kind, check_origin,
+                                 earlier_arms, fitting, follow, kept, load, one_text,
+                                 open_model, planned, release)
 from .terminal import Progress, check_out, say
 
 # %% ../../nbs/shell/06_work.ipynb #c005
@@ -313,3 +322,65 @@ def save_with_ray(
     facts = save_merged(place, file, force=force)
     shutil.rmtree(place)
     return facts
+
+# %% ../../nbs/shell/06_work.ipynb #wk_rs1
+def recorded_plan(arm: WindowLosses, files: list[str], tokenizer, scoring: g.Scoring):
+    "The plan that losses were scored on, from the files of their text."
+    scoring = follow(arm, replace(scoring, text=files))
+    documents = read_documents(files, pieces=arm.provenance.get("pieces"))
+    plan = planned(tokenizer, documents, scoring)
+    check_origin(plan, arm, scoring)
+    return plan
+
+
+def score_report_again(
+    report: Report,       # verified, with its arms
+    models: list[str],    # baseline and candidates, in the order of the report
+    texts: list[str] | None,  # as typed
+    *,
+    windows: int = 180,
+    seed: int | None = None,
+    quiet: bool = False,
+) -> Rescored:
+    "Draw windows of a report, score them with its models, say what the others could hide."
+    arms, files, opened = report.arms, g.name_texts(texts), {}
+    recorded, rules = losses_by_part(arms), Rules(**report.document()["rules"])
+    names = [*dict.fromkeys(name for part in recorded.values() for name in part)]
+    names.sort(key=lambda name: name != BASELINE)
+    served = next((model for model in models if arm_kind(model) not in LOCAL), None)
+    if len(models) != len(names) or served is not None:
+        o.usage(f"--rescore needs {counted(len(names), 'models')} on this machine, those of "
+                f"{', '.join(names)}", repr(served) if served else str(len(models)),
+                f"invar-nb verify REPORT {' '.join(name.upper() for name in names)} "
+                "--rescore 180 --text FILE")
+    if files.keys() != recorded.keys():
+        o.usage("--text must name the texts of the report", ", ".join(files) or "none",
+                "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE"
+                                    for part in recorded))
+
+    def score(name, part, rows, **how):
+        arm = recorded[part][name]
+        if name not in opened:
+            opened.clear()
+            release()
+            opened[name] = open_model(models[names.index(name)], g.Scoring(
+                dtype=arm.provenance.get("dtype", "auto")), name, quiet).loaded
+        digest = arm.provenance.get("weights_digest")
+        if digest not in (None, opened[name].weights_digest):
+            refuse("verify", f"{name} must be the model of the report", opened[name].name,
+                   "Its weights are others than those whose digest stands in the report",
+                   code="weights_differ")
+        plan = recorded_plan(arm, files[part], opened[name], g.Scoring())
+        say(f"{name}: scoring {counted(len(rows), 'windows')}", quiet)
+        return score_plan(opened[name], plan.take(rows), **how).log_loss
+
+    (part, first), *_ = recorded.items()
+    if control := arms.get((CONTROL, part)):
+        floor = noise_floor(control.log_loss, first[BASELINE].log_loss)
+    else:
+        rows = np.linspace(0, len(first[BASELINE]) - 1, 16).astype(int)
+        sizes = (None, other_batch(first[BASELINE]))
+        floor = noise_floor(*(score(BASELINE, part, np.unique(rows), batch_tokens=size)
+                              for size in sizes))
+    drawn = draw_again(arms, score, floor=floor, windows=windows, seed=seed)
+    return what_remains(drawn, arms, rules)
