@@ -151,8 +151,9 @@ BASELINES = {"losses": (".parquet", ".jsonl"), "answers": (".jsonl",)}  # kind -
 
 def check_baseline(kind: str, path: Path, where: str = "a baseline") -> None:
     "Refuse a file that a baseline of such evidence cannot be written to; UsageError."
+    wrong = path.suffix not in BASELINES.get(kind, ())
     o.require((f"{where} must be losses in a .parquet or .jsonl file, or answers in a .jsonl "
-               "file", path.suffix not in BASELINES.get(kind, ()) and f"{kind} in {str(path)!r}",
+               "file", wrong and f"{kind} in {str(path)!r}",
                "Write one with invar-nb score or invar-nb answer"))
 
 
