@@ -181,6 +181,13 @@ def test_inconclusive_passes_with_a_warning_and_a_comment(job):
         assert ran["code"] in (1, 4) and "::error" in ran["said"] and ran["exit-code"] == str(ran["code"])
 
 
+def test_an_accepted_loss_passes_and_is_seen(job):
+    (job.clone / "study.toml").write_text(KNOWN)
+    ran = job.run(study="study.toml")
+    assert ran["code"] == 0 and ran["claim"] == "regressed" and len(writes(ran)) == 1 and "accepted up to 3 %" in ran["comment"], ran["said"]
+    assert "::warning title=invar_nb::Regressed" in ran["said"] and "accepted up to 3 %25" in ran["said"]
+
+
 @pytest.mark.parametrize("inputs, code, words", [
     ({"baseline": "docs/base.jsonl", "candidate": "docs/few.jsonl"}, 3, "score the baseline again"),
     ({"baseline": "docs/gone.jsonl", "candidate": "docs/few.jsonl"}, 2, "must exist"), ({"baseline": "docs/base.jsonl"}, 2, "no CANDIDATE"),

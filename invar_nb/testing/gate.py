@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
 # %% ../../nbs/testing/00_gate.ipynb #gat05
 PATHS = (str, os.PathLike)  # else it is an arm in memory
 
 
 def study_of(
-    baseline, candidate,              # arm in memory, file, folder of another tool, or model
+    baseline: Any, candidate: Any,    # arm in memory, file, folder of another tool, or model
     margin: str | float | Mapping,    # 2%, 0.02, or metric -> margin
     options: Mapping,                 # of `Rules`, and of scoring
 ):
@@ -49,12 +50,13 @@ def study_of(
 
 # %% ../../nbs/testing/00_gate.ipynb #gat08
 def assert_not_worse(
-    baseline, candidate,          # arm in memory, file, folder of another tool, or model
+    baseline: Any,                # arm in memory, file, folder of another tool, or model
+    candidate: Any,               # the same
     *,
     margin: str | float | Mapping = "2%",
     require: str | None = None,   # equivalent, not-worse, ...; None: no regression is shown
-    **options,                    # of `Rules`, and of scoring: text="wiki.jsonl"
-):
+    **options: Any,               # of `Rules`, and of scoring: text="wiki.jsonl"
+) -> Any:
     "The study, or AssertionError: the headline and the rule that failed."
     __tracebackhide__ = True  # pytest shows the line of the test
     result = study_of(baseline, candidate, margin, {"required": require, **options})
@@ -70,7 +72,7 @@ class BaselineFile:
     path: Path
     update: bool = False   # write it instead
 
-    def assert_not_worse(self, candidate, **options):
+    def assert_not_worse(self, candidate: Any, **options: Any) -> Any:
         "As the function, with this baseline; None where the baseline was written."
         __tracebackhide__ = True
         if self.update: return self.write(candidate, **options)
@@ -79,7 +81,7 @@ class BaselineFile:
                                  "--update-baseline")
         return assert_not_worse(self.path, candidate, **options)
 
-    def write(self, candidate, text=None, **options) -> None:
+    def write(self, candidate: Any, text: Any = None, **options: Any) -> None:
         "Put the evidence of the candidate there; a model is scored on the text."
         from invar_nb.comparison.rules import Rules
         from invar_nb.files.sources import read_arms
