@@ -14,6 +14,7 @@ from frozen_inputs import DATA
 import invar_nb
 from invar_nb.files import inspect_logs
 from invar_nb.report.figures import markdown
+from invar_nb.shell import work
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
@@ -99,6 +100,23 @@ def test_a_tokenizer_whose_rules_have_no_end(tmp_path):
     (tmp_path / "t.txt").write_text("a" * 80 + "!")
     code, _, err = shell("score", folder, "--text", tmp_path / "t.txt", "--out", tmp_path / "o.parquet")
     assert code == 3 and "the tokenizer must be able to split the text" in err
+
+
+@needs_torch
+def test_a_file_that_appears_during_the_work_is_kept(tmp_path, monkeypatch):
+    "`--out` was looked at before the work alone; what appeared meanwhile was replaced."
+    (tmp_path / "t.txt").write_text("some text of several words")
+    spell = work.losses_bytes
+    def meanwhile(*arguments):
+        (tmp_path / "o.parquet").write_text("precious")
+        return spell(*arguments)
+    monkeypatch.setattr(work, "losses_bytes", meanwhile)
+    score = ["score", os.path.join(MODELS, "base"), "--text", tmp_path / "t.txt", "--out", tmp_path / "o.parquet"]
+    code, _, err = shell(*score)
+    assert code == 3 and "an existing file is not replaced" in err and (tmp_path / "o.parquet").read_text() == "precious"
+    monkeypatch.undo()
+    (tmp_path / "o.parquet").unlink()
+    assert shell(*score)[0] == 0 and len(invar_nb.read_losses(tmp_path / "o.parquet"))
 
 
 @needs_torch

@@ -133,12 +133,16 @@ class _Eval(msgspec.Struct):
     run_id: object = None
 
 
+class _Plan(msgspec.Struct):
+    steps: list[dict] | None = None
+
+
 class _Log(msgspec.Struct):
     version: Literal[2]
     status: Literal["success"]
     eval: _Eval
     results: _Results
-    plan: dict | None = None
+    plan: _Plan | None = None
     invalidated: bool | None = False
 
 
@@ -281,7 +285,7 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
 
 def _shared(log: _Log, file: Path, scorer: str, rows: Mapping) -> dict:
     spec, dataset = log.eval, (log.eval.dataset or {}).get("name")
-    steps = [[s.get("solver"), s.get("params")] for s in (log.plan or {}).get("steps") or []]
+    steps = [[s.get("solver"), s.get("params")] for s in log.plan and log.plan.steps or []]
     source = {
         "format": "inspect", "tool_version": (spec.packages or {}).get("inspect_ai"),
         "task": spec.task, "task_version": spec.task_version, "dataset": dataset,

@@ -51,6 +51,11 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     return tasks
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c048
+class _Run(msgspec.Struct):
+    "What a results file says about the run, where it says it."
+    config: dict | None = None
+
+
 class _Said(msgspec.Struct):
     "What a results file says about one task."
     results: dict
@@ -83,6 +88,7 @@ def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
         run = loose_json(beside[0].read_bytes())
         said = {name: value[task] for name, value in run.items()
                 if isinstance(value, dict) and task in value}
+        msgspec.convert(run, _Run)
         return run, msgspec.convert(said, _Said)
     except (ValueError, RecursionError, AttributeError) as error:
         refuse(where, f"{beside[0].name} must say what was done in the task {task!r}",

@@ -101,7 +101,7 @@ def read_every_eval(
     with open(as_file(path, "read_every_eval"), "rb") as file:
         for i, line in enumerate(file, 1):
             try: sample = msgspec.json.decode(line, type=_Sample)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 refuse(f"{where}, line {i}", "every line must be a sample of Every Eval Ever",
                        str(error), "Export it again, with hashes and without failed samples",
                        code="damaged")

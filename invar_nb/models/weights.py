@@ -189,7 +189,9 @@ def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
 def _unlike(a, b): return (a != b) & ~((a != a) & (b != b))  # two NaNs are equal
 
 
-def _norm(x): return float(np.square(x, dtype="f8").sum())
+def _norm(x):
+    with np.errstate(over="ignore", invalid="ignore"):  # of weights that are no numbers
+        return float(np.square(x, dtype="f8").sum())
 
 
 def compare_tensors(a: Stored, b: Stored) -> TensorChange:

@@ -60,14 +60,14 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
     if arm_kind(model) not in SCORED:
         o.usage("score needs a model", repr(model), "This file of losses has been scored "
                 "already")
-    documents = one_text(scoring)
+    documents, there = one_text(scoring), out.exists()
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     opened = open_model(model, scoring, "score", quiet)
     losses = opened.score(opened.plan(documents), "score", journal, quiet,
                           earlier_arms(out))
     data = losses_bytes(losses, out.suffix)
-    finish([journal], digest(data), lambda: write_bytes(out, data))
+    finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
     return losses_facts(losses, out)
 
 # %% ../../nbs/shell/06_work.ipynb #c007
@@ -129,7 +129,7 @@ def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
     if arm_kind(model) not in ("model", "hub"):
         o.usage("answer needs a model on this machine", repr(model), "Name its folder")
     examples = find_questions(path, loading, quiet)
-    info = read_info(loading.checkpoint_info)
+    info, there = read_info(loading.checkpoint_info), out.exists()
     out.parent.mkdir(parents=True, exist_ok=True)
     journal = out.with_name(f".{out.name}.journal")
     say(f"answer: loading {model}", quiet)
@@ -137,7 +137,7 @@ def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
                                 label="answer", journal=journal, quiet=quiet,
                                 earlier=earlier_arms(out)), info)
     data = predictions_bytes(answers)
-    finish([journal], digest(data), lambda: write_bytes(out, data))
+    finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
     right = int(answers.correct.sum())
     facts = {"answers": str(out), "sha256": file_digest(out), "model": answers.model,
              "examples": len(answers), "right": right, "data_id": answers.data_id,

@@ -11,6 +11,7 @@ import io, math, os, zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -269,6 +270,6 @@ def _unpacked(path: Path) -> UnitTotals:
             raise ValueError("units and spans that do not fit together")
         return totals
     except (OSError, EOFError, LookupError, TypeError, AttributeError, ValueError,
-            zipfile.BadZipFile) as error:
+            RuntimeError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
         refuse("UnitTotals.read", "the file must hold totals", f"{path.name} ({error})",
                "Write them again with UnitTotals.write", code="damaged")
