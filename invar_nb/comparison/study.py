@@ -61,6 +61,11 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
+    for one in rules.accepted:
+        for what, at in (("candidate", names), ("part", [*parts, POOLED])):
+            some = sorted({*at} - {BASELINE, CONTROL})
+            if name := getattr(one, what): as_choice(
+                name, some, where="study", name=f"{what} of accepted", error=UsageError)
     if (pooling := rules.pooling) is None: return
     if {*rules.deciding} & {*parts}:
         refuse("study", "with pooling the pooled change decides", "deciding parts as well",
@@ -270,7 +275,8 @@ def judge_study(
         margins = {titles.get(name, name) if name not in names else name: value
                    for name, value in margins.items()}
     for what, asked in (("a margin's metric", margins or {}),
-                        ("primary", {rules.primary} - {None})):
+                        ("primary", {rules.primary} - {None}),
+                        ("metric of accepted", {a.metric for a in rules.accepted} - {""})):
         for name in asked: as_choice(name, sorted(names), where="study", name=what,
                                      error=UsageError)
     rows = []
@@ -525,7 +531,7 @@ def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
 
 
 OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "profile", "gate",
-            "fail_inconclusive", "edit", "budget")
+            "fail_inconclusive", "edit", "budget", "accepted")
 
 
 def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:

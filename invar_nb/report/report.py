@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection', 'RowSection', 'Units', 'Facts', 'PairSection',
-           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files',
+           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files', 'now',
            'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render', 'files_of_older']
 
 # %% ../../nbs/report/06_report.ipynb #f93ca539
@@ -161,7 +161,7 @@ class Exit(Section):
     rule: Literal["measured", "not_worse", "no_regression_shown", "primary_regressed",
                   "perhaps_within_margin",
                   "secondary_regressed", "gate_failed", "requirement_missed",
-                  "no_loss_beyond_shown", "inconclusive", "failed_runs"]
+                  "no_loss_beyond_shown", "accepted_loss", "inconclusive", "failed_runs"]
     because: str
 
 
@@ -250,17 +250,20 @@ def evidence_files(
     return files
 
 # %% ../../nbs/report/06_report.ipynb #2f582dc8
+def now() -> tuple[datetime, bool]:
+    "This moment and False, or that of SOURCE_DATE_EPOCH and True."
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not re.fullmatch(r"[0-9]{1,11}", epoch): return datetime.now(timezone.utc), False
+    return datetime.fromtimestamp(int(epoch), timezone.utc), True
+
+
 def describe_environment(document: Mapping | None = None) -> dict:
     "When, where, with which versions, seeds and rules, at what cost; see SOURCE_DATE_EPOCH."
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    fixed = re.fullmatch(r"[0-9]{1,11}", epoch)
-    now = datetime.fromtimestamp(int(epoch), timezone.utc) if fixed else datetime.now(
-        timezone.utc)
-    versions = {}
+    (moment, fixed), versions = now(), {}
     for name in ("numpy", "scipy", "torch", "transformers", "pyarrow"):
         try: versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError: versions[name] = "absent"
-    facts = {"created": now.isoformat(timespec="seconds"), "host": platform.node(),
+    facts = {"created": moment.isoformat(timespec="seconds"), "host": platform.node(),
              "platform": platform.platform(), "python": platform.python_version(),
              "versions": versions, **({} if fixed else _cost())}
     if document is None: return facts
