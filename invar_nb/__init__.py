@@ -51,6 +51,7 @@ _modules = {
     "experiments.improvement": ("MetricSpec", "HIGHER", "LOWER", "LINEAR", "LOG", "Evaluator",
                                 "compare_runs", "judge_runs", "judge_many"),
     "experiments.runner": ("Hypothesis", "run_queue"),
+    "report.answer": ("result_html",),
     "report.report": ("Report", "report_of"),
     "shell.compare": ("compare_models",),
     "report.verify": ("verify",),

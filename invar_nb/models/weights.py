@@ -17,6 +17,7 @@ import numpy as np
 
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
+from ..foundations.interval import Shown
 from ..foundations.refuse import refuse
 from ..foundations.store import ABSENT, as_file, differences, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
@@ -275,8 +276,8 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     return lines
 
 # %% ../../nbs/models/08_weights.ipynb #c030
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WeightsDifference:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class WeightsDifference(Shown):
     "What differs between the files of two models."
     baseline: str
     candidate: str
@@ -312,10 +313,28 @@ class WeightsDifference:
 
     sentence = property(lambda self: _sentence(self), doc="What differs, in words.")
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        "What differs, and the tensors that changed most."
         more = [f"{counted(len(self.changed) - 5, 'more tensors')} changed less"]
         return "\n  ".join([self.sentence, *map(str, self.changed[1:5]),
                             *more[:len(self.changed) > 5], *self.settings])
+
+    def _line(self):
+        some = "" if self.tensors is None else \
+            f": {self.tensors_changed:,} of {counted(self.tensors, 'tensors')}"
+        return ", ".join(filter(None, (f"{self.state}{some}", self.edit)))
+
+    def _sentences(self): return [self.sentence, *self.settings]
+
+    def _table(self):
+        return [["tensor", "elements changed", "of", "relative change"]] * bool(
+            self.changed) + [[t.name, f"{t.changed:,}", f"{t.elements:,}", "-" if t.relative
+                              is None else f"{t.relative:.2g}"] for t in self.changed[:5]]
+
+    def _records(self):
+        return [{"tensor": t.name, "changed": t.changed, "elements": t.elements,
+                 "relative": t.relative, "baseline": t.kinds[0], "candidate": t.kinds[1],
+                 "edit": t.edit} for t in self.changed]
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."

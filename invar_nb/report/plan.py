@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+import invar_nb
 from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses
 from ..comparison.difference import Difference
@@ -21,6 +22,7 @@ from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
                                          is_beyond, margin_text, shown_unit)
 from ..experiments.improvement import RunsComparison, decide
+from ..foundations.interval import Shown, as_axes
 from ..foundations.refuse import UsageError, as_fraction, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
@@ -327,7 +329,7 @@ _SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan:
+class Plan(Shown):
     "How much to score for a goal, what it costs, and what other sizes would promise."
     goal: Goal
     pilot: Pilot
@@ -355,7 +357,8 @@ class Plan:
         scale, unit = shown_unit(self.metric)
         return f"{scale * value:.{digits}g}{unit}"
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        "What is planned, and what other sizes would promise."
         table = plan_table(self)
         *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
         lines = ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
@@ -363,19 +366,40 @@ class Plan:
         lines += [f"{said[name]}: {text}" for name, text in self.commands.items()]
         return "\n".join([*plan_sentences(self), "", *lines])
 
-    def __repr__(self) -> str: return f"Plan({self.needed['windows']:,} {self.items})"
+    def _line(self): return f"{self.needed['windows']:,} {self.items}"
 
-    def _repr_html_(self) -> str: return self.figure()
+    def _sentences(self): return plan_sentences(self)
+
+    def _table(self): return plan_table(self)
+
+    def _records(self): return [*self.rows]
+
+    def _repr_html_(self) -> str: return invar_nb.result_html(self, picture=self.figure())
+
+    def _curve(self):
+        scale, unit = shown_unit(self.metric)
+        return scale, unit.strip() or "its unit", [
+            (r["windows"], scale * r["half_width"], scale * r["smallest_change"])
+            for r in self.rows]
 
     def figure(self) -> Picture:
         "Half-width and smallest change against the size of a run."
-        scale, unit = shown_unit(self.metric)
-        rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
-                for r in self.rows]
-        return plan_figure(rows, planned=self.needed["windows"], what=self.items,
-                           unit=unit.strip() or "its unit",
+        scale, unit, rows = self._curve()
+        return plan_figure(rows, planned=self.needed["windows"], what=self.items, unit=unit,
                            margin=scale * (self.goal.margin or 0),
                            available=self.text and self.text["windows"])
+
+    def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
+        "The same on these axes of matplotlib, or on new ones, which are returned."
+        scale, unit, rows = self._curve()
+        ax, (sizes, *curves) = as_axes(ax, (5.4, 3.2)), zip(*rows, strict=True)
+        for label, curve in zip(("half-width", "smallest change found"), curves, strict=True):
+            ax.plot(sizes, curve, label=label)
+        ax.axvline(self.needed["windows"], color="0.5", lw=1)
+        if self.goal.margin: ax.axhline(scale * self.goal.margin, color="0.5", lw=1, ls="--")
+        ax.set(xscale="log", yscale="log", xlabel=self.items, ylabel=f"change [{unit}]")
+        ax.legend()
+        return ax
 
     def html(self) -> str:
         "The plan as one page."
