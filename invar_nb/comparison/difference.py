@@ -231,8 +231,11 @@ class Difference(Shown):
         return self.units_eff >= FEWEST and (self.fallback is not None or self.nu >= 4)
 
     def _line(self):
-        low, high = (change_text(x, self) for x in (self.interval.low, self.interval.high))
-        return (f"{self.title} {change_text(self.delta, self)} [{low}, {high}], "
+        ends = [change_text(x, self) for x in self.interval]
+        unit = shown_unit(self)[1]
+        if len(unit) > 2: ends = [end.removesuffix(unit) for end in ends]  # written once
+        span = f" [{', '.join(ends)}]" if self.n_units > 1 else ", no interval"
+        return (f"{self.title} {change_text(self.delta, self)}{span}, "
                 f"{counted(self.n_units, noun_of(self.units))}")
 
     def _forest(self, label="", claim=None, margin=0.0):

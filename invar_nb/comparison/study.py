@@ -405,6 +405,8 @@ class Table(Shown):
 
     def __len__(self) -> int: return len(self.rows)
 
+    def _line(self): return counted(len(self), "rows")
+
 # %% ../../nbs/comparison/08_study.ipynb #c024
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Study(Table):
@@ -482,9 +484,9 @@ class Study(Table):
     def _line(self):
         leads, failed = self.leading, self.failed
         if len(leads) == 1 and not failed: return leads[0]._line()
-        levels = any(row.role == "level" and row.value.estimate is not None
-                     for row in self.rows)
-        return self.headline.removesuffix(".") if leads or failed or levels else "no rows"
+        known = leads or failed or any(row.role == "level" and row.value.estimate is not None
+                                       for row in self.rows)
+        return self.headline.removesuffix(".") if known else super()._line()
 
     def _forest(self): return self.report()._forest()
 
