@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'paired_totals', 'by_unit', 'fit_totals', 'fit_left_out', 'effective_rows', 'shown_unit',
-           'change_text', 'change_axis', 'turned', 'Difference', 'conclude', 'positive_interval', 'pair_totals',
-           'unit_influence', 'measure']
+           'change_text', 'change_axis', 'difference_line', 'difference_forest', 'turned', 'Difference', 'conclude',
+           'positive_interval', 'pair_totals', 'unit_influence', 'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
@@ -151,7 +151,7 @@ def change_text(
     if d.scale == "log" and value > math.log(1e4):  # per cent would have more than six digits
         return f"x {math.exp(value):.1e}" if value < 700 else "x more than 1e+300"
     shown = scale * (math.expm1(value) if d.scale == "log" else value)
-    width = scale * d.interval.width / 2 or abs(shown) / 10
+    width = min(scale * d.interval.width / 2 or abs(shown) / 10, 1e300)
     places = 2 if not width > 0 else min(max(1 - math.floor(math.log10(width)), 0), 8)
     size = max(abs(shown), width, *(scale * abs(x) for x in (d.interval.low, d.interval.high)))
     digits = f".{places}f" if not size or 1e-7 <= size < 1e12 else ".3g"
@@ -167,6 +167,30 @@ def change_axis(d) -> tuple[Callable[[float], float], str]:  # a Difference, or 
     label = f"change of {d.title}" + f" [{unit}]" * bool(unit)
     if d.scale == "log": return lambda x: scale * math.expm1(min(x, 700)), label
     return lambda x: float(scale * x), label
+
+# %% ../../nbs/comparison/01_difference.ipynb #chg4
+def difference_line(
+    d: object,  # a Difference, or alike
+) -> str:
+    "What changed by how much, with its interval and what that rests on."
+    ends, unit = [change_text(x, d) for x in d.interval], shown_unit(d)[1]
+    if len(unit) > 2: ends = [end.removesuffix(unit) for end in ends]  # written once
+    span = f" [{', '.join(ends)}]" if d.n_units > 1 else ", no interval"
+    return (f"{d.title} {change_text(d.delta, d)}{span}, "
+            f"{counted(d.n_units, noun_of(d.units))}")
+
+
+def difference_forest(
+    d: object,  # a Difference, or alike
+    label: str = "",
+    claim: str | None = None,
+    margin: float = 0.0,  # in the metric's unit; 0: none
+) -> Forest:
+    "The same as a picture, with a margin."
+    shown, axis = change_axis(d)
+    bar = label or d.title, *map(shown, (d.delta, *d.interval)), claim
+    return Forest(bars=[bar], axis=axis,
+                  margin=(shown(-margin), shown(margin)) if margin else None)
 
 # %% ../../nbs/comparison/01_difference.ipynb #c010
 def turned(
@@ -230,19 +254,9 @@ class Difference(Shown):
         if self.units == "seeds": return self.n_units > 1
         return self.units_eff >= FEWEST and (self.fallback is not None or self.nu >= 4)
 
-    def _line(self):
-        ends = [change_text(x, self) for x in self.interval]
-        unit = shown_unit(self)[1]
-        if len(unit) > 2: ends = [end.removesuffix(unit) for end in ends]  # written once
-        span = f" [{', '.join(ends)}]" if self.n_units > 1 else ", no interval"
-        return (f"{self.title} {change_text(self.delta, self)}{span}, "
-                f"{counted(self.n_units, noun_of(self.units))}")
+    def _line(self): return difference_line(self)
 
-    def _forest(self, label="", claim=None, margin=0.0):
-        shown, axis = change_axis(self)
-        ends = map(shown, (self.delta, self.interval.low, self.interval.high))
-        return Forest(bars=[(label, *ends, claim)], axis=axis, words=[self._line()],
-                      margin=(shown(-margin), shown(margin)) if margin else None)
+    def _forest(self): return difference_forest(self)
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."

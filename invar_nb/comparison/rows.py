@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .difference import Difference
+from .difference import Difference, difference_forest
 from .verdict import (QUESTIONS, change_text, claim_alone, claim_within,
                                          claim_word, headline, is_beyond, is_identical,
                                          margin_text, questions)
 from .units import FEWEST
-from ..foundations.interval import Forest, Interval, Shown
+from ..foundations.interval import Forest, Interval, Shown, ends_text
 from ..foundations.refuse import PairingError, UsageError, refuse
 from ..metrics.metric import Metric
 from ..statistics.multiplicity import holm
@@ -41,7 +41,7 @@ class Key(NamedTuple):
 
     def __str__(self): return ", ".join(filter(None, self))
 
-# %% ../../nbs/comparison/03_rows.ipynb #c010
+# %% ../../nbs/comparison/03_rows.ipynb #lev1
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Level(Shown):
     "One metric of one arm alone."
@@ -56,13 +56,12 @@ class Level(Shown):
     def summary(self) -> str:
         "The value with its interval, or why there is none."
         if self.estimate is None: return f"no {self.title}: {self.missing}"
-        ends = " [%.4g, %.4g]" % tuple(self.interval) if self.interval else ""
+        ends = f" {ends_text(*self.interval)}" if self.interval else ""
         return f"{self.title} {self.estimate:.4g}{ends}, n = {self.n:,}"
 
-    def _forest(self, label=""):
-        if self.interval is None: return None
-        return Forest(bars=[(label, self.estimate, *self.interval, None)], zero="",
-                      axis=self.title, words=[self._line()])
+    def _forest(self):
+        bars = [(self.title, self.estimate, *(self.interval or ()), None)]
+        return Forest(bars=bars, zero="", axis=self.title) if self.interval else None
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
@@ -70,7 +69,7 @@ class Level(Shown):
         return {"metric": self.metric.name, "value": self.estimate, "low": low, "high": high,
                 "n": self.n, "missing": self.missing}
 
-
+# %% ../../nbs/comparison/03_rows.ipynb #c010
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Row(Shown):
     "One number of a study and what may be claimed of it."
@@ -132,8 +131,8 @@ class Row(Shown):
         return f"{about}: {self.value._line()}" if about else self.value._line()
 
     def _forest(self):
-        if self.role == "level": return self.value._forest(self.name)
-        return self.value._forest(self.name, self.claim, self.margin)
+        if self.role == "level": return self.value._forest()
+        return difference_forest(self.value, self.name, self.claim, self.margin)
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."

@@ -378,6 +378,7 @@ LEADING = ("delta", "ratio", "ratio_interval", "interval", "p_value", "n", "n_ef
 class Table(Shown):
     "Rows, found by what their keys say; attributes are those of the leading `row`."
     rows: tuple[Row, ...]
+    hint = "More: .plot()  .to_frame()  .to_markdown()  .report()"
 
     def select(self, **key) -> list[Row]:
         "Rows whose key has these fields: candidate, part, metric, slice, against; role."
@@ -405,7 +406,25 @@ class Table(Shown):
 
     def __len__(self) -> int: return len(self.rows)
 
+    def report(self, **options):
+        "The report of this study; options as for `invar_nb.report_of`."
+        return invar_nb.report_of(self, **options)
+
+    def summary(self) -> str:
+        "The answer: a sentence, a table, what it rests on."
+        return self.report().summary()
+
+    def to_markdown(self) -> str:
+        "The answer for a comment, as summary.md has it."
+        return self.report().to_markdown()
+
     def _line(self): return counted(len(self), "rows")
+
+    def _forest(self): return self.report()._forest()
+
+    def _records(self): return self.report()._records()
+
+    def _repr_html_(self) -> str: return invar_nb.result_html(self.report(), hint=self.hint)
 
 # %% ../../nbs/comparison/08_study.ipynb #c024
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -467,32 +486,12 @@ class Study(Table):
         several = len({name for name, _ in self.arms} - {BASELINE, CONTROL}) > 1
         return ", ".join(filter(None, (key[0] * several, key[1])))
 
-    def report(self, **options):
-        "The report of this study; options as for `invar_nb.report_of`."
-        return invar_nb.report_of(self, **options)
-
-    hint = "More: .plot()  .to_frame()  .to_markdown()  .report()"
-
-    def summary(self) -> str:
-        "The answer: a sentence, a table, what it rests on."
-        return self.report().summary()
-
-    def to_markdown(self) -> str:
-        "The answer for a comment, as summary.md has it."
-        return self.report().to_markdown()
-
     def _line(self):
         leads, failed = self.leading, self.failed
         if len(leads) == 1 and not failed: return leads[0]._line()
         known = leads or failed or any(row.role == "level" and row.value.estimate is not None
                                        for row in self.rows)
         return self.headline.removesuffix(".") if known else super()._line()
-
-    def _forest(self): return self.report()._forest()
-
-    def _records(self): return self.report()._records()
-
-    def _repr_html_(self) -> str: return invar_nb.result_html(self.report(), hint=self.hint)
 
 # %% ../../nbs/comparison/08_study.ipynb #c028
 def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
-from ..comparison.difference import Difference
+from ..comparison.difference import Difference, difference_forest
 from ..comparison.rows import Key, Level, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
@@ -245,21 +245,16 @@ class RunsComparison(Shown):
     # of the paired t test, unadjusted; None where nothing was tested
     p_value = property(lambda self: self.difference and self.difference.p_value)
 
-    def summary(self) -> str:
-        "The decision in one sentence."
-        return self.verdict.summary()
+    def summary(self) -> str: return self.verdict.summary()
 
-    def _line(self):
-        seeds = f", {self.difference._line().rpartition(', ')[2]}" if self.difference else ""
-        return f"{self.verdict._line()}{seeds}"
+    def _line(self): return self.verdict._line()
+
+    def _records(self): return self.verdict._records()
 
     def _forest(self):
-        return self.difference and self.difference._forest(
-            claim=self.verdict.claim, margin=self.spec.improvement_threshold)
-
-    def to_dict(self) -> dict:
-        "The verdict's fields."
-        return self.verdict.to_dict()
+        margin = self.spec.improvement_threshold
+        return self.difference and difference_forest(
+            self.difference, claim=self.verdict.claim, margin=margin)
 
     @cached_property
     def difference(self) -> Difference | None:

@@ -320,21 +320,16 @@ class WeightsDifference(Shown):
                             *more[:len(self.changed) > 5], *self.settings])
 
     def _line(self):
-        some = "" if self.tensors is None else \
-            f": {self.tensors_changed:,} of {counted(self.tensors, 'tensors')}"
-        return ", ".join(filter(None, (f"{self.state}{some}", self.edit)))
-
-    def _sentences(self): return [self.sentence, *self.settings]
-
-    def _table(self):
-        return [["tensor", "elements changed", "of", "relative change"]] * bool(
-            self.changed) + [[t.name, f"{t.changed:,}", f"{t.elements:,}", "-" if t.relative
-                              is None else f"{t.relative:.2g}"] for t in self.changed[:5]]
+        of = f": {self.tensors_changed:,} of {counted(self.tensors or 0, 'tensors')}"
+        return f"{self.state}{of * bool(self.tensors)}{', ' * bool(self.edit)}{self.edit}"
 
     def _records(self):
         return [{"tensor": t.name, "changed": t.changed, "elements": t.elements,
-                 "relative": t.relative, "baseline": t.kinds[0], "candidate": t.kinds[1],
-                 "edit": t.edit} for t in self.changed]
+                 "relative change": t.relative, "edit": t.edit} for t in self.changed]
+
+    def _table(self):
+        text, rows = lambda x: f"{x:.2g}" if isinstance(x, float) else f"{x}", self._records()
+        return [[*rows[0]], *([*map(text, r.values())] for r in rows[:5])] if rows else []
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."

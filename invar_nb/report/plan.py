@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'MOST', 'choose_pilot', 'pilot_of', 'Supply', 'between_share', 'for_text', 'Goal', 'plan_sentences',
-           'plan_table', 'Plan', 'plan_comparison']
+           'plan_table', 'plan_curves', 'draw_plan', 'plot_plan', 'Plan', 'plan_comparison']
 
 # %% ../../nbs/report/04_plan.ipynb #59d9fa9a
 import math
@@ -324,6 +324,34 @@ def plan_table(plan) -> list[list[str]]:
                       *[f"{100 * (r['power'] or 0):.0f} %"] * claimed, ", ".join(notes)])
     return table
 
+# %% ../../nbs/report/04_plan.ipynb #plc1
+def plan_curves(plan) -> tuple[list[tuple], str, float]:
+    "(size, half-width, smallest change) of each row as they are read, their unit, the margin."
+    scale, unit = shown_unit(plan.metric)
+    rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
+            for r in plan.rows]
+    return rows, unit.strip() or "its unit", scale * (plan.goal.margin or 0)
+
+
+def draw_plan(plan) -> Picture:
+    "Half-width and smallest change against the size of a run."
+    rows, unit, margin = plan_curves(plan)
+    return plan_figure(rows, planned=plan.needed["windows"], what=plan.items, unit=unit,
+                       margin=margin, available=plan.text and plan.text["windows"])
+
+
+def plot_plan(plan, ax):  # matplotlib.axes.Axes, which are returned
+    "The same, drawn by matplotlib."
+    rows, unit, margin = plan_curves(plan)
+    sizes, *curves = zip(*rows, strict=True)
+    for label, curve in zip(("half-width", "smallest change found"), curves, strict=True):
+        ax.plot(sizes, curve, label=label)
+    ax.axvline(plan.needed["windows"], color="0.5", lw=1)
+    if margin: ax.axhline(margin, color="0.5", lw=1, ls="--")
+    ax.set(xscale="log", yscale="log", xlabel=plan.items, ylabel=f"change [{unit}]")
+    ax.legend()
+    return ax
+
 # %% ../../nbs/report/04_plan.ipynb #2e2792f6
 _SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}
 
@@ -374,32 +402,15 @@ class Plan(Shown):
 
     def _records(self): return [*self.rows]
 
-    def _repr_html_(self) -> str: return invar_nb.result_html(self, picture=self.figure())
-
-    def _curve(self):
-        scale, unit = shown_unit(self.metric)
-        return scale, unit.strip() or "its unit", [
-            (r["windows"], scale * r["half_width"], scale * r["smallest_change"])
-            for r in self.rows]
+    def _repr_html_(self): return invar_nb.result_html(self, picture=self.figure())
 
     def figure(self) -> Picture:
         "Half-width and smallest change against the size of a run."
-        scale, unit, rows = self._curve()
-        return plan_figure(rows, planned=self.needed["windows"], what=self.items, unit=unit,
-                           margin=scale * (self.goal.margin or 0),
-                           available=self.text and self.text["windows"])
+        return draw_plan(self)
 
     def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
         "The same on these axes of matplotlib, or on new ones, which are returned."
-        scale, unit, rows = self._curve()
-        ax, (sizes, *curves) = as_axes(ax, (5.4, 3.2)), zip(*rows, strict=True)
-        for label, curve in zip(("half-width", "smallest change found"), curves, strict=True):
-            ax.plot(sizes, curve, label=label)
-        ax.axvline(self.needed["windows"], color="0.5", lw=1)
-        if self.goal.margin: ax.axhline(scale * self.goal.margin, color="0.5", lw=1, ls="--")
-        ax.set(xscale="log", yscale="log", xlabel=self.items, ylabel=f"change [{unit}]")
-        ax.legend()
-        return ax
+        return plot_plan(self, as_axes(ax, (5.4, 3.2)))
 
     def html(self) -> str:
         "The plan as one page."

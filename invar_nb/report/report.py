@@ -43,7 +43,8 @@ from ..foundations.store import (canonical_json, canonical_text, content_digest,
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
-from .page import answer_forest, axis_of, reliability_pictures, render_html, render_markdown
+from .page import (answer_forest, axis_of, reliability_pictures, render_html,
+                                  render_markdown)
 
 # %% ../../nbs/report/06_report.ipynb #c005
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

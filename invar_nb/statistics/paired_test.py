@@ -13,7 +13,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr, stdtrit
 
-from ..foundations.interval import Fallback, Forest, Interval, Shown
+from ..foundations.interval import (Fallback, Forest, Interval, Shown,
+                                           ends_text)
 from ..foundations.refuse import PairingError, as_fraction, as_vector, refuse
 from .totals import spread_is_rounding
 
@@ -39,9 +40,9 @@ class TTest(Shown):
     def summary(self) -> str:
         "The mean difference with its interval, p and the number of pairs."
         p = "no p-value" if self.p_value is None else f"p = {self.p_value:.2g}"
-        return (f"mean difference {self.mean:+.4g} [{self.interval.low:+.4g}, "
-                f"{self.interval.high:+.4g}], {p}, {self.n} pair{'s' * (self.n > 1)}"
-                + f" ({self.degenerate})" * bool(self.degenerate))
+        none = f" ({self.degenerate})" if self.degenerate else ""
+        return (f"mean difference {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
+                f"{self.n} pair{'s' * (self.n > 1)}{none}")
 
     def _forest(self):
         return Forest(bars=[("", self.mean, *self.interval, None)],
