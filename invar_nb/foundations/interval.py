@@ -69,8 +69,10 @@ class Forest:
                      for x, end in zip((low, high), ends, strict=True)]
             if estimate is not None and abs(estimate) <= reach: marks.append(("o", estimate))
             for mark, x in marks: ax.plot(x, y, mark, color=colour, ms=7)
-        ax.set_yticks(range(n), [bar[0] for bar in self.bars])
+        far = lambda x: f" {x:+.3g}" if x is not None and abs(x) > reach else ""
+        ax.set_yticks(range(n), [f"{bar[0]}{far(bar[1])}" for bar in self.bars])
         ax.set(xlabel=self.axis, ylim=(n - 0.4, -0.6))
+        ax.locator_params(axis="x", nbins=6)
         return ax
 
 # %% ../../nbs/foundations/01_interval.ipynb #shw5
