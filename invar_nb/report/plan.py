@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'MOST', 'GATE_LINE', 'choose_pilot', 'pilot_of', 'Supply', 'between_share', 'for_text', 'Goal', 'gate_limit',
-           'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'aligned', 'Plan', 'plan_comparison']
+           'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'aligned', 'plan_curves', 'draw_plan',
+           'plot_plan', 'Plan', 'plan_comparison']
 
 # %% ../../nbs/report/04_plan.ipynb #59d9fa9a
 import math
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+import invar_nb
 from ..arms.pair import Pair
 from ..arms.window_losses import WindowLosses
 from ..comparison.difference import Difference
@@ -22,6 +24,7 @@ from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
                                          is_beyond, margin_text, shown_unit)
 from ..experiments.improvement import RunsComparison, decide
+from ..foundations.interval import Shown, as_axes
 from ..foundations.refuse import UsageError, as_fraction, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
@@ -403,12 +406,40 @@ def aligned(table: list[list[str]]) -> list[str]:
     *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
     return ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
 
+# %% ../../nbs/report/04_plan.ipynb #plc1
+def plan_curves(plan) -> tuple[list[tuple], str, float]:
+    "(size, half-width, smallest change) of each row as they are read, their unit, the margin."
+    scale, unit = shown_unit(plan.metric)
+    rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
+            for r in plan.rows]
+    return rows, unit.strip() or "its unit", scale * (plan.goal.margin or 0)
+
+
+def draw_plan(plan) -> Picture:
+    "Half-width and smallest change against the size of a run."
+    rows, unit, margin = plan_curves(plan)
+    return plan_figure(rows, planned=plan.needed["windows"], what=plan.items, unit=unit,
+                       margin=margin, available=plan.text and plan.text["windows"])
+
+
+def plot_plan(plan, ax):  # matplotlib.axes.Axes, which are returned
+    "The same, drawn by matplotlib."
+    rows, unit, margin = plan_curves(plan)
+    sizes, *curves = zip(*rows, strict=True)
+    for label, curve in zip(("half-width", "smallest change found"), curves, strict=True):
+        ax.plot(sizes, curve, label=label)
+    ax.axvline(plan.needed["windows"], color="0.5", lw=1)
+    if margin: ax.axhline(margin, color="0.5", lw=1, ls="--")
+    ax.set(xscale="log", yscale="log", xlabel=plan.items, ylabel=f"change [{unit}]")
+    ax.legend()
+    return ax
+
 # %% ../../nbs/report/04_plan.ipynb #2e2792f6
 _SIZED_IN = {"seeds": "seeds", **dict.fromkeys(("documents", "serial", "windows"), "windows")}
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Plan:
+class Plan(Shown):
     "How much to score for a goal, what it costs, and what other sizes would promise."
     goal: Goal
     pilot: Pilot
@@ -437,26 +468,31 @@ class Plan:
         scale, unit = shown_unit(self.metric)
         return f"{scale * value:.{digits}g}{unit}"
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        "What is planned, and what other sizes would promise."
         lines = aligned(plan_table(self))
         if self.gate: lines += ["", GATE_LINE, "", *aligned(gate_table(self))]
         said = {"next": "\nnext", "looks": "or, with --until-decided"}
         lines += [f"{said[name]}: {text}" for name, text in self.commands.items()]
         return "\n".join([*plan_sentences(self), "", *lines])
 
-    def __repr__(self) -> str: return f"Plan({self.needed['windows']:,} {self.items})"
+    def _line(self): return f"{self.needed['windows']:,} {self.items}"
 
-    def _repr_html_(self) -> str: return self.figure()
+    def _sentences(self): return plan_sentences(self)
+
+    def _table(self): return plan_table(self)
+
+    def _records(self): return [*self.rows]
+
+    def _repr_html_(self): return invar_nb.result_html(self, picture=self.figure())
 
     def figure(self) -> Picture:
         "Half-width and smallest change against the size of a run."
-        scale, unit = shown_unit(self.metric)
-        rows = [(r["windows"], scale * r["half_width"], scale * r["smallest_change"])
-                for r in self.rows]
-        return plan_figure(rows, planned=self.needed["windows"], what=self.items,
-                           unit=unit.strip() or "its unit",
-                           margin=scale * (self.goal.margin or 0),
-                           available=self.text and self.text["windows"])
+        return draw_plan(self)
+
+    def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
+        "The same on these axes of matplotlib, or on new ones, which are returned."
+        return plot_plan(self, as_axes(ax, (5.4, 3.2)))
 
     def html(self) -> str:
         "The plan as one page."
