@@ -117,7 +117,8 @@ def as_labels(labels, where: str) -> tuple[str, ...]:
 # %% ../../nbs/arms/03_predictions.ipynb #k0000009
 def _matrix(rows: _Rows, values, labels) -> np.ndarray:
     "Probabilities, shape (n, C); rows that add up to 1."
-    shape = np.shape(values)
+    try: shape = np.shape(values)
+    except ValueError: shape = "of unequal lists"
     if shape != (len(rows.places), len(labels)):
         refuse(rows.where, "probabilities must have one row an id and one column a label",
                f"shape {shape} for {len(rows.places)} ids and {len(labels)} labels",

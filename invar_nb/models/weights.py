@@ -18,7 +18,7 @@ import numpy as np
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
 from ..foundations.refuse import refuse
-from ..foundations.store import ABSENT, as_file, differences, strict_json
+from ..foundations.store import ABSENT, as_file, as_path, differences, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
@@ -409,7 +409,7 @@ def compare_weights(
     "What differs between two checkpoints, in bounded memory; raises ContractError."
     both = []
     for path in (baseline, candidate):
-        here = Path(path).expanduser().exists()  # nothing is fetched that is not read
+        here = as_path(path).exists()  # nothing is fetched that is not read
         both.append(find_checkpoint(path, revision=None if here else revision,
                                     allow_pickle=here))
     digests = tuple(c.weights_digest for c in both)

@@ -32,7 +32,7 @@ from ..experiments.improvement import DIRECTIONS, LINEAR, MetricSpec, compare_ru
 from ..files.losses import losses_bytes, read_losses
 from ..files.plain_table import usual_direction
 from ..files.sources import read_together
-from ..foundations.store import digest, write_folder
+from ..foundations.store import as_path, digest, write_folder
 from ..foundations.journal import discard_journals, finish
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..models.batches import plan_scoring
@@ -198,7 +198,7 @@ def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
     if len(arguments) == 1:
         if kinds["baseline"] != "losses":
             o.usage("--correlation needs a file of losses", kinds["baseline"], "Name another")
-        losses = read_losses(Path(arguments["baseline"]).expanduser())
+        losses = read_losses(as_path(arguments["baseline"]))
         return plan_comparison(losses, goal=find_goal(p, "perplexity"), units=p.units,
                                correlation=p.correlation)
     rows = g.arms_in(columns).values()  # of a table that holds both

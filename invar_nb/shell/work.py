@@ -18,7 +18,7 @@ from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
 from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, part_names
-from ..foundations.store import (as_file, digest, file_digest, strict_json,
+from ..foundations.store import (as_file, as_path, digest, file_digest, strict_json,
                                         write_bytes)
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError
@@ -268,8 +268,8 @@ def save_with_ray(
     place = str(file.with_name(f".{file.name}.parts")) if file else out
     command, documents = shard_command(model, scoring, place), one_text(scoring)
     say(f"score: {sharding.workers or 'all'} workers of Ray, loading {model}", quiet)
-    path = Path(model).expanduser()
-    words = scoring.tokenizer and str(Path(scoring.tokenizer).expanduser().resolve())
+    path = as_path(model)
+    words = scoring.tokenizer and str(as_path(scoring.tokenizer).resolve())
     prepare = partial(load_work, str(path.resolve()) if path.exists() else model,
                       replace(scoring, text=None, tokenizer=words), documents)
     of = score_on_ray(prepare, place, workers=sharding.workers, address=sharding.address,
