@@ -567,6 +567,7 @@ def test_site_builds_without_a_warning(tmp_path):
         assert over[2] == kind and posixpath.normpath(posixpath.join(posixpath.dirname(name), over[1])) in html
         assert "colab.research.google.com/github/invar-nb/invar_nb/blob/main/nbs/" in html[f"{name}.html"]
     assert not re.findall(r'href="[\w./-]*\.ipynb"(?! download)', "".join(re.findall(r"<a [^>]*>", "".join(html.values())))), "a link leads to a notebook"
+    assert not [n for n, t in html.items() if "#LNone" in t] and "Derived and checked in" in html["reference/python_api.html"]
     weights = (out / "_static" / "language_data.js").read_text()                                # Sphinx puts the scorer there
     assert '"guides/which_quant": 3' in weights and '"files/lm_eval": 1' in weights
     assert not [n for n, t in html.items() if re.search(r"@eq-\w|\{#eq-|\{eq\}`", re.sub(r"<(pre|code).*?</\1>", "", t, flags=re.S))], "an equation label was left in the text"
