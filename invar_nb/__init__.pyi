@@ -14,7 +14,7 @@ from .statistics.paired_test import (
 from .statistics.proportions import (
     wilson_interval as wilson_interval, pass_at_k as pass_at_k,
     newcombe_interval as newcombe_interval, fisher_exact as fisher_exact, mcnemar as mcnemar)
-from .statistics.planning import n_for_power as n_for_power
+from .statistics.planning import Pilot as Pilot, n_for_power as n_for_power
 from .statistics.multiplicity import holm as holm, benjamini_hochberg as benjamini_hochberg
 from .arms.windows import (
     Window as Window, plan_windows as plan_windows, perplexity as perplexity,
@@ -73,6 +73,7 @@ from .experiments.runner import (
     over_seeds as over_seeds, run_all as run_all, run_queue as run_queue,
     write_runs as write_runs)
 from .report.answer import result_html as result_html
+from .report.plan import Goal as Goal, Plan as Plan, plan_comparison as plan_comparison
 from .report.report import Report as Report, report_of as report_of
 from .shell.compare import compare_models as compare_models
 from .report.verify import verify as verify

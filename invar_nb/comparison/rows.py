@@ -83,8 +83,7 @@ class Row(Shown):
     claim: str | None = None          # None: nothing is claimed of it
     about: Mapping = field(default_factory=dict, repr=False)  # of a pooled row: its weights
 
-    # p of no change within its family
-    adjusted_p = property(lambda self: self.adjusted.get("change"))
+    adjusted_p = property(lambda self: self.adjusted.get("change"))  # within its family
 
     @property
     def alone(self) -> str | None:
@@ -103,10 +102,9 @@ class Row(Shown):
         "The claim as tables and headlines say it."
         return claim_word(self.value, self.claim, self.shows("not_worse"))
 
-    def shows(
-        self,
-        question: str,  # "not_worse" or "beyond"
-    ) -> bool:
+    def shows(self,
+              question: str,  # "not_worse" or "beyond"
+              ) -> bool:
         "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
         d = self.value
         if not d.enough or d.units == "seeds" and d.n_units < FEWEST: return False
