@@ -228,12 +228,12 @@ class Goal:
                 "smallest_margin": edge((1 + self.power) / 2)}
 
     def fewest(self, units: str) -> int:
-        "Units that the claim needs; a change over seeds is tested, and needs no ten."
+        "How many units the claim needs; a change over seeds is tested, and needs no ten."
         changed = self.margin is not None and abs(self.expected) >= self.margin
         return 2 if changed and units == "seeds" else FEWEST
 
     def needs(self, pilot: Pilot, fewest: int = FEWEST) -> int:
-        "Effective units that keep every promise, and allow a claim; refused beyond 1e12."
+        "Units, at least the fewest, that keep every promise; refused beyond 1e12."
         both = {"level": self.level, "assurance": self.assurance}
         def enough(n):
             narrow = not self.half_width or half_width(pilot, n, **both) <= self.half_width
@@ -442,7 +442,7 @@ class Plan(Shown):
     goal: Goal
     pilot: Pilot
     needed: dict        # the row of the planned run
-    rows: tuple[dict, ...]
+    rows: tuple[dict, ...]  # of the table
     text: dict | None   # the row of the whole text; None: unknown
     units: str          # what is independent: documents, serial, windows, items
     source: str         # one sentence about the pilot
@@ -462,7 +462,7 @@ class Plan(Shown):
     items = property(lambda self: SIZED_IN.get(self.units, "examples"))
 
     def amount(self, value: float, digits: int = 2) -> str:
-        "A change in words; on the log scale in per cent, as margins are written."
+        "A value in words, to some digits; on the log scale in per cent, as margins are."
         scale, unit = shown_unit(self.metric)
         return f"{scale * value:.{digits}g}{unit}"
 
@@ -523,9 +523,9 @@ def plan_comparison(
     source,  # as for `pilot_of`
     *,
     goal: Goal | None = None,
-    units: str = "auto",
-    metric: str | None = None,
-    correlation: float | None = None,
+    units: str = "auto",            # as for `compare`
+    metric: str | None = None,      # None: the primary one
+    correlation: float | None = None,  # of both models' losses, where one is known
     supply: Supply | None = None,  # the text; None: in proportion to the pilot itself
     gate: str | None = None,       # a rule of one's own, as for `gate_limit`
 ) -> Plan:
