@@ -84,11 +84,8 @@ class Row:
         "The claim as tables and headlines say it."
         return claim_word(self.value, self.claim, self.shows("not_worse"))
 
-    def shows(
-        self,
-        question: str,  # "not_worse" or "beyond"
-    ) -> bool:
-        "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
+    def shows(self, question: str) -> bool:
+        "Whether it shows the question 'not_worse' or 'beyond': in its family, or alone."
         d = self.value
         if not d.enough or d.units == "seeds" and d.n_units < FEWEST: return False
         if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)
