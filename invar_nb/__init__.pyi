@@ -72,6 +72,7 @@ from .experiments.runner import (
     ExperimentSpec as ExperimentSpec, Hypothesis as Hypothesis, judge_queue as judge_queue,
     over_seeds as over_seeds, run_all as run_all, run_queue as run_queue,
     write_runs as write_runs)
+from .report.answer import result_html as result_html
 from .report.report import Report as Report, report_of as report_of
 from .shell.compare import compare_models as compare_models
 from .report.verify import verify as verify

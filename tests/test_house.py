@@ -5,6 +5,7 @@ import ast
 import base64
 import json
 import os
+import posixpath
 import re
 import shutil
 import subprocess
@@ -217,6 +218,19 @@ def test_the_commands_of_nbdev_pass_in_a_clone(tmp_path):
         assert not subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True).stdout, code
 
 
+def test_signatures_are_drawn_without_running_checks(tmp_path):
+    "nbdev's own documentation runs exported cells only: a check that would fail is not run; text below the lead is kept."
+    cells = [nbformat.v4.new_markdown_cell("# Page\n> Lead?\n\nText below."), nbformat.v4.new_code_cell("#| default_exp page"), nbformat.v4.new_code_cell("#| exports\ndef f(\n    x: int,  # a number\n): 'Doc.'"),
+             nbformat.v4.new_code_cell("import not_there")]
+    (tmp_path / "nbs").mkdir()
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "nbs" / "page.ipynb")
+    shutil.copy(ROOT / "settings.ini", tmp_path)
+    (tmp_path / "run.py").write_text("if __name__ == '__main__': from nbdev.serve import proc_nbs; proc_nbs('nbs', n_workers=0)")
+    r = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
+    text = (tmp_path / "_proc" / "page.ipynb").read_text() if r.returncode == 0 else r.stderr[-2000:]
+    assert "x:int, # a number" in text and "Text below." in text, text
+
+
 RETIRED = re.compile(r"\b(worth|witness|whoever|nobody|floors?|house|rooms?|stairs|told|tells?|born|honest|lift(?:ed)?|manners|sins?)\b", re.I)
 
 
@@ -387,7 +401,8 @@ def sins(tree, library=False):
 
 def test_no_forbidden_pattern():
     found = {where: s for where, tree in trees() if (s := sins(tree, library=where.startswith("invar_nb/") and "_modidx" not in where))}
-    nothing([f"{where}: {x}" for where, xs in found.items() for x in xs])
+    plugin = ("invar_nb/testing/plugin.py", "imports ['pytest']")  # which pytest itself imports
+    nothing([f"{where}: {x}" for where, xs in found.items() for x in xs if not (where == plugin[0] and x.endswith(plugin[1]))])
 
 
 @pytest.mark.parametrize("sin", [
@@ -557,4 +572,20 @@ def test_site_builds_without_a_warning(tmp_path):
     outside = sorted({m for t in html.values() for m in re.findall(r'<(?:script|img|link)[^>]+(?:src|href)="(https?://[^"]+)"', t) if "invar-nb.github.io" not in m})
     assert not outside, f"the site needs the network for {outside}"
     assert "searchindex.js" in {p.name for p in out.iterdir()}
+    llms = (out / "llms.txt").read_text()
+    pages_of = [re.sub(r"(^|/)\d+_", r"\1", pages.page_id(p)) for p in ALL]
+    nothing([p for p in pages_of if not all((out / f"{p}.{kind}").exists() for kind in ("md", "ipynb"))], "no .md or .ipynb beside the page")
+    nothing([p for p in pages_of if p != "index" and f"/{p}.md): " not in llms], "not in llms.txt")
+    links = [(p, posixpath.normpath(posixpath.join(posixpath.dirname(p), target))) for p in pages_of for target in re.findall(r"\]\(([\w./-]+\.md)", re.sub(r"```.*?```|`[^`]*`", "", (out / f"{p}.md").read_text(), flags=re.S))]
+    nothing([link for link in links if not link[1].startswith("..") and not (out / link[1]).exists()], "a link of a .md leads nowhere")
+    entries = re.findall(r'toctree-l1[^>]*><a class="reference internal" href="([^"#]*)">([^<]*)', html["index.html"])
+    assert [title for _, title in entries] == ["Start", "Guides", "The method", "Reference", "The library by layer"]
+    for name, kind in (("guides/which_quant", "Guide"), ("statistics/jackknife", "Method"), ("files/lm_eval", "Library"), ("which-method", "Reference")):
+        over = re.search(r'<div class="beside"><a href="([^"]+)">(\w+)</a>', html[f"{name}.html"])
+        assert over[2] == kind and posixpath.normpath(posixpath.join(posixpath.dirname(name), over[1])) in html
+        assert "colab.research.google.com/github/invar-nb/invar_nb/blob/main/nbs/" in html[f"{name}.html"]
+    assert not re.findall(r'href="[\w./-]*\.ipynb"(?! download)', "".join(re.findall(r"<a [^>]*>", "".join(html.values())))), "a link leads to a notebook"
+    assert not [n for n, t in html.items() if "#LNone" in t] and "Derived and checked in" in html["reference/python_api.html"]
+    weights = (out / "_static" / "language_data.js").read_text()                                # Sphinx puts the scorer there
+    assert '"guides/which_quant": 3' in weights and '"files/lm_eval": 1' in weights
     assert not [n for n, t in html.items() if re.search(r"@eq-\w|\{#eq-|\{eq\}`", re.sub(r"<(pre|code).*?</\1>", "", t, flags=re.S))], "an equation label was left in the text"

@@ -11,7 +11,7 @@ import typer
 from frozen_cases import answer
 from frozen_inputs import DATA, write_inputs
 
-from invar_nb.shell.cli import app
+from invar_nb.shell.cli import app, main
 
 LEDGER = list(csv.DictReader((DATA / "options.csv").read_text().splitlines())) if (DATA / "options.csv").is_file() else []
 LINES = {row["example"]: int(row["exit"]) for row in LEDGER}
@@ -110,3 +110,9 @@ def test_the_change_log_has_the_ledger(): assert as_markdown() in (DATA.parent.p
 
 
 if __name__ == "__main__": print(as_markdown())
+
+
+def test_a_command_leaves_no_option_behind(tmp_path, capsys):
+    "Options typed for one command are not taken for those of the next in the same process."
+    from invar_nb.shell.options import TYPED
+    assert main(["verify", str(tmp_path), "--quiet"]) != 0 and TYPED.get() == frozenset()

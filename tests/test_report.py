@@ -83,7 +83,7 @@ def test_which_rule_gives_the_exit_code(made, rules, rule, code):
     report = report_of(compare(made(), **rules))
     first, = report.document()["pairs"]
     assert (report.exit["rule"], report.exit_code) == (rule, code) and [bool(first[name]) for name in ("gate", "tail")] == [name in rules for name in ("gate", "tail")]
-    said, page = str(report).splitlines(), html.unescape(html.unescape(report._repr_html_()))
+    said, page = str(report).splitlines(), html.unescape(html.unescape(render(report)["report.html"]))
     decides = rule in ("secondary_regressed", "gate_failed")  # the first line is what decides
     assert said[0] == (f"Exit code 1: {report.exit['because']} {report.headline}" if decides else report.headline) and said[1] == ""
     plain = re.sub(r"\s+", " ", page)  # no-break blanks stand between numbers and units

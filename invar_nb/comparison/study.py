@@ -5,9 +5,8 @@
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'WORST_FIRST', 'OF_LOOKS', 'check_names', 'pair_all',
            'level_interval', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best',
-           'find_groups', 'judged_against', 'pool_contrasts', 'judge_study', 'model_name', 'row_headline',
-           'study_headline', 'Table', 'Study', 'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'study',
-           'compare', 'evaluate']
+           'find_groups', 'judged_against', 'pool_contrasts', 'judge_study', 'model_name', 'study_headline', 'Table',
+           'Study', 'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -26,7 +25,7 @@ from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control, family_of,
                                       find_leading, judge_looked, judge_rows, p_of_change,
-                                      pool_rows, that_decide)
+                                      pool_rows, row_headline, that_decide)
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
 from .units import (FEWEST, check_by, choose_units, counted, find_slices,
                                        slice_names)
@@ -34,7 +33,7 @@ from .verdict import (Verdict, as_margin, change_text, headline,
                                          margin_text, rationale)
 from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
                                          suggest)
-from ..foundations.interval import Fallback, Interval
+from ..foundations.interval import Fallback, Interval, Shown
 from ..metrics.metric import (Metric, as_metric, detail_of, in_unit, item_totals,
                                      missing_reason, prepare_metric, value_of,
                                      values_without)
@@ -61,6 +60,11 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     known = sorted({*names, *parts} - {BASELINE, CONTROL, ""})
     for name in rules.deciding:
         as_choice(name, known, where="study", name="deciding", error=UsageError)
+    for one in rules.accepted:
+        for what, at in (("candidate", names), ("part", [*parts, POOLED])):
+            some = sorted({*at} - {BASELINE, CONTROL})
+            if name := getattr(one, what): as_choice(
+                name, some, where="study", name=f"{what} of accepted", error=UsageError)
     if (pooling := rules.pooling) is None: return
     if {*rules.deciding} & {*parts}:
         refuse("study", "with pooling the pooled change decides", "deciding parts as well",
@@ -270,7 +274,8 @@ def judge_study(
         margins = {titles.get(name, name) if name not in names else name: value
                    for name, value in margins.items()}
     for what, asked in (("a margin's metric", margins or {}),
-                        ("primary", {rules.primary} - {None})):
+                        ("primary", {rules.primary} - {None}),
+                        ("metric of accepted", {a.metric for a in rules.accepted} - {""})):
         for name in asked: as_choice(name, sorted(names), where="study", name=what,
                                      error=UsageError)
     rows = []
@@ -336,26 +341,6 @@ ITEMS = {"losses": "windows", "answers": "examples", "scores": "examples", "runs
          "translations": "segments"}
 
 # %% ../../nbs/comparison/08_study.ipynb #c031
-_POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
-           "random": "as a sample of such texts", "given": "with the weights given"}
-
-
-def row_headline(row: Row, of: str = "") -> str:
-    "One row in one sentence; `of`: whose it is, where there are several."
-    d = row.value
-    said = headline(d, row.claim, row.margin, row.shows("beyond"), row.shows("not_worse"),
-                    of)
-    if row.role == "pooled":
-        texts, rule = len(row.about["weights"]), _POOLED[row.about["rule"]]
-        return f"{said.removesuffix('.')}, on {texts} texts {rule}."
-    hidden = row.floor is not None and abs(d.delta) <= row.floor
-    if not hidden or row.claim != "inconclusive": return said
-    change = headline(d, "regressed", 0.0).partition(": ")[2].removesuffix(".")
-    whose = f" ({of})" if of else ""
-    return (f"{row.word.capitalize()}{whose}: {change}, below the numerical noise of "
-            f"{change_text(row.floor, d, sign=False)}.")
-
-
 WORST_FIRST = ("regressed", "inconclusive", "equivalent", "improved")
 
 
@@ -390,7 +375,7 @@ def study_headline(study) -> str:
     return f"{' on '.join(what)}{of}: {', '.join(counts)}."
 
 # %% ../../nbs/comparison/08_study.ipynb #c023b
-class Table:
+class Table(Shown):
     "Rows, found by what their keys say; the other attributes are those of the leading `row`."
     rows: tuple[Row, ...]
     delta: float                     # candidate - baseline, on the metric's scale
@@ -409,6 +394,7 @@ class Table:
     baseline: float | None           # the metric itself
     candidate: float                 # the metric itself
     improvement: float               # delta, positive where the candidate is better
+    hint = "More: .plot()  .to_frame()  .to_markdown()  .report()"
 
     def select(self, **key) -> list[Row]:
         "Rows whose key has these fields: candidate, part, metric, slice, against; role."
@@ -436,6 +422,26 @@ class Table:
     def __iter__(self) -> Iterator[Row]: return iter(self.rows)
 
     def __len__(self) -> int: return len(self.rows)
+
+    def report(self, **options) -> "invar_nb.Report":
+        "The report of this study; options as for `invar_nb.report_of`."
+        return invar_nb.report_of(self, **options)
+
+    def summary(self) -> str:
+        "The answer: a sentence, a table, what it rests on."
+        return self.report().summary()
+
+    def to_markdown(self) -> str:
+        "The answer for a comment, as summary.md has it."
+        return self.report().to_markdown()
+
+    def _line(self): return counted(len(self), "rows")
+
+    def _forest(self): return self.report()._forest()
+
+    def _records(self): return self.report()._records()
+
+    def _repr_html_(self) -> str: return invar_nb.result_html(self.report(), hint=self.hint)
 
 # %% ../../nbs/comparison/08_study.ipynb #c024
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -497,19 +503,12 @@ class Study(Table):
         several = len({name for name, _ in self.arms} - {BASELINE, CONTROL}) > 1
         return ", ".join(filter(None, (key[0] * several, key[1])))
 
-    def report(self, **options) -> "invar_nb.Report":
-        "The report of this study; options as for `invar_nb.report_of`."
-        return invar_nb.report_of(self, **options)
-
-    def to_frame(self): return self.report().to_frame()  # of pandas
-
-    def to_markdown(self) -> str: return self.report().to_markdown()
-
-    def _repr_html_(self) -> str: return self.report()._repr_html_()
-
-    def __repr__(self) -> str: return f"Study({self.headline!r}, {counted(len(self), 'rows')})"
-
-    def __str__(self) -> str: return str(self.report())
+    def _line(self):
+        leads, failed = self.leading, self.failed
+        if len(leads) == 1 and not failed: return leads[0]._line()
+        known = leads or failed or any(row.role == "level" and row.value.estimate is not None
+                                       for row in self.rows)
+        return self.headline.removesuffix(".") if known else super()._line()
 
 # %% ../../nbs/comparison/08_study.ipynb #c028
 def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
@@ -525,7 +524,7 @@ def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
 
 
 OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "profile", "gate",
-            "fail_inconclusive", "edit", "budget")
+            "fail_inconclusive", "edit", "budget", "accepted")
 
 
 def measure_looks(pairs: Mapping, rules: Rules) -> tuple[dict, dict]:

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CLAIMS', 'QUESTIONS', 'HEAVY', 'as_margin', 'claim_of', 'is_identical', 'claim_alone', 'questions', 'claim_within',
-           'units_for_power', 'overturning_change', 'counted_alike', 'change_text', 'margin_text', 'shown_unit',
-           'span_text', 'interval_text', 'is_beyond', 'claim_word', 'headline', 'rationale', 'Verdict']
+           'units_for_power', 'overturning_change', 'counted_alike', 'margin_text', 'span_text', 'interval_text',
+           'is_beyond', 'claim_word', 'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -13,9 +13,11 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
-from .difference import Difference, turned
+from .difference import (Difference, change_text, shown_unit,
+                                            turned)
 from ..metrics.metric import is_margin
 from .units import counted, noun_of
+from ..foundations.interval import Shown
 from ..foundations.refuse import UsageError, refuse
 from ..statistics.jackknife import Jackknife, jackknife_ratio
 from ..statistics.planning import n_for_power
@@ -145,26 +147,6 @@ def counted_alike(d: Difference) -> tuple[float, Jackknife | None]:
     return float(weights.max()), jackknife_ratio(each, np.ones(each.size))
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c003
-def change_text(
-    value: float,
-    d: Difference,
-    *,
-    sign: bool = True,
-) -> str:
-    "A change in words: per cent on the log scale, points of a share, else the unit."
-    scale, unit = shown_unit(d)
-    if d.scale == "log" and value > math.log(1e4):  # per cent would have more than six digits
-        return f"x {math.exp(value):.1e}" if value < 700 else "x more than 1e+300"
-    shown = scale * (math.expm1(value) if d.scale == "log" else value)
-    width = scale * d.interval.width / 2 or abs(shown) / 10
-    places = 2 if not width > 0 else min(max(1 - math.floor(math.log10(width)), 0), 8)
-    size = max(abs(shown), width, *(scale * abs(x) for x in (d.interval.low, d.interval.high)))
-    digits = f".{places}f" if not size or 1e-7 <= size < 1e12 else ".3g"
-    text = f"{shown:{'+' if sign else ''}{digits}}"
-    if float(text) == 0: text = text.replace("-", "").replace("+", "")
-    return text + unit
-
-
 def margin_text(margin: float, d: Difference) -> str:
     "2 %, 2 points, or 0.02 in the metric's unit, with per cent where that is known."
     scale, unit = shown_unit(d)
@@ -173,13 +155,6 @@ def margin_text(margin: float, d: Difference) -> str:
         of_mean = f" ({margin * abs(d.baseline):.3g})" if d.scale == "linear" else ""
         return f"{100 * margin:.3g} %{of_mean}"
     return f"{100 * margin / d.whole:.3g} % ({text})" if d.whole else text
-
-
-def shown_unit(d) -> tuple[float, str]:
-    "The factor and the unit in which a change is shown."
-    if d.scale == "log": return 100, " %"
-    if d.unit == "relative": return 100, " %"
-    return (100, " points") if d.unit == "share" else (1, f" {d.unit}".rstrip())
 
 
 def span_text(low: float, high: float, d: Difference) -> str:
@@ -283,8 +258,8 @@ def rationale(
     return f"{first[0].upper()}{first[1:]}: {why}."
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c037
-@dataclass(frozen=True, kw_only=True)
-class Verdict:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Verdict(Shown):
     "A decision, the numbers it rests on, and one sentence."
     hypothesis_id: int = 0  # of the caller
     metric: str  # its name
@@ -308,8 +283,19 @@ class Verdict:
     candidate_geometric_mean: float | None = None  # of runs on the log scale
     baseline_geometric_mean: float | None = None  # of runs on the log scale
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        "The decision in one sentence."
         return self.headline or self.rationale
+
+    def _line(self):
+        if self.improvement is None or self.verdict == "failed":
+            return f"{self.verdict}: {self.metric}"
+        rises = self.improvement if self.direction[:1] == "h" else -self.improvement
+        change = math.expm1(min(rises, 700)) if self.scale == "log" else rises
+        word = self.claim or self.verdict
+        if word == "inconclusive" and self.not_worse: word = "not worse"
+        if word == "equivalent": word += f" within {100 * self.improvement_threshold:.3g} %"
+        return f"{word}: {self.metric} {100 * change:+.3g} %"
 
     def to_dict(self) -> dict:
         "Plain fields, nothing rounded; optional ones only where they say something."

@@ -21,7 +21,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
-from ..comparison.difference import Difference
+from ..comparison.difference import Difference, difference_forest
 from ..comparison.rows import Key, Level, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
@@ -30,7 +30,7 @@ from ..comparison.verdict import Verdict
 from .runs import (ExperimentResult, RunPairs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
-from ..foundations.interval import Fallback, Interval
+from ..foundations.interval import Fallback, Interval, Shown
 from ..foundations.refuse import (UsageError, as_choice, as_count, as_fraction,
                                          is_number, of_part, refuse)
 from ..metrics.metric import Metric
@@ -229,8 +229,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}."
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c038
-@dataclass(frozen=True, kw_only=True)
-class RunsComparison:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunsComparison(Shown):
     "Two arms compared on one metric, seed by seed."
     spec: MetricSpec
     pairs: RunPairs
@@ -244,6 +244,17 @@ class RunsComparison:
         1 - self.spec.significance_threshold / self.family, 12))
     # of the paired t test, unadjusted; None where nothing was tested
     p_value = property(lambda self: self.difference and self.difference.p_value)
+
+    def summary(self) -> str: return self.verdict.summary()
+
+    def _line(self): return self.verdict._line()
+
+    def _records(self): return self.verdict._records()
+
+    def _forest(self):
+        margin = self.spec.improvement_threshold
+        return self.difference and difference_forest(
+            self.difference, claim=self.verdict.claim, margin=margin)
 
     @cached_property
     def difference(self) -> Difference | None:

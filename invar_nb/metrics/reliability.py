@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, fields
 import numpy as np
 import scipy
 
+from ..foundations.interval import as_axes
 from ..foundations.refuse import (as_booleans, as_choice, as_count, as_fraction,
                                          as_vector, find_precision, lock, refuse,
                                          refuse_first)
@@ -187,17 +188,16 @@ class ReliabilityBins:
                   for name, value in values.items() if isinstance(value, np.ndarray)}
         return values | arrays | {"null": self.null and asdict(self.null)}
 
-    def plot(self, axis=None):
-        "Reliability diagram with Wilson intervals; returns the axis."
-        from matplotlib import pyplot
-        axis = axis or pyplot.subplots(figsize=(3.2, 3.2))[1]
+    def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
+        "Reliability diagram with Wilson intervals, on these axes or on new ones."
+        ax = as_axes(ax, (3.2, 3.2))
         full = self.count > 0
         x, y = self.mean_confidence[full], self.accuracy[full]
         bars = np.abs(np.stack([self.interval_low[full], self.interval_high[full]]) - y)
-        axis.plot([0, 1], [0, 1], color="#999", linewidth=1)
-        axis.errorbar(x, y, bars, fmt="o", markersize=4, capsize=2)
-        axis.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy")
-        return axis
+        ax.plot([0, 1], [0, 1], color="#999", linewidth=1)
+        ax.errorbar(x, y, bars, fmt="o", markersize=4, capsize=2)
+        ax.set(xlim=(0, 1), ylim=(0, 1), xlabel="confidence", ylabel="accuracy")
+        return ax
 
 # %% ../../nbs/metrics/03_reliability.ipynb #c045
 def reliability_bins(

@@ -17,6 +17,7 @@ import numpy as np
 
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
+from ..foundations.interval import Shown
 from ..foundations.refuse import refuse
 from ..foundations.store import ABSENT, as_file, as_path, differences, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
@@ -277,8 +278,8 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     return lines
 
 # %% ../../nbs/models/08_weights.ipynb #c030
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class WeightsDifference:
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class WeightsDifference(Shown):
     "What differs between the files of two models."
     baseline: str
     candidate: str
@@ -314,10 +315,23 @@ class WeightsDifference:
 
     sentence = property(lambda self: _sentence(self), doc="What differs, in words.")
 
-    def __str__(self) -> str:
+    def summary(self) -> str:
+        "What differs, and the tensors that changed most."
         more = [f"{counted(len(self.changed) - 5, 'more tensors')} changed less"]
         return "\n  ".join([self.sentence, *map(str, self.changed[1:5]),
                             *more[:len(self.changed) > 5], *self.settings])
+
+    def _line(self):
+        of = f": {self.tensors_changed:,} of {counted(self.tensors or 0, 'tensors')}"
+        return f"{self.state}{of * bool(self.tensors)}{', ' * bool(self.edit)}{self.edit}"
+
+    def _records(self):
+        return [{"tensor": t.name, "changed": t.changed, "elements": t.elements,
+                 "relative change": t.relative, "edit": t.edit} for t in self.changed]
+
+    def _table(self):
+        text, rows = lambda x: f"{x:.2g}" if isinstance(x, float) else f"{x}", self._records()
+        return [[*rows[0]], *([*map(text, r.values())] for r in rows[:5])] if rows else []
 
     def to_dict(self) -> dict:
         "Plain values; of the tensors that differ the five that changed most."

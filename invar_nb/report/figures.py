@@ -12,6 +12,8 @@ from functools import cache
 import math
 import re
 
+from ..foundations.interval import reach_of
+
 # %% ../../nbs/report/00_figures.ipynb #527d1874
 COLOURS = {name: f"var(--{name},{colour})" for name, colour in {
     "ink": "#1f2328", "soft": "#5b6470", "worse": "#b93a08", "better": "#0369a1",
@@ -124,48 +126,43 @@ def _axis(values, start, stop):
     return low, high, lambda value: start + (value - low) * (stop - start) / (high - low)
 
 
-def _reach(rows, margin):
-    "How far the axis goes: to all ends, or past those that dwarf the margin and the others."
-    far = sorted(max(map(abs, row[1:4])) for row in rows)
-    near = 2 * max(map(abs, margin)) if margin else far[len(far) // 2]
-    inside = [size for size in far if size <= 4 * near]
-    return max([near, *inside]) if inside and len(inside) < len(far) else math.inf
-
-
 def interval_figure(
-    rows: Sequence[tuple],  # (label, estimate, low, high, claim), in the unit of the axis
+    bars: Sequence[tuple],  # (label, estimate or None, low, high, claim), in the axis' unit
     *,
     margin: tuple[float, float] | None = None,  # its two ends, drawn as a band
     limit: float | None = None,                 # of a gate, dashed
     axis: str = "",                             # what the axis shows, with its unit
     words: Sequence[str] = (),                  # at the right of each label
+    zero: str = "no change",                    # what 0 means; "": nothing
 ) -> Picture:
     "Intervals against no change (0), the margin and a gate's limit; a far one has an arrow."
-    reach = _reach(rows, margin)
+    reach = reach_of(bars, margin) if zero else math.inf
     inside = lambda value: min(max(value, -reach), reach)
-    ends = [0.0, *(inside(v) for row in rows for v in row[1:4]), *(margin or ())]
+    ends = [*[0.0] * bool(zero), *(margin or ()), *(
+        inside(v) for bar in bars for v in bar[1:4] if v is not None)]
     left, right, x = _axis(ends if limit is None else [*ends, limit], 14, 406)
-    top, bottom = 22, 30 + 42 * len(rows)
-    marks = [_text(x(0), 14, "no change")]
+    top, bottom = 22, 30 + 42 * len(bars)
+    marks = [_text(x(0), 14, zero)] * bool(zero)
     if limit is not None:
         marks.append(_line(x(limit), top, x(limit), bottom, "worse", dash="5 4"))
-    for i, (label, estimate, low, high, claim) in enumerate(rows):
+    for i, (label, estimate, low, high, claim) in enumerate(bars):
         y, colour = top + 42 * i + 32, _CLAIMS.get(claim, "ink")
         if margin: marks.append(_box(x(margin[0]), y - 9, x(margin[1]) - x(margin[0]), 18))
-        marks += [_line(x(0), y - 9, x(0), y + 9, "soft", 1),
-                  _text(14, y - 13, label, "start", colour, True),
+        if zero: marks.append(_line(x(0), y - 9, x(0), y + 9, "soft", 1))
+        marks += [_text(14, y - 13, label, "start", colour, True),
                   _line(x(inside(low)), y, x(inside(high)), y, colour, 4)]
         if words: marks.append(_text(406, y - 13, words[i], "end", colour))
         for end in (low, high):
             at, toward = x(inside(end)), math.copysign(6, end)
             if inside(end) == end: marks.append(_line(at, y - 6, at, y + 6, colour, 2))
             else: marks += [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
-        if inside(estimate) == estimate: marks.append(_dot(x(estimate), y, 5, colour))
+        if estimate is not None and inside(estimate) == estimate:
+            marks.append(_dot(x(estimate), y, 5, colour))
     marks += [_line(14, bottom, 406, bottom, "soft", 1), _text(210, bottom + 36, axis)]
     for t in ticks(left, right):
         marks += [_line(x(t), bottom, x(t), bottom + 4, "soft", 1),
-                  _text(x(t), bottom + 18, f"{t:+g}" if t else "0")]
-    title = "; ".join(f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in rows)
+                  _text(x(t), bottom + 18, f"{t:+g}" if t and zero else f"{t:g}")]
+    title = "; ".join(f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in bars)
     return draw(marks, height=bottom + 44, title=f"{title}; {axis}")
 
 
@@ -275,7 +272,7 @@ def size_figure(
     size: str = "",                             # what is drawn to the right
 ) -> Picture:
     "Change with its interval against the size of each candidate; a far one at the edge."
-    reach = _reach([(row[0], *row[2:]) for row in rows], margin)
+    reach = reach_of([(row[0], *row[2:]) for row in rows], margin)
     inside = lambda value: min(max(value, -reach), reach)
     low, high, y = _axis([0.0, *(inside(v) for row in rows for v in row[2:5])], 246, 26)
     left, right, x = _axis([row[1] for row in rows], 60, 406)

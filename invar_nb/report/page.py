@@ -4,24 +4,28 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'dense', 'cells_of',
-           'cells_of_row', 'shorten', 'draw_rows', 'interval_picture', 'leads_of', 'size_text', 'ranking_table',
-           'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text',
-           'rule_line', 'unmeasured_line', 'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts',
-           'brief', 'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures',
-           'render_page', 'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
+           'cells_of_row', 'shorten', 'rows_forest', 'draw_rows', 'levels_forest', 'answer_forest', 'interval_picture',
+           'leads_of', 'size_text', 'ranking_table', 'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines',
+           'noise_lines', 'level_text', 'families_text', 'rule_line', 'unmeasured_line', 'found_line', 'alone_tables',
+           'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture', 'changed_answers',
+           'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
+           'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
 import math
 import re
+from types import SimpleNamespace
 
 import numpy as np
 
 from ..arms.arm import natural_order
 from ..arms.window_losses import StreamedLosses
+from ..comparison.difference import change_axis
 from ..comparison.rules import budget_unit
 from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
+from ..foundations.interval import Forest
 from .figures import (Picture, changes_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
                                      size_figure, visible)
@@ -52,18 +56,13 @@ def title_of_row(row: Mapping) -> str:
 
 def axis_of(value: Mapping) -> tuple[Callable[[float], float], str]:
     "The map from a difference to what its axis shows, and the axis label."
-    change = f"change of {value['title']}"
-    if value["scale"] == "log":
-        return lambda d: 100 * math.expm1(min(d, 700)), f"{change} [%]"
-    if value["unit"] == "relative": return lambda d: 100 * d, f"{change} [%]"
-    if value["unit"] == "share": return lambda d: 100 * d, f"{change} [percentage points]"
-    return float, change + (f" [{value['unit']}]" if value["unit"] else "")
+    return change_axis(SimpleNamespace(**value))
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee14
 def claim_text(row: Mapping) -> str:
     "The claim, and what the interval alone would say where the family forbids that."
     alone = f" (alone: {row['alone']})" if row["alone"] else ""
-    return f"{row['words']['claim']}{alone}"
+    return f"{row['words']['claim']}{alone}{' (accepted)' * ('accepted' in row['words'])}"
 
 
 def p_of_claim(row: Mapping) -> str:
@@ -125,23 +124,38 @@ def shorten(name: str, most: int) -> str:
     return f"{name[:head]}..{name[len(name) - (most - 2 - head):]}"
 
 # %% ../../nbs/report/02_page.ipynb #c0ffee07
-def draw_rows(value: Mapping, margin: float, bars: list, limit=None) -> Picture:
+def rows_forest(value: Mapping, margin: float, bars: list, limit=None) -> Forest:
     "(label, delta, ends, claim, words) of each bar, on the axis of the metric of `value`."
     shown, axis = axis_of(value)
     band = (shown(-margin), shown(margin)) if margin else None
     rows = [(shorten(label, 26), shown(delta), *map(shown, ends), claim)
             for label, delta, ends, claim, _ in bars]
-    return interval_figure(rows, margin=band, limit=limit, axis=axis,
-                           words=[bar[-1] for bar in bars])
+    return Forest(bars=rows, margin=band, limit=limit, axis=axis,
+                  words=[bar[-1] for bar in bars])
 
 
-def interval_picture(d: Mapping) -> Picture | None:
+def draw_rows(value: Mapping, margin: float, bars: list, limit=None) -> Picture:
+    "The same as a picture."
+    return interval_figure(**vars(rows_forest(value, margin, bars, limit)))
+
+
+def levels_forest(d: Mapping) -> Forest | None:
+    "The first metric of arms alone that has intervals, on all items and on slices."
+    rows = [row for row in rows_of(d, "level") if row["value"]["ci"]]
+    first = rows and rows[0]["value"]
+    bars = [(shorten(label_of({**row["key"], "candidate": "candidate"}) or first["title"], 26),
+             row["value"]["value"], *row["value"]["ci"], None) for row in rows
+            if row["value"]["title"] == first["title"]]
+    return Forest(bars=bars[:20], axis=first["title"], zero="") if rows else None
+
+
+def answer_forest(d: Mapping) -> Forest | None:
     "The leading rows of the first metric against its margin and, where asked for, the gate."
     order = {(r["part"], name): i for r in d["rankings"] for i, name in enumerate(r["order"])}
     leads = [row for row in rows_of(d, "pooled") + sorted(rows_of(d, "lead"), key=lambda row: (
         row["key"]["part"], order.get((row["key"]["part"], row["key"]["candidate"]), 0)))
         if row["words"]["interval"] != "-"][:20]
-    if not leads: return None
+    if not leads: return None if d["pairs"] else levels_forest(d)
     first, margin = leads[0]["value"], leads[0]["margin"]
 
     def bar(row, label, claim):
@@ -153,7 +167,13 @@ def interval_picture(d: Mapping) -> Picture | None:
     bars += [bar(row, "scored twice", "noise") for row in rows_of(d, "control")
              if row["value"]["metric"] == first["metric"] and not row["key"]["slice"]]
     gate = next((pair["gate"] for pair in d["pairs"] if pair["gate"]), None)
-    return draw_rows(first, margin, bars, gate and 100 * (gate["limit"] - 1))
+    return rows_forest(first, margin, bars, gate and 100 * (gate["limit"] - 1))
+
+
+def interval_picture(d: Mapping) -> Picture | None:
+    "The same as a picture; None without any interval."
+    forest = answer_forest(d)
+    return forest and interval_figure(**vars(forest))
 
 # %% ../../nbs/report/02_page.ipynb #f3c25bde
 def leads_of(d: Mapping, ranking: Mapping) -> dict[str, dict]:

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection', 'RowSection', 'Units', 'Facts', 'PairSection',
-           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files',
+           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files', 'now',
            'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render', 'files_of_older']
 
 # %% ../../nbs/report/06_report.ipynb #f93ca539
@@ -12,7 +12,6 @@ from collections.abc import Iterable, Mapping
 import csv
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
-import html
 from importlib import metadata
 import io
 import json
@@ -22,6 +21,7 @@ import platform
 import re
 import sys
 import time
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -30,17 +30,21 @@ import psutil
 from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
 from ..comparison.study import Study
+from ..comparison.difference import shown_unit
 from ..experiments.runs import read_row
 from ..experiments.improvement import RunsArm
 from ..files.losses import losses_bytes, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
+from ..foundations.interval import Shown
 from ..foundations.journal import finish
 from ..foundations.refuse import UsageError, refuse
 from ..foundations.store import (canonical_json, canonical_text, content_digest, digest,
                                         file_digest, strict_json, write_folder)
 from .build import SCHEMA, document_of
-from .answer import badge, result_picture, summary, summary_markdown
-from .page import reliability_pictures, render_html, render_markdown
+from .answer import (answer_table, badge, first_line, next_line, rests_line,
+                                    result_picture, summary, summary_markdown)
+from .page import (answer_forest, axis_of, reliability_pictures, render_html,
+                                  render_markdown)
 
 # %% ../../nbs/report/06_report.ipynb #c005
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -161,7 +165,7 @@ class Exit(Section):
     rule: Literal["measured", "not_worse", "no_regression_shown", "primary_regressed",
                   "perhaps_within_margin",
                   "secondary_regressed", "gate_failed", "requirement_missed",
-                  "no_loss_beyond_shown", "inconclusive", "failed_runs"]
+                  "no_loss_beyond_shown", "accepted_loss", "inconclusive", "failed_runs"]
     because: str
 
 
@@ -250,17 +254,20 @@ def evidence_files(
     return files
 
 # %% ../../nbs/report/06_report.ipynb #2f582dc8
+def now() -> tuple[datetime, bool]:
+    "This moment and False, or that of SOURCE_DATE_EPOCH and True."
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not re.fullmatch(r"[0-9]{1,11}", epoch): return datetime.now(timezone.utc), False
+    return datetime.fromtimestamp(int(epoch), timezone.utc), True
+
+
 def describe_environment(document: Mapping | None = None) -> dict:
     "When, where, with which versions, seeds and rules, at what cost; see SOURCE_DATE_EPOCH."
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    fixed = re.fullmatch(r"[0-9]{1,11}", epoch)
-    now = datetime.fromtimestamp(int(epoch), timezone.utc) if fixed else datetime.now(
-        timezone.utc)
-    versions = {}
+    (moment, fixed), versions = now(), {}
     for name in ("numpy", "scipy", "torch", "transformers", "pyarrow"):
         try: versions[name] = metadata.version(name)
         except metadata.PackageNotFoundError: versions[name] = "absent"
-    facts = {"created": now.isoformat(timespec="seconds"), "host": platform.node(),
+    facts = {"created": moment.isoformat(timespec="seconds"), "host": platform.node(),
              "platform": platform.platform(), "python": platform.python_version(),
              "versions": versions, **({} if fixed else _cost())}
     if document is None: return facts
@@ -288,7 +295,7 @@ def _cost():
 
 # %% ../../nbs/report/06_report.ipynb #2f582dca
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Report:
+class Report(Shown):
     "One document: report.json as text, and the arms that it was computed from."
     text: str  # as report.json holds it
     arms: Mapping = field(repr=False)  # (name, part) -> arm
@@ -318,25 +325,27 @@ class Report:
         "0 no regression shown, 1 regressed or gated, 4 inconclusive if asked for, 5 failed."
         return self.exit["code"]
 
-    def __str__(self) -> str: return summary(self.document())
+    hint = "More: .plot()  .to_frame()  .to_markdown()  .save(folder)"
+
+    def summary(self) -> str:
+        "The answer: a sentence, a table, what it rests on."
+        return summary(self.document())
 
     def to_markdown(self) -> str:
         "The answer for a comment: that of summary.md."
         return summary_markdown(self.document())
 
-    def __repr__(self) -> str: return f"Report({self.headline!r}, exit {self.exit_code})"
+    def _line(self): return f"{self.headline.removesuffix('.')}, exit {self.exit_code}"
 
-    def _repr_html_(self) -> str:
-        page = html.escape(render_html(self.document(), self.arms))
-        return f'<iframe srcdoc="{page}" style="width:100%;height:30rem;border:0"></iframe>'
+    def _sentences(self):
+        d = self.document()
+        return [first_line(d), rests_line(d), next_line(d)]
 
-    def to_frame(self):
-        "The rows as a pandas DataFrame."
-        try: import pandas
-        except ModuleNotFoundError:
-            refuse("to_frame", "pandas must be installed", "no such package",
-                   "pip install pandas", error=UsageError, code="not_installed")
-        return pandas.DataFrame(map(flat_row, self.document()["rows"]))
+    def _forest(self): return answer_forest(self.document())
+
+    def _table(self): return answer_table(self.document())
+
+    def _records(self): return [*map(flat_row, self.document()["rows"])]
 
     def save(
         self,
@@ -388,8 +397,15 @@ def flat_row(row: Mapping) -> dict:
     low, high = value.pop("ci", None) or (None, None)
     first = {name: value.pop(name, None) for name in ("baseline", "value", "delta")}
     claim = row["claim"] if value.get("judged", True) else row["words"]["claim"]
+    change = dict.fromkeys(("change", "change_low", "change_high", "change_unit"))
+    if first["delta"] is not None:  # as it is read
+        shown, unit = axis_of(row["value"])[0], shown_unit(SimpleNamespace(**row["value"]))[1]
+        ends = map(shown, (first["delta"], low, high))
+        change = dict(zip(change, (*ends, unit.strip()), strict=True))
     key = {name: row["key"][name] for name in ("candidate", "part", "metric", "slice")}
-    return {**key, "claim": claim, **first, "low": low, "high": high,
+    first = {"baseline": first["baseline"], "value": first["value"], "n": value.pop("n"),
+             "p_value": value.pop("p_value", None), "delta": first["delta"]}
+    return {**key, "claim": claim, **change, **first, "low": low, "high": high,
             "margin": row["margin"], "adjusted_p": row["adjusted"].get("change"),
             "adjusted_p_equivalent": row["adjusted"].get("equivalent"),
             "against": row["key"]["against"], **value}

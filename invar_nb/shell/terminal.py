@@ -16,7 +16,7 @@ import shlex
 import signal
 import sys
 import time
-from contextvars import ContextVar
+from contextvars import ContextVar, copy_context
 from pathlib import Path
 
 import typer
@@ -239,7 +239,7 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
                   f"Did you mean: invar-nb compare {shlex.join(words)}"
                   if os.path.exists(words[0]) else suggest(words[0], command.commands))
         try:
-            facts, text = _run(command, words)
+            facts, text = copy_context().run(_run, command, words)  # TYPED is of one command
             facts = {"exit_code": OK} | facts
             if ending.as_json: answer(json.dumps(facts, sort_keys=True, allow_nan=False))
             else: answer(text, ink=True)

@@ -7,19 +7,20 @@ __all__ = ['EXACT_PAIRS', 'TTest', 'paired_t_test', 'patterns_reaching', 'saddle
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c003
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import ndtr, stdtr, stdtrit
 
-from ..foundations.interval import Fallback, Interval
+from ..foundations.interval import (Fallback, Forest, Interval, Shown,
+                                           ends_text)
 from ..foundations.refuse import PairingError, as_fraction, as_vector, refuse
 from .totals import spread_is_rounding
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c024
-@dataclass(frozen=True, kw_only=True)
-class TTest:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class TTest(Shown):
     "Candidate against baseline over pairs: the t test, or why there is none."
     statistic: float | None  # t; None without spread
     df: int                  # n - 1
@@ -35,6 +36,19 @@ class TTest:
     def significant(self) -> bool:
         "Whether there is a p-value and it is at most 1 - level."
         return self.p_value is not None and self.p_value <= 1 - self.interval.level
+
+    def summary(self) -> str:
+        "The mean difference with its interval, p and the number of pairs."
+        p = "no p-value" if self.p_value is None else f"p = {self.p_value:.2g}"
+        none = f" ({self.degenerate})" if self.degenerate else ""
+        return (f"mean difference {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
+                f"{self.n} pair{'s' * (self.n > 1)}{none}")
+
+    def _forest(self):
+        return Forest(bars=[("", self.mean, *self.interval, None)],
+                      axis="mean difference, candidate - baseline")
+
+    to_dict = asdict
 
 
 _REASONS = {

@@ -8,3 +8,9 @@ document.addEventListener("DOMContentLoaded", () => {
     return text(parsed.documentElement.outerHTML, anchor);
   };
 });
+// What is wider than the page is scrolled, by the keyboard too.
+document.addEventListener("DOMContentLoaded", () => {
+  document.querySelectorAll("article pre, .table-wrapper, .api, div.cell_output, mjx-container").forEach((box) => {
+    if (box.scrollWidth > box.clientWidth && /auto|scroll/.test(getComputedStyle(box).overflowX)) box.tabIndex = 0;
+  });
+});

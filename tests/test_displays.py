@@ -1,0 +1,192 @@
+"What Python prints and a notebook shows of each result: one line, a sentence with a table, a picture, axes, columns."
+import math
+import sys
+from dataclasses import replace
+
+import matplotlib
+import numpy as np
+import pyarrow
+import pytest
+
+from invar_nb import LOG, LOWER, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, paired_t_test, result_html, study
+from invar_nb.arms.pair import pair
+from invar_nb.comparison.rows import Key, Level
+from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
+from invar_nb.foundations.refuse import UsageError
+from invar_nb.metrics.metric import METRICS
+from invar_nb.report.plan import plan_comparison
+from invar_nb.report.report import render
+from invar_nb.shell.demo import demo_model
+from studies import STUDIES, answers, losses, marks, recipes
+from test_report import EVIL, Tags
+
+matplotlib.use("agg")
+from matplotlib import pyplot  # noqa: E402  (the backend is chosen first)
+
+SHAPES = STUDIES | {"one window": lambda: compare(losses(n=1)), "no change": lambda: compare(losses(0.0, noise=0)),
+                    "levels": lambda: evaluate({"a": losses().baseline, "b": losses(n=40).baseline}), "level": lambda: evaluate(answers().baseline),
+                    "failed": lambda: study(recipes({"lion": "oom"}), Rules(metrics=["loss"], better={"loss": "lower"}))}
+
+
+def loss_runs(shift, seeds=5, status="completed"):
+    return [dict(seed=i, status=status, metrics={"loss": 2.3 + .01 * i + shift * (1 + .1 * i)}) for i in range(seeds)]
+
+
+def runs(shift=-.07, **more):
+    spec = MetricSpec("loss", direction=LOWER, scale=LOG)
+    return compare_runs(spec, baseline_runs=loss_runs(0), candidate_runs=loss_runs(shift, **more))
+
+
+RESULTS = {"interval": lambda: Interval(low=1.000213, high=1.000497, level=.95, method="bca"), "point": lambda: Interval(low=0, high=0, level=.95, method="t"),
+           "t": lambda: paired_t_test([1, 2, 4], [0, 1, 2]), "one pair": lambda: paired_t_test([1], [0]), "runs": runs, "failed runs": lambda: runs(status="oom"),
+           "verdict": lambda: runs().verdict, "weights": lambda: compare_weights(demo_model("base"), demo_model("tuned")),
+           "same weights": lambda: compare_weights(demo_model("base"), demo_model("base")), "plan": lambda: plan_comparison(losses()),
+           "row": lambda: compare(losses()).row, "difference": lambda: compare(marks()).row.value, "level": lambda: evaluate(losses().baseline).rows[0].value,
+           "no level": lambda: Level(metric=METRICS["perplexity"], estimate=None, n=3, missing="no losses")}
+
+
+def shown(result):
+    "What holds for every result; its line, its text, its HTML."
+    line, text, page = repr(result), str(result), result._repr_html_()
+    assert line.startswith(f"{type(result).__name__}(") and "\n" not in line and len(line) <= 102 and line.isprintable()
+    assert text.startswith(result.summary()) and text.endswith(result.hint)
+    tags = Tags()
+    tags.feed(page)
+    assert not tags.open and not tags.wrong and {tag for tag, _ in tags.seen} <= {"div", "p", "b", "svg", "title", "text", "rect", "path", "circle", "table", "thead", "tbody", "tr", "th", "td", "code"}
+    assert "\x1b" not in page and "{{" not in page
+    return line, text, page
+
+
+def plotted(result):
+    "Axes, in a figure that a caller made; or a refusal."
+    _, axes = pyplot.subplots(1, 2)
+    try: assert result.plot(ax=axes[1]) is axes[1] and axes[1].lines and not axes[0].lines
+    except UsageError as error:
+        assert error.code == "no_interval" and repr(result) in str(error)
+        return None
+    finally: pyplot.close("all")
+    return axes[1]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_study_of_each_shape(name):
+    done = SHAPES[name]()
+    line, text, page = shown(done)
+    report = done.report()
+    assert text == f"{report.summary()}\n\n{done.hint}" and ".report()" in text and ".save(folder)" in shown(report)[1]
+    assert not any("More: ." in str(content) for content in render(report).values())
+    alone = len(report.document()["pairs"]) == 1
+    assert len(page) < (8000 if alone else 30_000) and page.count("<svg") <= 1 and "<iframe" not in page
+    for row in done: shown(row)
+    axes = plotted(done)
+    assert (axes is None) == ("<svg" not in page)
+    if axes:
+        bars = report._forest().bars
+        assert [label.get_text().partition(" +")[0] for label in axes.get_yticklabels()] == [bar[0] for bar in bars]
+    table, frame = pyarrow.table(done), done.to_frame()
+    assert table.schema.names == [*frame.columns] and table.num_rows == len(frame) == len(report.document()["rows"]) and table.equals(pyarrow.table(report))
+    assert table.column("claim").to_pylist() == [row["claim"] if row["value"].get("judged", True) else row["words"]["claim"] for row in report.document()["rows"]]
+
+
+@pytest.mark.parametrize("name", RESULTS)
+def test_each_other_result(name):
+    result = RESULTS[name]()
+    line, text, page = shown(result)
+    assert (plotted(result) is None) == ("<svg" not in page) and len(page) < 8000
+    if name not in ("no level", "same weights"): assert pyarrow.table(result).num_rows == len(result.to_frame()) >= 1
+
+
+def test_the_line_is_in_the_readers_unit():
+    one = repr(compare(losses(.002, .005, seed=2), margin=.02))
+    assert one.startswith("Study(equivalent within 2 %: perplexity +0.") and one.endswith(" %], 96 documents)")
+    assert repr(compare(answers(30), margin=.01).row).startswith("Row(regressed: accuracy -15.0 points [-") and "points" not in repr(compare(answers(30)).row).partition("[")[2]
+    assert repr(runs()).startswith("RunsComparison(improved: loss -") and repr(runs(status="oom").verdict) == "Verdict(failed: loss)"
+    assert repr(runs(.0001).verdict).startswith("Verdict(inconclusive: loss +0.0")
+    assert repr(runs(.07)).startswith("RunsComparison(regressed: loss +") and repr(paired_t_test([1], [0])) == "TTest(mean difference +1 [1, 1], no p-value, 1 pair (single_pair))"
+    several = study({"baseline": losses().baseline, "q8": losses(.001, .004).candidate, "q4": losses(.06).candidate}, margin=.02)
+    assert repr(several).startswith("Study(2 candidates, perplexity: 1 regressed (q4 +5.") and repr(several.select(candidate="q8", role="lead")[0]).startswith("Row(q8, equivalent within 2 %: perplexity")
+    assert repr(evaluate(losses().baseline)).startswith("Study(old: perplexity 1")
+    assert repr(SHAPES["failed"]()).startswith("Study(3 candidates, loss: 1 failed (lion), 1 regr") and repr(compare(losses(n=1))).endswith("%, no interval, 1 window in text order)")
+    assert ends_text(0.1, 0.1) == "[0.1, 0.1]" and ends_text(1e5 + .001, 1e5 + .002) == "[100000.001, 100000.002]"
+
+
+def test_the_claim_is_in_colour_and_the_picture_has_the_margin():
+    worse, better = compare(losses(.06), margin=.02)._repr_html_(), compare(losses(-.06), margin=.02)._repr_html_()
+    assert '<b style="color:var(--worse,' in worse and ">Regressed</b>" in worse and ">regressed</b>" in worse and "var(--better" not in worse.partition("<svg")[0].partition(">")[2]
+    assert '<b style="color:var(--better,' in better and worse.count("var(--band") == 1
+    done = compare(losses(.06), margin=.02)
+    axes = plotted(done)
+    low, estimate, high = (100 * math.expm1(x) for x in (done.interval.low, done.delta, done.interval.high))
+    assert {x for line in axes.lines for x in line.get_xdata()} >= {low, estimate, high} and axes.get_xlabel() == "change of perplexity [%]"
+    assert axes.patches[0].get_x() == pytest.approx(100 * math.expm1(-.02)) and axes.get_ylim()[0] > axes.get_ylim()[1]
+    assert plotted(evaluate(losses().baseline)).get_xlabel() == "perplexity"  # a level has no margin and no line of 0
+    assert not plotted(evaluate(losses().baseline)).patches
+
+
+def test_one_far_bar_does_not_squeeze_the_others():
+    forest = Forest(margin=(-2, 2), bars=[("a", 0, -1, 1, None), ("far", 50, 40, 60, "regressed")])
+    assert reach_of(forest.bars, forest.margin) == 4 and reach_of(forest.bars[:1], None) == math.inf
+    axes = forest.plot()
+    assert axes.get_xlim()[1] < 6 and ">" in {line.get_marker() for line in axes.lines} and axes.get_yticklabels()[1].get_text() == "far +50"
+    pyplot.close("all")
+
+
+def test_hostile_names_are_text():
+    arms = {"baseline": losses().baseline, EVIL: losses(.06).candidate, "b": losses(.01).candidate}
+    done = study(arms, margin=.02)
+    page = shown(done)[2]
+    assert "<script" not in page and "&lt;script&gt;" in page and "\u202e" not in page
+    shown(done.select(candidate=EVIL, role="lead")[0])
+    shown(replace(runs().verdict, metric=EVIL, headline="", rationale=EVIL))
+    assert done.plot().get_yticklabels()
+    pyplot.close("all")
+
+
+def test_a_line_never_fails():
+    done = compare(losses())
+    for rows in ((), done.rows, [replace(done.row, key=Key(EVIL, "x" * 200, "m"))], [replace(done.row, claim=None)]):
+        assert repr(replace(done, rows=tuple(rows), measured={}))
+    d = done.row.value
+    for size in (0.0, 1e-300, 1e-9, 700.0, 1.7e308):
+        for scale, unit in (("log", ""), ("linear", "nats"), ("linear", "share"), ("linear", "relative")):
+            far = replace(d, metric=replace(d.metric, scale=scale, unit=unit), fit=replace(d.fit, estimate=size),
+                          interval=replace(d.interval, low=-size, high=size))
+            assert repr(far) and repr(replace(done.row, value=far)) and repr(replace(d.interval, low=-size, high=size))
+    verdict = runs().verdict
+    for value in (None, 0.0, -1.0, 1e300): assert repr(replace(verdict, improvement=value)) and repr(replace(verdict, improvement=value, scale="linear"))
+
+
+def test_columns_are_read_from_left_to_right():
+    frame = compare(answers(30), metrics=["accuracy", "brier"]).to_frame()
+    assert [*frame.columns[:13]] == ["candidate", "part", "metric", "slice", "claim", "change", "change_low", "change_high", "change_unit", "baseline", "value", "n", "p_value"]
+    first = frame.iloc[0]
+    assert first.change == pytest.approx(100 * first.delta) and first.change_unit == "points" and first.change_low < first.change < first.change_high
+    log = compare(losses()).to_frame().iloc[0]
+    assert log.change == pytest.approx(100 * (log.value / log.baseline - 1)) and log.change_unit == "%"
+    assert evaluate(losses().baseline).to_frame().change.isna().all()
+
+
+@pytest.mark.parametrize("name, call", [("pandas", lambda x: x.to_frame()), ("matplotlib", lambda x: x.plot())])
+def test_a_missing_package_is_one_refusal(monkeypatch, name, call):
+    done = compare(losses())
+    for module in (name, f"{name}.pyplot"): monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(UsageError, match=f"{name} must be installed; got no such package. pip install {name}") as caught: call(done)
+    assert caught.value.code == "not_installed"
+    shown(done)
+    assert pyarrow.table(done).num_rows == 1
+
+
+def test_a_long_table_is_cut_and_a_class_without_a_picture_has_none():
+    class Long(Shown):
+        def summary(self): return "Failed: everything\nsecond <line>"
+        def _table(self): return [["a", "b"], *([str(i), "improved"] for i in range(100))]
+    page = shown(Long())[2]
+    assert page.count("<tr>") == 42 and "and 60 more" in page and "second &lt;line&gt;" in page and "<svg" not in page
+    assert result_html(Long(), hint="<x>").count("&lt;x&gt;") == 1
+
+
+def test_an_arrow_table_has_every_column_of_every_row():
+    done = study({("baseline", "text"): losses().baseline, ("new", "text"): losses(.01).candidate, ("baseline", "quiz"): answers().baseline, ("new", "quiz"): answers().candidate})
+    table = pyarrow.table(done)
+    assert {"change", "ratio", "units"} <= {*table.schema.names} and table.to_pylist() == [{name: row.get(name) for name in table.schema.names} for row in done._records()]
+    assert np.isfinite(table.column("change").to_numpy()).all() and pair(losses().baseline, losses().candidate).n == 96
