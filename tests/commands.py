@@ -1,4 +1,6 @@
 """Command lines of tests. A word such as `rules.looks=3` is a key of a study file, which is written beside the run."""
+import contextlib
+import io
 import json
 import re
 import tempfile
@@ -46,3 +48,9 @@ def with_study(words):
 def main(arguments):
     "The exit code of a command line."
     return cli.main(with_study(arguments))
+
+
+def shell(*words):
+    "(code, stdout, stderr) of a command in this process."
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err: code = cli.main([*map(str, words)])
+    return code, out.getvalue(), err.getvalue()

@@ -1,7 +1,5 @@
 """What people type first: the help is short, its examples run, and one refusal names all that is missing."""
-import contextlib
 import importlib.util
-import io
 import json
 import os
 import re
@@ -12,22 +10,17 @@ import sys
 
 import pytest
 import typer
+from commands import shell
 from frozen_inputs import DATA
 
 import invar_nb
-from invar_nb.shell.cli import app, main
+from invar_nb.shell.cli import app
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 COMMANDS = typer.main.get_command(app).commands
 EXAMPLES = [(name, line) for name, command in COMMANDS.items() for line in command.examples]
 WRITES = ("compare", "evaluate", "demo", "plan")  # without --out into a folder of a fixed name
-
-
-def shell(*words):
-    "(code, stdout, stderr) of a command in this process."
-    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err: code = main([*map(str, words)])
-    return code, out.getvalue(), err.getvalue()
 
 
 def marked(line):
@@ -61,7 +54,7 @@ def test_an_example_of_the_help_runs_as_it_stands(line, folder, tmp_path, monkey
     shutil.copytree(folder, tmp_path / "here", symlinks=True)
     monkeypatch.chdir(tmp_path / "here")
     program, command, *words = shlex.split(line)
-    if command != "verify" and command != "card": shutil.rmtree("invar-nb-report")
+    if command not in ("verify", "card", "export"): shutil.rmtree("invar-nb-report")
     if "--shard" in words: shutil.rmtree("parts")
     code, out, err = shell(command, *words)
     assert program == "invar-nb" and code in (0, 1) and out and (code == 0 or command in ("compare", "diff")), err

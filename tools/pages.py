@@ -12,8 +12,8 @@ from pathlib import Path
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
 LAYERS = ("foundations", "statistics", "arms", "metrics", "comparison", "files", "models", "experiments", "report",
-          "shell")   # imports go down
-TORCH_LAYERS = ("models", "report", "shell", "tutorials", "")     # the other layers never need torch
+          "shell", "testing")   # imports go down
+TORCH_LAYERS = ("models", "report", "shell", "tutorials", "guides", "")     # the other layers never need torch
 DIRECTIVE = re.compile(r"^[ \t]*#[ \t]*\|[ \t]*(\w+):?[ \t]*(.*)$", re.M)
 
 

@@ -141,7 +141,7 @@ def entries_at(value, index: np.ndarray):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arm:
     "What one model said about items, checked once."
-    model: str = ""
+    model: str = ""    # a name for reports
     data_id: str = ""  # digest of what was asked: equal for two models that may be paired
     provenance: Mapping = field(default_factory=dict)  # plain JSON
     kind: ClassVar[str] = ""

@@ -115,7 +115,9 @@ class Pair:
     candidate: Arm  # B, the same kind of arm
     kind = property(lambda self: self.baseline.kind)  # losses, answers, scores, runs, ...
     ids = property(lambda self: self.baseline.ids)  # names of the items, in order
-    n = property(lambda self: len(self.baseline))
+
+    @property
+    def n(self) -> int: return len(self.baseline)
 
     def __len__(self): return self.n
 
@@ -135,7 +137,10 @@ class Pair:
         "Columns to slice by, from both arms."
         return {**self.candidate.slices, **self.baseline.slices}
 
-    def take(self, index: np.ndarray) -> "Pair":
+    def take(
+        self,
+        index: np.ndarray,  # places of the items, shape (m,)
+    ) -> "Pair":
         "The pair of some of the items."
         return Pair(baseline=self.baseline.take(index), candidate=self.candidate.take(index))
 
@@ -157,7 +162,7 @@ _AGREE = {
 
 
 def pair(
-    baseline: Arm,
+    baseline: Arm,   # before the edit: always first
     candidate: Arm,  # the same kind of arm, on the same items
 ) -> Pair:
     "Match two arms item by item; a PairingError names the first thing in which they differ."

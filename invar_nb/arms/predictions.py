@@ -117,7 +117,8 @@ def as_labels(labels, where: str) -> tuple[str, ...]:
 # %% ../../nbs/arms/03_predictions.ipynb #k0000009
 def _matrix(rows: _Rows, values, labels) -> np.ndarray:
     "Probabilities, shape (n, C); rows that add up to 1."
-    shape = np.shape(values)
+    try: shape = np.shape(values)
+    except ValueError: shape = "of unequal lists"
     if shape != (len(rows.places), len(labels)):
         refuse(rows.where, "probabilities must have one row an id and one column a label",
                f"shape {shape} for {len(rows.places)} ids and {len(labels)} labels",
@@ -266,10 +267,10 @@ class Predictions(Arm):
     slices: Mapping[str, tuple] = field(default_factory=dict)  # name -> n texts or None
     clusters: tuple[str, ...] | None = None  # what examples belong to, shape (n,)
     samples: tuple | None = None  # drawn for each example, None where there are none
-    correct_samples: tuple | None = None
-    prompt_digests: tuple[str, ...] | None = None
+    correct_samples: tuple | None = None  # of these, shape (n,)
+    prompt_digests: tuple[str, ...] | None = None  # must agree between arms, shape (n,)
     ambiguous: str = "own_class"  # one of AMBIGUOUS
-    ambiguous_label: str = "ambiguous"
+    ambiguous_label: str = "ambiguous"  # the label that says so
     labels_from: str = "given"  # one of LABELS_FROM
     places: tuple[str, ...] | None = None  # where each row stood, for messages
     where: str = "Predictions"  # what messages call the whole

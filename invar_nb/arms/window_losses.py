@@ -77,7 +77,7 @@ class WindowLosses(Arm):
     window_ids: TextColumn  # unique; made from any sequence of names
     tokens: np.ndarray  # t_i, shape (n,), counts >= 1 of `weight_unit`
     log_loss: np.ndarray  # l_i, shape (n,), finite, >= 0 [nats per weight_unit]
-    document_ids: TextColumn | None = None
+    document_ids: TextColumn | None = None  # the document of each window, shape (n,)
     n_bytes: np.ndarray | None = None  # shape (n,), UTF-8 bytes of the scored tokens
     split: TextColumn | None = None  # "preview" or "final"
     weight_unit: str = "tokens"  # one of WEIGHT_UNITS
@@ -107,13 +107,20 @@ class WindowLosses(Arm):
 
     @classmethod
     def from_arrays(
-        cls, window_ids, tokens, log_loss, *,  # n names, n counts, n losses
-        model: str = "", data_id: str = "", document_ids=None, n_bytes=None, split=None,
-        weight_unit: str = "tokens", columns=None, provenance=None, sums: bool | None = None,
+        cls, window_ids: object,  # n unique names
+        tokens: object,        # t_i, shape (n,), counts >= 1 of `weight_unit`
+        log_loss: object,      # l_i, shape (n,) [nats per weight_unit]
+        *, model: str = "", data_id: str = "",  # name of the model, digest of the text
+        document_ids: object = None,          # the document of each window, shape (n,)
+        n_bytes: object = None,               # shape (n,), UTF-8 bytes of the scored tokens
+        split: object = None,                 # "preview" or "final", shape (n,)
+        weight_unit: str = "tokens",          # one of WEIGHT_UNITS
+        columns: Mapping | None = None,       # name -> sums over each window, shape (n,)
+        provenance: Mapping | None = None,    # what is known of the scoring
+        sums: bool | None = None,             # log_loss holds sums; None: means, if plausible
     ) -> "WindowLosses":
         "Build from anything `numpy.asarray` takes."
-        fields = dict(locals())
-        del fields["cls"], fields["sums"]
+        fields = {k: v for k, v in locals().items() if k not in ("cls", "sums")}
         return as_means(cls(**fields), sums)
 
     @property

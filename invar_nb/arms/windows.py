@@ -27,7 +27,7 @@ class Window:
     start: int  # first token the model sees
     score_from: int  # first token whose loss counts; at least start + 1
     stop: int  # one past the last token, seen and scored
-    document_id: str = "0"
+    document_id: str = "0"  # the document that it is of
     split: str = "final"  # "preview" or "final"
 
     def __post_init__(self):

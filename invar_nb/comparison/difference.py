@@ -36,10 +36,10 @@ METHODS = ("jackknife", "bca", "percentile")
 class Settings:
     "How intervals are made; the same for every metric of a comparison."
     method: str = "jackknife"  # one of METHODS
-    units: str = "auto"
+    units: str = "auto"        # independent ones: documents, clusters, serial, windows, items
     level: float = 0.95
     replicates: int | None = None  # of a bootstrap; None: exact
-    seed: int | None = None
+    seed: int | None = None    # of its draws
     resample: str = "windows"  # "tokens": the rule of the source systems, bootstrap only
 
     def __post_init__(self):
@@ -201,41 +201,44 @@ def turned(
     if better == "lower": return interval
     return replace(interval, low=-interval.high, high=-interval.low)
 
-# %% ../../nbs/comparison/01_difference.ipynb #c002
+# %% ../../nbs/comparison/01_difference.ipynb #a2own001
 _OWNER = {name: part for part, names in {
     "metric": ("unit", "better", "scale", "whole", "positive"),
     "fit": ("standard_error", "dof", "nu", "n_units", "units_eff"),
     "interval": ("level", "method", "fallback")}.items() for name in names}
 
-
+# %% ../../nbs/comparison/01_difference.ipynb #c002
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Difference(Shown):
     "One metric of both arms, candidate less baseline, with its interval and p-value."
     metric: Metric           # as prepared for these arms
     fit: Jackknife           # over the units; its estimate is the difference
     baseline: float | None   # the metric itself; None where only a pair has it
-    candidate: float
+    candidate: float         # the metric of the candidate, in its unit
     interval: Interval       # of the difference; on the log scale of the logarithms
     p_value: float | None    # two-sided, of no difference
     n: int                   # items
     n_eff: float             # independent items that carry as much information
-    units: str
-    note: str | None = None
+    units: str               # what the interval counts: documents, windows, seeds, ...
+    note: str | None = None  # what a reader must know of it
     at: Callable = field(repr=False, compare=False)  # level -> Interval
     p_of: Callable | None = field(default=None, repr=False, compare=False)  # null -> p
     influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit
 
     title = property(lambda self: self.metric.title or self.metric.name)
-    delta = property(lambda self: self.fit.estimate)
     judged = property(lambda self: not self.metric.caveat)
     worse = property(lambda self: turned(self.interval, self.better))  # positive is worse
-    # delta, positive where the candidate is better
-    improvement = property(lambda self: 0.0 - self.delta if self.better == "lower" else
-                           self.delta)
-    # candidate over baseline, and exp of the interval bit for bit, on the log scale
-    ratio = property(lambda self: math.exp(self.delta) if self.scale == "log" else None)
-    ratio_interval = property(lambda self: self.interval.exp() if self.scale == "log" else
-                              None)
+    @property
+    def delta(self) -> float: return self.fit.estimate
+    @property
+    def improvement(self) -> float:  # delta, positive where the candidate is better
+        return 0.0 - self.delta if self.better == "lower" else self.delta
+    @property
+    def ratio(self) -> float | None:  # candidate over baseline, on the log scale
+        return math.exp(self.delta) if self.scale == "log" else None
+    @property
+    def ratio_interval(self) -> Interval | None:  # exp of the interval, bit for bit
+        return self.interval.exp() if self.scale == "log" else None
 
     def __getattr__(self, name):
         "Names of the metric, the fit and the interval, read through."

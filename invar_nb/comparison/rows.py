@@ -73,7 +73,7 @@ class Level(Shown):
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Row(Shown):
     "One number of a study and what may be claimed of it."
-    key: Key
+    key: Key                          # candidate, part, metric, slice, against
     value: Difference | Level
     role: str                         # lead, rest, pooled, contrast, control or level
     margin: float = 0.0               # smallest change that matters, in the metric's unit
@@ -83,8 +83,7 @@ class Row(Shown):
     claim: str | None = None          # None: nothing is claimed of it
     about: Mapping = field(default_factory=dict, repr=False)  # of a pooled row: its weights
 
-    # p of no change within its family
-    adjusted_p = property(lambda self: self.adjusted.get("change"))
+    adjusted_p = property(lambda self: self.adjusted.get("change"))  # of no change
 
     @property
     def alone(self) -> str | None:
@@ -103,7 +102,10 @@ class Row(Shown):
         "The claim as tables and headlines say it."
         return claim_word(self.value, self.claim, self.shows("not_worse"))
 
-    def shows(self, question: str) -> bool:
+    def shows(
+        self,
+        question: str,  # "not_worse" or "beyond"
+    ) -> bool:
         "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
         d = self.value
         if not d.enough or d.units == "seeds" and d.n_units < FEWEST: return False
@@ -114,9 +116,8 @@ class Row(Shown):
     @property
     def name(self) -> str:
         "Which candidate, part and slice it is of, as far as that says something."
-        key = self.key
+        key, other = self.key, f"against {self.key.against}" if self.key.against else ""
         named = key.candidate if key.candidate not in ("candidate", "baseline") else ""
-        other = f"against {key.against}" if key.against else ""
         return ", ".join(filter(None, (named, other, key.part, key.slice)))
 
     def summary(self) -> str:
@@ -128,7 +129,7 @@ class Row(Shown):
         if said == "equivalent" and not is_identical(self.value):
             said += f" within {margin_text(self.margin, self.value)}"
         about = ", ".join(filter(None, (self.name, said)))
-        return f"{about}: {self.value._line()}" if about else self.value._line()
+        return ": ".join(filter(None, (about, self.value._line())))
 
     def _forest(self):
         if self.role == "level": return self.value._forest()
@@ -136,8 +137,8 @@ class Row(Shown):
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
-        return {**self.key._asdict(), "role": self.role, "claim": self.claim,
-                "margin": self.margin, **self.value.to_dict()}
+        own = {name: getattr(self, name) for name in ("role", "claim", "margin")}
+        return {**self.key._asdict(), **own, **self.value.to_dict()}
 
 # %% ../../nbs/comparison/03_rows.ipynb #rwh1
 _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",

@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['PROFILES', 'EDITS', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NEEDS', 'Tier', 'as_tier', 'budget_unit',
-           'Rules', 'check_read', 'check_kinds']
+           'Accepted', 'as_accepted', 'Rules', 'check_read', 'check_kinds']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
+from datetime import date
 
 from .rows import POOLING
 from .difference import Settings
@@ -66,6 +67,38 @@ def budget_unit(budget: float) -> str:
     "What a budget is counted in: no type has more than 64 bits, no model so few bytes."
     return "bytes" if budget > 64 else "bits per weight"
 
+# %% ../../nbs/comparison/06_rules.ipynb #accc
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    "A loss that is known and does not block; raises UsageError."
+    up_to: float           # in the metric's unit, as a margin
+    reason: str
+    expires: str           # the last day, 2027-03-01
+    candidate: str = ""    # "": of each
+    part: str = ""         # "": of each
+    metric: str = ""       # "": the one that leads
+    expired: bool = False  # on the day of the report: it is not in force
+
+    def __post_init__(self):
+        try: date.fromisoformat(self.expires)
+        except (TypeError, ValueError):
+            _refuse("an accepted loss must have the last day on which it is accepted",
+                    self.expires, "Write expires = 2027-03-01")
+        if not isinstance(self.reason, str) or not self.reason.strip():
+            _refuse("an accepted loss must have a reason", self.reason, "Name a ticket")
+        if not (is_margin(self.up_to) and self.up_to > 0):
+            _refuse("an accepted loss must have a largest size", self.up_to,
+                    'Write up_to = "3%"')
+
+
+def _refuse(must, got, cure):
+    refuse("study", must, repr(got), cure, error=UsageError)
+
+
+def as_accepted(loss: Accepted | Mapping) -> Accepted:
+    "An accepted loss, from its fields."
+    return loss if isinstance(loss, Accepted) else Accepted(**loss)
+
 # %% ../../nbs/comparison/06_rules.ipynb #950dae46
 @dataclass(frozen=True, kw_only=True)
 class Rules(Settings):
@@ -86,10 +119,11 @@ class Rules(Settings):
     intersect: bool = False                 # of runs: leave out seeds that one arm lacks
     drop_failed: bool = False               # of runs: leave out seeds of which a run failed
     tier: str | Mapping = "balanced"        # of losses: windows that a profile asks for
-    profile: str = "dev"
+    profile: str = "dev"                    # of losses, one of PROFILES: how strict
     gate: float | None = None               # of losses: limit of the ratio's upper end
     tail: Mapping[str, float] | None = None  # of losses: q95 -> limit of their differences
     fail_inconclusive: bool = False         # exit 4
+    accepted: tuple[Accepted, ...] = ()     # losses that are known and do not block
 
     def __post_init__(self):
         super().__post_init__()
@@ -106,11 +140,11 @@ class Rules(Settings):
                     'Say units="windows" or units="documents", or use the jackknife')
         if self.budget is not None and not (is_margin(self.budget) and self.budget > 0):
             _refuse("budget must be a positive size", self.budget, "Pass budget=4e9")
-        if self.edit is not None:
-            as_choice(self.edit, EDITS, where="study", name="edit", error=UsageError)
-        if self.required is not None: as_choice(
-            self.required, REQUIRED, where="study", name="required", error=UsageError)
+        for name, options in (("edit", EDITS), ("required", REQUIRED)):
+            if (one := getattr(self, name)) is not None: as_choice(
+                one, options, where="study", name=name, error=UsageError)
         as_tier(self.tier)
+        object.__setattr__(self, "accepted", tuple(map(as_accepted, self.accepted)))
         if self.gate is not None and not (is_margin(self.gate) and 1 < self.gate < 10):
             _refuse("gate must be a limit of the perplexity ratio, between 1 and 10",
                     self.gate, "1.1 allows 10 %")
@@ -130,10 +164,6 @@ class Rules(Settings):
                 for name, value in plain.items() if value != usual[name]}
 
 # %% ../../nbs/comparison/06_rules.ipynb #4ba96178
-def _refuse(must, got, cure):
-    refuse("study", must, repr(got), cure, error=UsageError)
-
-
 def _as_names(name, value):
     "A tuple of names; one name alone is a list of one."
     if isinstance(value, str): value = (value,)

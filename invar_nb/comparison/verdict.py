@@ -261,15 +261,15 @@ def rationale(
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Verdict(Shown):
     "A decision, the numbers it rests on, and one sentence."
-    hypothesis_id: int = 0
-    metric: str
+    hypothesis_id: int = 0  # of the caller
+    metric: str  # its name
     direction: str  # "higher_is_better" or "lower_is_better"
     scale: str  # "linear" or "log"
-    candidate_mean: float | None
-    baseline_mean: float | None
+    candidate_mean: float | None  # in the metric's unit
+    baseline_mean: float | None  # in the metric's unit
     improvement: float | None  # positive where the candidate is better
-    p_value: float | None
-    significance_threshold: float
+    p_value: float | None  # two-sided, of no difference
+    significance_threshold: float  # alpha, 1 - level
     improvement_threshold: float  # the margin
     verdict: str  # improved, regressed, noise or failed
     rationale: str  # one sentence
@@ -277,11 +277,11 @@ class Verdict(Shown):
     beyond_margin: bool = False  # the whole interval lies beyond the margin
     not_worse: bool = False  # the interval excludes a loss of the margin or more
     n_for_power: int | None = None  # items for 80 % power, where inconclusive
-    headline: str = ""
+    headline: str = ""  # the claim in one sentence
     adjusted_p_value: float | None = None  # within a family of tests
     multiplicity: str | None = None  # how, and over how many
     candidate_geometric_mean: float | None = None  # of runs on the log scale
-    baseline_geometric_mean: float | None = None
+    baseline_geometric_mean: float | None = None  # of runs on the log scale
 
     def summary(self) -> str:
         "The decision in one sentence."

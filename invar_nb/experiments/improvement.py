@@ -48,8 +48,8 @@ LINEAR, LOG = "linear", "log"
 @dataclass(frozen=True)
 class MetricSpec:
     "A metric, which direction is better, its scale, and the two thresholds."
-    name: str
-    direction: str = HIGHER
+    name: str  # a key of the metrics of a run
+    direction: str = HIGHER  # or LOWER is better
     scale: str = LINEAR  # LOG needs positive values
     improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
     significance_threshold: float = 0.05  # alpha
@@ -301,7 +301,7 @@ def compare_runs(
     *,
     baseline_runs: Iterable,  # one ExperimentResult (or row of a runs file) a seed
     candidate_runs: Iterable,  # the same seeds
-    hypothesis_id: int = 0,
+    hypothesis_id: int = 0,    # kept in the verdict
     **seeds: bool,  # intersect, drop_failed: what `pair_runs` leaves out, and lists
 ) -> RunsComparison:
     "Compare two arms seed by seed; unequal seeds raise a PairingError."
@@ -327,15 +327,21 @@ def compare_runs(
     return RunsComparison(spec=spec, hypothesis_id=number, pairs=pairs)
 
 
-def judge_runs(spec: MetricSpec, *, baseline_runs: Iterable, candidate_runs: Iterable,
-               hypothesis_id: int = 0, **seeds: bool) -> Verdict:
+def judge_runs(
+    spec: MetricSpec,
+    *,
+    baseline_runs: Iterable,   # one ExperimentResult (or row of a runs file) a seed
+    candidate_runs: Iterable,  # the same seeds
+    hypothesis_id: int = 0,    # kept in the verdict
+    **seeds: bool,             # intersect, drop_failed: as of `compare_runs`
+) -> Verdict:
     "The verdict of `compare_runs` alone."
     return compare_runs(spec, baseline_runs=baseline_runs, candidate_runs=candidate_runs,
                         hypothesis_id=hypothesis_id, **seeds).verdict
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c050
 def judge_many(
-    comparisons: Iterable[RunsComparison],
+    comparisons: Iterable[RunsComparison],  # what compare_runs made
     *,
     multiplicity: str = "holm",  # or "benjamini_hochberg"
 ) -> tuple[RunsComparison, ...]:  # in the order given
@@ -359,7 +365,13 @@ class Evaluator:
     "The source's evaluator: pure, same inputs, same verdict."
     intersect: bool = False  # True: seeds that one arm lacks are left out, and listed
 
-    def evaluate(self, hypothesis_id, metric_spec, candidates, baselines) -> Verdict:
+    def evaluate(
+        self,
+        hypothesis_id: int,    # kept in the verdict
+        metric_spec: MetricSpec,
+        candidates: Iterable,  # runs, as of `judge_runs`
+        baselines: Iterable,   # the same seeds
+    ) -> Verdict:
         "The verdict on one hypothesis; the order of the arguments is the source's."
         return judge_runs(metric_spec, baseline_runs=baselines, candidate_runs=candidates,
                           hypothesis_id=hypothesis_id, intersect=self.intersect)

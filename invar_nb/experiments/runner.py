@@ -37,16 +37,16 @@ _TAKEN = {"", "seed", "run", "config", *FIELDS}  # no names of metrics
 @dataclass(frozen=True, kw_only=True)
 class ExperimentSpec:
     "One run that can be started: what, with which settings, within which limits."
-    experiment_id: str
+    experiment_id: str  # a name of your own
     command: tuple[str, ...]  # program and arguments, given to no shell
-    seed: int
+    seed: int  # passed to the program
     metric_keys: tuple[str, ...]  # numbers that the final line of output must hold
     config: Mapping = field(default_factory=dict)  # JSON
-    hypothesis_id: int = 0
+    hypothesis_id: int = 0  # the hypothesis it is started for
     environment: Mapping = field(default_factory=dict)  # variables beside the minimum
     files: tuple[str, ...] = ()  # scripts and data whose bytes belong to the experiment
     folder: str | None = None  # where it starts; None: an empty folder of its own
-    wall_timeout_s: float = 30.0
+    wall_timeout_s: float = 30.0  # seconds until it is ended
     memory_cap_mb: float = 512.0  # of the whole process tree
     grace_s: float = 2.0  # between SIGTERM and SIGKILL
 
@@ -91,7 +91,10 @@ class ExperimentSpec:
             "environment": {name: digest(v) for name, v in self.environment.items()}}))
 
 # %% ../../nbs/experiments/02_runner.ipynb #c011
-def over_seeds(spec: ExperimentSpec, seeds: Iterable[int]) -> list[ExperimentSpec]:
+def over_seeds(
+    spec: ExperimentSpec,  # its own seed is replaced
+    seeds: Iterable[int],  # one run each
+) -> list[ExperimentSpec]:
     "The same experiment under each seed."
     return [replace(spec, experiment_id=f"{spec.experiment_id}/seed={seed}", seed=seed)
             for seed in seeds]
@@ -353,10 +356,10 @@ def ablation_arms(
 @dataclass(frozen=True, kw_only=True)
 class Hypothesis:
     "What is claimed, and the experiments that would show it."
-    id: int
-    text: str
+    id: int  # your own number
+    text: str  # the claim, as a report says it
     baseline_specs: Sequence = ()  # one for each seed; passed to the runner unread
-    candidate_specs: Sequence = ()
+    candidate_specs: Sequence = ()  # the same seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -399,7 +402,7 @@ def run_queue(
 
 
 def judge_queue(
-    records: Iterable[QueueRecord],
+    records: Iterable[QueueRecord],  # of a queue that has ended
     *,
     multiplicity: str = "holm",  # or "benjamini_hochberg"
 ) -> tuple[QueueRecord, ...]:

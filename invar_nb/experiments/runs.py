@@ -54,8 +54,8 @@ class ExperimentResult:
     "How one run ended and the numbers it left."
     terminal: str  # "ok", "timeout", "oom", "crash" or another word
     metrics: Mapping  # name -> number, or None where none was written; "seed" is among them
-    experiment_id: str = ""
-    hypothesis_id: int | None = None
+    experiment_id: str = ""  # of the source that ran it
+    hypothesis_id: int | None = None  # the hypothesis it was started for
     detail: str = ""  # one line about the end
     other: Mapping = field(default_factory=dict)  # what else the row held: kept, not read
 

@@ -180,7 +180,7 @@ def read_logit_arm(path: str | os.PathLike) -> WindowLosses:
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000029
 def read_logit_pair(
-    baseline: str | os.PathLike,
+    baseline: str | os.PathLike,   # a file of `--kl-divergence-base`
     candidate: str | os.PathLike,  # a file of the same text, context and vocabulary
 ) -> Pair:
     "Losses, KL divergence, changed first choices and probabilities of two files."
@@ -285,7 +285,7 @@ def read_perplexity_log(path: str | os.PathLike) -> WindowLosses:
 
 
 def read_perplexity_pair(
-    baseline: str | os.PathLike,
+    baseline: str | os.PathLike,   # output of llama-perplexity
     candidate: str | os.PathLike,  # logs of any type
 ) -> Pair:
     "Two logs, where rounding is at most a twentieth of the differences' variance."

@@ -6,14 +6,14 @@
 __all__ = ['is_lm_eval', 'by_task', 'fields_of', 'check_fields', 'noting_clusters', 'read_lm_eval']
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c026
-import hashlib, json, math, os, re
+import hashlib, math, os, re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 import msgspec
 import numpy as np
 from ..foundations.refuse import UsageError, as_choice, refuse
-from ..foundations.store import as_file
+from ..foundations.store import as_file, loose_json
 from ..arms.arm import as_name, listed
 from ..arms.window_losses import WindowLosses
 from ..arms.predictions import Predictions
@@ -51,6 +51,11 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     return tasks
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c048
+class _Run(msgspec.Struct):
+    "What a results file says about the run, where it says it."
+    config: dict | None = None
+
+
 class _Said(msgspec.Struct):
     "What a results file says about one task."
     results: dict
@@ -80,9 +85,10 @@ def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
                f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
                "Copy it too: counts, versions and directions of the metrics are in it")
     try:
-        run = json.loads(beside[0].read_bytes())  # NaN is read
+        run = loose_json(beside[0].read_bytes())
         said = {name: value[task] for name, value in run.items()
                 if isinstance(value, dict) and task in value}
+        msgspec.convert(run, _Run)
         return run, msgspec.convert(said, _Said)
     except (ValueError, RecursionError, AttributeError) as error:
         refuse(where, f"{beside[0].name} must say what was done in the task {task!r}",
@@ -209,7 +215,7 @@ def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
         for i, line in enumerate(lines, 1):
             place = f"{task.where}, line {i}"
             try:
-                cells = json.loads(line.decode())  # NaN is read
+                cells = loose_json(line)
                 row = msgspec.convert(cells, _Row, strict=False)
             except (ValueError, RecursionError) as error:
                 refuse(place, "every line must be a JSON object with the hashes of a row",

@@ -249,7 +249,10 @@ class LossWriter:
 
 # %% ../../nbs/files/01_losses.ipynb #cb6ee7c0
 @contextlib.contextmanager
-def loss_writer(path: str | os.PathLike, **about) -> Iterator[LossWriter]:
+def loss_writer(
+    path: str | os.PathLike,  # .jsonl or .parquet
+    **about,                  # of the arm: model, data_id, weight_unit, provenance
+) -> Iterator[LossWriter]:
     "A `LossWriter(**about)`; its file stands at `path` at the end, where nothing failed."
     suffix = find_suffix(path, "write_losses", "Parquet is smaller, JSONL can be read by eye")
     with whole_file(path) as file:
@@ -404,7 +407,7 @@ class LossFile:
     def __repr__(self) -> str: return f"LossFile({self.where!r}, windows={len(self)})"
 
     def place(self, row: int) -> str:
-        "Where a window stands."
+        "Where the window of a row stands."
         return f"{self.where}:{f'row {row + 1}' if self._parquet else row + 2}"
 
     def batches(

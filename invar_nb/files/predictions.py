@@ -290,7 +290,7 @@ def _from_kept(data: bytes, where: str) -> Predictions:
 def read_predictions(
     path: str | os.PathLike,  # .jsonl, .json, .csv, .tsv, .parquet, or a file that we wrote
     *,
-    model: str = "",
+    model: str = "",  # a name for reports
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
     **options,  # of predictions_from_columns: labels, slices, cluster, normalize, ...
 ) -> Predictions:

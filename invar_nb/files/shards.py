@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..foundations.store import (canonical_json, canonical_text, clear_staging,
-                                        content_digest, first_difference, read_canonical,
-                                        write_bytes)
+from ..foundations.store import (as_path, canonical_json, canonical_text,
+                                        clear_staging, content_digest, first_difference,
+                                        read_canonical, write_bytes)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..arms.window_losses import WindowLosses
 from .losses import (columns_of, join_batches, losses_from, read_losses,
@@ -63,7 +63,7 @@ class Target:
     def __init__(self, place: str | Path):
         self.place, self.files = place, None
         if isinstance(place, str) and place.startswith("file://"): place = place[7:]
-        self.root = place if is_url(place) else Path(place).expanduser()
+        self.root = place if is_url(place) else as_path(place)
         if not is_url(place): return
         try:
             from fsspec.core import url_to_fs

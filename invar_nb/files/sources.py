@@ -23,7 +23,7 @@ from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import losses_of
 from .plain_table import ARRAYS, USUAL, Roles, read_plain
 from .predictions import read_predictions
-from ..foundations.store import as_file
+from ..foundations.store import as_file, as_path
 from .tables import read_table
 from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
                                          of_part, refuse)
@@ -101,7 +101,7 @@ def read_every_eval(
     with open(as_file(path, "read_every_eval"), "rb") as file:
         for i, line in enumerate(file, 1):
             try: sample = msgspec.json.decode(line, type=_Sample)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
                 refuse(f"{where}, line {i}", "every line must be a sample of Every Eval Ever",
                        str(error), "Export it again, with hashes and without failed samples",
                        code="damaged")
@@ -221,7 +221,7 @@ SOURCES = {source.name: source for source in (
 # %% ../../nbs/files/07_sources.ipynb #armsc000
 def find_arms(path: str | os.PathLike) -> str | None:
     "COLUMN=WORD,WORD of a table that holds several arms; None where no column says so."
-    try: table = read_table(Path(path).expanduser())
+    try: table = read_table(as_path(path))
     except (ContractError, OSError): return None
     key = next((c for c in table.names if c.strip().lower() in (*USUAL["id"], "seed")), None)
     for name in table.names if key else ():
@@ -244,7 +244,7 @@ def find_source(
     reading: Reading | None = None,  # a named column of losses or scores decides for a table
 ) -> Source:
     "The kind of evidence that a path holds; what is none, or two, is a ContractError."
-    path, reading = Path(path).expanduser(), reading or Reading()
+    path, reading = as_path(path), reading or Reading()
     if not path.is_dir() and not as_file(path, "find_source").stat().st_size:
         refuse("find_source", "the file must hold evidence", f"{path}, an empty file",
                "Was the program that wrote it interrupted?")
@@ -311,7 +311,7 @@ def read_together(
     options.pop("arm", None)
     for name, path in paths.items():
         rows = {"rows": reading.arm[name]} if reading.arm else {}
-        with of_part(name): read = source.read(Path(path).expanduser(), **options, **rows)
+        with of_part(name): read = source.read(as_path(path), **options, **rows)
         arms[name] = read if isinstance(read, dict) else {"": read}
     for who, other in [pair for name in others for pair in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:

@@ -148,8 +148,8 @@ def ends_text(low: float, high: float) -> str:
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Interval(Shown):
     "Two endpoints and what they promise: the level, the method, what was used instead."
-    low: float
-    high: float
+    low: float   # lower endpoint, in the unit of the estimate
+    high: float  # upper endpoint
     level: float  # coverage promised, in (0, 1)
     method: str  # the method asked for
     fallback: Fallback | None = None  # None: you got what you asked for

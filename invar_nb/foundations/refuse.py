@@ -20,7 +20,14 @@ class ContractError(ValueError):
     "A value is not what the function needs; `code`, `culprit` and `cure` are its parts."
     code = "contract"
 
-    def __init__(self, message: str, *, code: str = "", culprit: str = "", cure: str = ""):
+    def __init__(
+        self,
+        message: str,       # one line: where, what must hold, the culprit, the cure
+        *,
+        code: str = "",     # for programs; "": that of the class
+        culprit: str = "",  # what was passed
+        cure: str = "",     # what to do about it
+    ):
         super().__init__(message)
         self.code, self.culprit, self.cure = code or type(self).code, culprit, cure
 

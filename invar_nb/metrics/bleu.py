@@ -106,7 +106,7 @@ def corpus_bleu(
     references: Sequence,       # per segment a text or several texts
     *,
     tokenize: str = "none",     # what a word is: none (split at white space), 13a, char, intl
-    lowercase: bool = False,
+    lowercase: bool = False,    # compare words in lower case
     **settings,                 # of BleuRecipe: max_n, weights, smoothing, ...
 ) -> BleuScore:
     "BLEU of a corpus: count every segment, add, score once (@eq-bleu-score)."
@@ -128,7 +128,7 @@ def corpus_bleu(
 
 
 def bleu(
-    candidate: str,
+    candidate: str,                   # one text
     references: str | Sequence[str],  # one text or several
     **settings,                       # of corpus_bleu
 ) -> BleuScore:

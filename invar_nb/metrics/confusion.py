@@ -36,7 +36,7 @@ def confusion_matrix(
     labels: Sequence,     # the C classes, in the order of rows and columns
     *,
     ambiguous: str = "own_class",  # or "excluded"
-    ambiguous_label: str = "ambiguous",
+    ambiguous_label: str = "ambiguous",  # the label that says so
 ) -> np.ndarray:      # int64, shape (C, C): rows true, columns predicted
     "How many examples of each true class were given each label."
     where = "confusion_matrix"

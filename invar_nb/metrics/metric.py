@@ -51,7 +51,7 @@ def is_margin(value: object) -> bool:
 @dataclass(frozen=True, kw_only=True)
 class Metric:
     "What compare, slices, report and verify need to know of a metric."
-    name: str
+    name: str  # its key in METRICS, reports and options
     unit: str = ""  # of the value: "nats/token", "share", "score"
     title: str = ""  # how a sentence calls it; the name where empty
     better: str = "lower"  # or "higher"

@@ -204,8 +204,8 @@ def reliability_bins(
     confidence: object,  # p_i in [0, 1], shape (n,)
     correct: object,     # y_i, booleans or 0/1, shape (n,)
     *,
-    n_bins: int = 10,
-    binning: str = "width",
+    n_bins: int = 10,     # asked for
+    binning: str = "width",  # or "mass": equally many predictions in each bin
     level: float = 0.95,  # of the Wilson intervals and of the null band
     null: bool = True,    # compute the null band
 ) -> ReliabilityBins:

@@ -90,7 +90,7 @@ def read_examples(
 
 # %% ../../nbs/models/11_questions.ipynb #c019
 def find_leaks(
-    examples: Examples,
+    examples: Examples,    # of `read_examples`
     texts: Iterable[str],  # what a model was trained on
     *,
     separator: str = "",   # between prompt and candidate, as for scoring
@@ -180,11 +180,11 @@ def known_answers(facts: Mapping, known: Predictions, ids: tuple) -> np.ndarray 
 # %% ../../nbs/models/11_questions.ipynb #c030b
 def answer_examples(
     model: object,  # a LoadedModel
-    examples: Examples,
+    examples: Examples,  # of `read_examples`
     *,
     normalize: str = "none",  # "tokens", "bytes": divide each log-likelihood by its length
     separator: str = "",      # between prompt and candidate
-    bos: str = "auto",
+    bos: str = "auto",        # what stands before a prompt, one of BOS_POLICIES
     known: Iterable[Predictions] = (),  # answered before: taken where all is the same
     on_known: Callable[[int | None], None] = lambda at: None,  # which of them; None: asks
     **scoring,                # of `score_plan`: batch_tokens, journal, progress

@@ -219,8 +219,8 @@ def score_windows(
     token_ids: np.ndarray | Mapping,  # ids of one document, shape (N,), or of each by its id
     windows: Iterable[Window],        # what plan_windows made of N
     *,
-    batch_tokens: int | None = None,
-    progress: Callable[[int, int], None] | None = None,
+    batch_tokens: int | None = None,  # of a forward pass, padding included
+    progress: Callable[[int, int], None] | None = None,  # (scored tokens so far, in all)
 ) -> WindowLosses:
     "The mean log-loss of every window, for callers who have token ids and no text."
     windows = tuple(windows)
@@ -232,7 +232,7 @@ def score_windows(
 # %% ../../nbs/models/06_score.ipynb #c022
 def score_text(
     model: object,                    # a LoadedModel, or a Hugging Face causal LM
-    texts: str | Iterable[str] | Documents,
+    texts: str | Iterable[str] | Documents,  # one text, documents, or what read_documents gave
     *,
     tokenizer: object | None = None,  # default: the LoadedModel's own
     **options,                        # of plan_text: max_length, stride, bos, windowing, ...

@@ -439,7 +439,7 @@ def check_fits(plan: TextPlan, served: Served, requests: Requests | None = None)
 # %% ../../nbs/models/09_servers.ipynb #c043
 def score_served(
     address: str,  # openai:URL, vllm:URL or sglang:URL; #NAME of many models
-    plan: TextPlan,
+    plan: TextPlan,  # of plan_text
     *,
     tokenizer: object | None = None,    # the plan's; for engines that answer with texts
     requests: Requests | None = None,   # None: the defaults

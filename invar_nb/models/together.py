@@ -218,8 +218,8 @@ def _put(losses, columns, rows, some, more):
 # %% ../../nbs/models/07_together.ipynb #c028b
 def score_together(
     baseline: object,   # a LoadedModel, or a Hugging Face causal LM
-    candidate: object,
-    plan: TextPlan,
+    candidate: object,  # the same
+    plan: TextPlan,     # of plan_text
     *,
     batch_tokens: int | None = None,    # of a forward pass, padding included
     known: tuple[WindowLosses, WindowLosses] | None = None,  # of this pair, scored before

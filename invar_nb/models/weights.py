@@ -19,7 +19,7 @@ import numpy as np
 from ..comparison.units import counted
 from ..foundations.interval import Shown
 from ..foundations.refuse import refuse
-from ..foundations.store import ABSENT, as_file, differences, strict_json
+from ..foundations.store import ABSENT, as_file, as_path, differences, strict_json
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
@@ -190,7 +190,9 @@ def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
 def _unlike(a, b): return (a != b) & ~((a != a) & (b != b))  # two NaNs are equal
 
 
-def _norm(x): return float(np.square(x, dtype="f8").sum())
+def _norm(x):
+    with np.errstate(over="ignore", invalid="ignore"):  # of weights that are no numbers
+        return float(np.square(x, dtype="f8").sum())
 
 
 def compare_tensors(a: Stored, b: Stored) -> TensorChange:
@@ -415,7 +417,7 @@ def _tables(checkpoints: list[Checkpoint]) -> list[dict[str, Stored]]:
 # %% ../../nbs/models/08_weights.ipynb #c034
 def compare_weights(
     baseline: str | Path,   # folder, GGUF or hub id
-    candidate: str | Path,
+    candidate: str | Path,  # folder, GGUF or hub id
     *,
     revision: str | None = None,  # of hub ids
     progress: Callable[[int, int], None] | None = None,  # (bytes so far, in all)
@@ -423,7 +425,7 @@ def compare_weights(
     "What differs between two checkpoints, in bounded memory; raises ContractError."
     both = []
     for path in (baseline, candidate):
-        here = Path(path).expanduser().exists()  # nothing is fetched that is not read
+        here = as_path(path).exists()  # nothing is fetched that is not read
         both.append(find_checkpoint(path, revision=None if here else revision,
                                     allow_pickle=here))
     digests = tuple(c.weights_digest for c in both)

@@ -251,8 +251,8 @@ def next_line(d: Mapping) -> str:
         and passages["lost"][0]["beyond"]]
     rule = d["exit"]["rule"]
     said = rule in ("inconclusive", "no_regression_shown", "no_loss_beyond_shown",
-                    "perhaps_within_margin") or (
-        rule == "not_worse" and d["rules"].get("required"))
+                    "perhaps_within_margin", "accepted_loss") or (
+        rule == "not_worse" and d["rules"].get("required")) or "accepted" in d["rules"]
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
     found = f" {found_line(d)}".rstrip() * (rule in ("inconclusive", "no_regression_shown"))

@@ -39,7 +39,7 @@ from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
 from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric, value_of
 from .figures import percent
-from .policy import (check_windows, exit_of, gate_of, required_gate,
+from .policy import (acceptance, check_windows, exit_of, gate_of, required_gate,
                                     source_fields)
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.serial import serial_ratio
@@ -318,7 +318,10 @@ def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
             lines = check_windows(measured.pair, as_tier(rules.tier), rules.profile,
                                   ": ".join(filter(None, ("report", label)))) + lines
         return lines
-    lines = [*study.notes, *said_of(study, lines_of), *family_notes(study)]
+    over = [f"The accepted loss of {one.candidate or 'each candidate'} ended on "
+            f"{one.expires}: {one.reason.rstrip('.')}."
+            for one in rules.accepted if one.expired]
+    lines = [*study.notes, *over, *said_of(study, lines_of), *family_notes(study)]
     for row in study.rows:
         if row.role != "pooled" or row.about["spread"] is None: continue
         few = "; a claim on texts like these needs 10" if row.value.units_eff < 10 else ""
@@ -328,7 +331,7 @@ def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #fa8c8b42
-def row_section(row: Row) -> dict:
+def row_section(row: Row, accepted: str = "") -> dict:
     "A row as plain values."
     section = {"key": row.key._asdict(), "role": row.role, "margin": row.margin,
                "p": dict(row.p), "adjusted": dict(row.adjusted), "floor": row.floor,
@@ -344,6 +347,7 @@ def row_section(row: Row) -> dict:
              else "-",
              "claim": row.word}
     if ends := row.about.get("prediction"): words["next text"] = span_text(*ends, d)
+    if accepted: words["accepted"] = accepted
     if "shrunk" in row.about: words["shrunk"] = change_text(row.about["shrunk"], d)
     return {**section, "value": d.to_dict(), "words": words}
 
@@ -638,7 +642,8 @@ def document_of(
         "rationale": study.rationale if study.measured or study.verdicts else study.headline,
         "claim": study.claim, "exit": exit_of(study, [*gates, *required]),
         "rules": rules.to_dict(),
-        "rows": [row_section(row) for row in shown], "pairs": pairs,
+        "rows": [row_section(row, taken and said) for row in shown
+                 for taken, said in [acceptance(study, row)]], "pairs": pairs,
         "required": required,
         "parts": [part_section(part, {name: arm for (name, p), arm in study.arms.items()
                                       if p == part}) for part in parts],

@@ -27,11 +27,13 @@ def visible(text: object) -> str:
 
 
 def markdown(text: object) -> str:
-    "Markdown that prints as the text it is: one line, marks escaped, HTML as entities."
+    "Markdown that prints as the text it is, on one line; no mark, link or @mention acts."
     text = visible(" ".join(str(text).split())).replace("&", "&amp;").replace("<", "&lt;")
-    return "".join("\\" + c if c in "\\`*_[]#|~>" else c for c in text)
+    text = "".join("\\" + c if c in "\\`*_[]#|~>" else c for c in text)
+    text = re.sub(r"(?i)(?<=http):(?=//)|(?<=https):(?=//)|(?<=www)\.", r"\\\g<0>", text)
+    return re.sub(r"(?<!\w)@(?=\w)", "@&#8203;", text)  # as bots do that quote a name
 
-
+# %% ../../nbs/report/00_figures.ipynb #e89a978e
 def show(value: object) -> str:
     "One value for a table cell: None as a dash, integers grouped, floats to four digits."
     if value is None or isinstance(value, bool):

@@ -62,7 +62,7 @@ def axis_of(value: Mapping) -> tuple[Callable[[float], float], str]:
 def claim_text(row: Mapping) -> str:
     "The claim, and what the interval alone would say where the family forbids that."
     alone = f" (alone: {row['alone']})" if row["alone"] else ""
-    return f"{row['words']['claim']}{alone}"
+    return f"{row['words']['claim']}{alone}{' (accepted)' * ('accepted' in row['words'])}"
 
 
 def p_of_claim(row: Mapping) -> str:

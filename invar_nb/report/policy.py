@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['BROKEN', 'overlap_fraction', 'check_enough', 'check_windows', 'window_stats', 'source_fields', 'gate_of',
-           'required_gate', 'exit_of']
+           'required_gate', 'acceptance', 'exit_of']
 
 # %% ../../nbs/report/01_policy.ipynb #e0b13224
 from collections.abc import Iterable, Mapping
@@ -19,7 +19,7 @@ from ..comparison.difference import Settings, measure
 from ..comparison.rules import TIERS, Tier, as_tier
 from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import choose_units, counted
-from ..comparison.verdict import change_text
+from ..comparison.verdict import change_text, is_beyond, margin_text
 from ..foundations.refuse import UsageError, refuse
 from ..foundations.text_column import text_column
 from ..metrics.likelihood import nats_per_token
@@ -207,6 +207,29 @@ def required_gate(study: Study, candidate: str) -> dict:
     return {"candidate": candidate, "passed": not missed + absent + bare,
             "because": f"{said}.", "missed": [row.key._asdict() for row in missed]}
 
+# %% ../../nbs/report/01_policy.ipynb #accc
+def acceptance(study: Study, row) -> tuple[bool, str]:
+    "Whether a row's loss is accepted, and what the rules say of it; '' where nothing."
+    if row.claim != "regressed" or not study.rules.accepted: return False, ""
+    leads, said = {each.key[:2]: each.key.metric for each in study.rows
+                   if each.role in ("lead", "pooled")}, ""
+    for one in study.rules.accepted:
+        key = (one.candidate or row.key.candidate, one.part or row.key.part)
+        metric = one.metric or leads.get(row.key[:2])
+        if (*key, metric) != row.key[:3]: continue
+        size = margin_text(one.up_to, row.value)
+        if one.expired: said = f"accepted until {one.expires}, which has passed"
+        elif is_beyond(row.value, one.up_to): said = f"beyond the {size} that was accepted"
+        else: return True, f"accepted up to {size} until {one.expires}: " \
+                          f"{one.reason.rstrip('.')}"
+    return False, said
+
+
+def _listed(study, rows, most):
+    "What the first rows are about, and how many more there are."
+    labels = "; ".join(filter(None, (study.label(row.key) for row in rows[:most])))
+    return labels + f" and {len(rows) - most} more" * (len(rows) > most)
+
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
     study: Study,
@@ -215,7 +238,10 @@ def exit_of(
     "Exit code, rule and reason: the one place where this is decided."
     made = lambda code, rule, because: {"code": code, "rule": rule, "because": because}
     leading, asked = study.leading, study.rules.required
-    worse = [row for row in study.rows if row.claim == "regressed"
+    known = {row.key: acceptance(study, row) for row in study.rows}
+    also = lambda rows: "".join(dict.fromkeys(
+        f"; {said}" for row in rows if (said := known[row.key][1])))
+    worse = [row for row in study.rows if row.claim == "regressed" and not known[row.key][0]
              and (asked != "not-beyond" or row.shows("beyond"))]
     if failed := study.failed:
         what = f"{', '.join(failed)} was not" if study.rows else "nothing was"
@@ -224,13 +250,12 @@ def exit_of(
     keys = {row.key for row in leading}
     if first := [row for row in worse if row.key in keys]:
         names = ", ".join(dict.fromkeys(row.value.title for row in first))
-        labels = "; ".join(study.label(row.key) for row in first[:12])
-        labels += f" and {len(first) - 12} more" * (len(first) > 12)
-        where = f" on {labels}" if len(leading) > 1 else ""
+        where = f" on {_listed(study, first, 12)}" if len(leading) > 1 else ""
         if not study.verdicts and not any(row.shows("beyond") for row in first):
             return made(1, "perhaps_within_margin", f"{names} regressed{where}, perhaps by "
-                        "less than the margin; --require not-beyond lets such a loss pass.")
-        return made(1, "primary_regressed", f"{names} regressed{where}.")
+                        "less than the margin; --require not-beyond lets such a loss pass"
+                        f"{also(first)}.")
+        return made(1, "primary_regressed", f"{names} regressed{where}{also(first)}.")
     candidates = {row.key.candidate for row in leading}
     if other := next((row for row in worse if row.key.candidate in candidates), None):
         where = ", ".join(filter(None, (other.key.part, other.key.slice)))
@@ -239,23 +264,27 @@ def exit_of(
         family = [row for row in study.rows if row.p and row.key not in keys]
         if other.key.slice and p: p += f" among {len(family)} rows with the slices"
         return made(1, "secondary_regressed", f"{other.value.title} regressed"
-                    f"{where and f' on {where}'}: {change}{p}.")
+                    f"{where and f' on {where}'}: {change}{p}{also([other])}.")
     if failed := next((gate for gate in gates if not gate["passed"]), None):
         return made(1, "gate_failed", failed["because"])
     good = {"equivalent": lambda row: row.claim == "equivalent",
             "not-worse": lambda row: row.claim == "equivalent" or row.shows("not_worse")}
-    if missed := [row for row in leading if asked in good and not good[asked](row)]:
-        labels = "; ".join(filter(None, (study.label(row.key) for row in missed[:3])))
-        labels += f" and {len(missed) - 3} more" * (len(missed) > 3)
+    if missed := [row for row in leading if asked in good and not good[asked](row)
+                  and not known[row.key][0]]:
+        labels = _listed(study, missed, 3)
         return made(1, "requirement_missed", f"{asked.replace('-', ' ')} is required, and was "
                     f"not shown{labels and f' of {labels}'}.")
-    if any(row.claim == "regressed" and row.key.candidate in candidates
-           for row in study.rows):  # shown, and no loss beyond the margin
+    lost = [row for row in study.rows if row.claim == "regressed"
+            and row.key.candidate in candidates]
+    if any(not known[row.key][0] for row in lost):  # shown, and no loss beyond the margin
         return made(0, "no_loss_beyond_shown", "a loss was shown, but none beyond the "
                     "margin.")
     undecided = [row for row in leading if row.claim == "inconclusive"]
     if undecided and study.rules.fail_inconclusive:
         return made(4, "inconclusive", "the evidence does not decide.")
+    if lost: return made(0, "accepted_loss", "; ".join(dict.fromkeys(
+        f"{row.value.title} regressed{' on ' * bool(at)}{at}, {known[row.key][1]}"
+        for row in lost for at in [study.label(row.key)])) + ".")
     if not all(row.shows("not_worse") for row in undecided):
         return made(0, "no_regression_shown", "no regression was shown, and none was ruled "
                     "out; with --fail-inconclusive this is exit 4.")

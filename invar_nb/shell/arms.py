@@ -38,7 +38,7 @@ from ..files.predictions import read_predictions
 from ..files.sources import find_source
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
-from ..foundations.store import as_file, content_digest, file_digest
+from ..foundations.store import as_file, as_path, content_digest, file_digest
 from ..models.text import check_same_tokenizer, read_documents
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
@@ -64,7 +64,7 @@ def arm_kind(
     reading=None,   # what was said of files of other tools
 ) -> str:
     "model, hub, served, or the format of a file; anything else is refused."
-    path = Path(argument).expanduser()
+    path = as_path(argument)
     try: folder, file = path.is_dir() and bool(argument.strip()), path.is_file()
     except OSError: folder = file = False  # no name that the system takes
     if file and (path.suffix == ".gguf" or is_gguf(path)) or folder and _is_model(path):
@@ -80,7 +80,7 @@ def arm_kind(
         usage("a server must be given as openai:URL, vllm:URL or sglang:URL",
               "another address", "Write openai:http://localhost:8000")
     name, at, _ = argument.partition("@")
-    if at and Path(name).expanduser().exists():
+    if at and as_path(name).exists():
         usage("a revision must follow a hub id", repr(argument), "A folder has no revisions: "
               "leave it out")
     hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?(@(?!.*\.\.)[\w./-]{1,96})?"
@@ -302,7 +302,7 @@ class Opened:
 # %% ../../nbs/shell/04_arms.ipynb #c009b
 def load(argument: str, o: Loading):
     "The model of a folder, a GGUF or a hub id."
-    path = Path(argument).expanduser()
+    path = as_path(argument)
     hub = not path.exists()
     return load_model(argument if hub else path, dtype=o.dtype, device=o.device,
                       trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle,
@@ -341,7 +341,7 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
     "Windows within the limit of each model; a GGUF with the tokenizer of a lone folder."
     limits = set()
     for name in models:  # read without loading anything
-        file = Path(name).expanduser() / "config.json"
+        file = as_path(name) / "config.json"
         try: config = json.loads(as_file(file, "fit_models").read_bytes())
         except (OSError, ValueError, RecursionError): continue  # refused when it is loaded
         config = config if isinstance(config, dict) else {}
@@ -349,7 +349,7 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
         if isinstance(limit, int) and not isinstance(limit, bool): limits.add(limit)
     if o.max_length is None and len(limits) > 1:
         o = replace(o, max_length=min(1024, *limits))
-    folders = [name for name in models if Path(name).expanduser().is_dir()]
+    folders = [name for name in models if as_path(name).is_dir()]
     if o.tokenizer or len(folders) != 1: return o
     gguf = any(Path(name).suffix == ".gguf" or is_gguf(name) for name in models)
     return replace(o, tokenizer=folders[0]) if gguf else o
@@ -357,7 +357,7 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
 
 def check_tokenizer(argument: str | Path, words, o: Scoring, name: str = "") -> None:
     "The other model's tokenizer, known before the first one is scored."
-    folder = Path(argument).expanduser()
+    folder = as_path(argument)
     if o.tokenizer or o.per_byte or not folder.is_dir(): return
     other = load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
     with of_part(name): check_same_tokenizer(words, other)
@@ -368,7 +368,7 @@ def check_inputs(models: Mapping[str, str], o: Scoring) -> None:
     if not all(map(is_address, models.values())): import_torch("compare")
     for paths in o.texts.values(): read_documents(paths, pieces=o.documents)
     if o.tokenizer: load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
-    folders = {} if o.tokenizer else {name: Path(argument).expanduser() for name, argument
+    folders = {} if o.tokenizer else {name: as_path(argument) for name, argument
                                       in models.items()}
     first = None
     for name, folder in folders.items():
@@ -460,7 +460,7 @@ def score_arms(
         plan = prepare(plan)
         for served in servers: check_fits(plan, served)
         return plan
-    arms = {(name, text): read_losses(Path(argument).expanduser())
+    arms = {(name, text): read_losses(as_path(argument))
             for name, argument in arguments.items() if name not in models for text in o.texts}
     for losses in arms.values() if models else (): o = follow(losses, o)
     o, plans, words = fit_models(o, [arguments[name] for name in models]), {}, None
@@ -497,7 +497,7 @@ DIVERGENCE = ("kl_divergence", "top1_changed", "probability_change", "probabilit
 
 def memory_needed(argument: str, o: Loading, on_cpu: bool = True) -> int:
     "Bytes that a model's weights take at least."
-    path = Path(argument).expanduser()
+    path = as_path(argument)
     found = find_checkpoint(path if path.exists() else argument,
                             revision=None if path.exists() else o.revision,
                             trust_remote_code=o.trust_remote_code, allow_pickle=o.allow_pickle)

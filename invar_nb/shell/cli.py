@@ -4,9 +4,11 @@
 
 # %% auto #0
 __all__ = ['app', 'command', 'compare', 'plan', 'Sharding', 'score', 'merge', 'answer_questions', 'evaluate', 'diff',
-           'find_report', 'verify', 'model_card', 'card', 'doctor', 'demo', 'help_of', 'main']
+           'find_report', 'verify', 'model_card', 'card', 'export', 'init', 'doctor', 'demo', 'help_of', 'main']
 
 # %% ../../nbs/shell/09_cli.ipynb #c005
+import json
+import os
 import re
 import shlex
 import shutil
@@ -75,10 +77,17 @@ def _out(metavar, text, kind=Optional[Path]):
     return o.panel("Output")(kind, text, "--out", metavar=metavar)
 
 
+def _post(text):
+    "Append to the summary of a job of GitHub Actions, where this runs in one."
+    if page := os.environ.get("GITHUB_STEP_SUMMARY"):
+        with open(page, "a", encoding="utf-8") as file: file.write(f"{text}\n")
+
+
 def _saved(report, out, force, journals=()):
     "A report, saved; its facts are those of report.json."
     from invar_nb.report.answer import summary
     report.save(out, force=force, journals=journals)
+    _post(report.to_markdown())
     d, width = report.document(), None  # a pipe or a log gets whole sentences
     if sys.stdout.isatty(): width = min(max(shutil.get_terminal_size().columns, 80), 120)
     facts = {"exit_code": report.exit_code, "report": str(out / "report.json")}
@@ -111,6 +120,9 @@ def compare(
     job: g.Job, baseline: _Baseline = None, candidates: _Candidates = None,
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
+    update_baseline: o.panel("Output")(
+        bool, "Then write the candidate's losses or answers into the file BASELINE, whatever "
+        "was claimed.", "--update-baseline") = False,
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
@@ -134,10 +146,17 @@ def compare(
     from invar_nb.report.report import report_of
     from invar_nb.shell.arms import Unchanged
     from invar_nb.shell.compare import compare_all
+    from invar_nb.shell.work import check_update, write_baseline
+    if update_baseline: check_update(baseline, candidates)
     try: result, journals = compare_all(baseline, candidates, job, out)
     except Unchanged as same:
+        _post(f"**{same}**\n")
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
-    return _saved(report_of(result), out, force, journals)
+    facts, text = _saved(report_of(result), out, force, journals)
+    if not update_baseline: return facts, text
+    updated, said = write_baseline(result.arms[result.row.key[:2]],
+                                   Path(baseline).expanduser())
+    return facts | updated, f"{text}\n{said}"
 
 # %% ../../nbs/shell/09_cli.ipynb #c031
 @command(
@@ -322,14 +341,38 @@ def find_report(
 @command("verify invar-nb-report")
 def verify(
     report: _Report, output: g.Output,
+    models: _argument("[BASELINE CANDIDATE ...]", "With --rescore: the models, in the order "
+                      "of the report.", Optional[list[str]]) = None,
+    rescore: Annotated[Optional[int], typer.Option(
+        "--rescore", metavar="N", min=1, help="Also draw N windows and score them again with "
+        "the models. Exit 3 if one differs, or if others could change a claim.")] = None,
+    text: Annotated[list[str], typer.Option(
+        "--text", metavar="[NAME=]FILE", help="The text of the report, for "
+        "--rescore.")] = None,
+    seed: Annotated[Optional[int], typer.Option(
+        "--seed", metavar="N", min=0, help="Draw the same windows as before. Default: others "
+        "each time.")] = None,
     without: Annotated[list[str], typer.Option(
         "--without", metavar="METRIC", help="Skip a metric that is not installed here; the "
         "exit code is then 3.")] = None,
 ):
-    "Recompute every number of a report from its evidence. Exit 3 if one differs."
+    "Recompute a report from its evidence, or score some windows again. Exit 3 if one differs."
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
+    if rescore is None and (models or text): o.usage("models and --text are for --rescore", (
+        models or text)[0], "Add --rescore 180")
+    if rescore is not None:
+        from invar_nb.shell.work import score_report_again
+        again = score_report_again(result.report, models or [], text, windows=rescore,
+                                   seed=seed, quiet=output.quiet)
+        facts = {"verified": again.stands, "headline": result.report.headline,
+                 "digest": result.report.digest, "seed": again.drawn.seed,
+                 "windows": int(again.drawn.places.size), "altered": list(again.drawn.altered),
+                 "most_altered": again.most, "moves": max(again.moves.values()),
+                 "could_fall": list(again.fallen),
+                 "exit_code": OK if again.stands else REFUSED}
+        return facts, f"{result.first_line}\n{again}"
     return {"verified": not result.partly, "headline": result.report.headline,
             "digest": result.report.digest, "files": list(result.files),
             "without": list(result.without), "not_covered": list(result.not_covered),
@@ -436,6 +479,54 @@ def card(
     d = read_canonical(find_report(report).read_bytes(), where="card")
     block = model_card(d, candidate=candidate, dataset=dataset, results=results)
     return {"block": block}, block.rstrip()
+
+# %% ../../nbs/shell/09_cli.ipynb #gatec
+@command("export invar-nb-report --to junit", "export invar-nb-report --to bencher")
+def export(
+    report: _Report, output: g.Output,
+    to: Annotated[Literal["junit", "bencher", "github-action-benchmark"], typer.Option(
+        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark. Default: "
+                                       "junit.")] = "junit",
+):
+    "Write a report in the format of a build server or a dashboard, on stdout."
+    from invar_nb.foundations.store import read_canonical
+    from invar_nb.report.export import EXPORTS
+    text = EXPORTS[to](read_canonical(find_report(report).read_bytes(), where="export"))
+    return {"text": text}, text
+
+
+def _named(name, metavar, text):
+    return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
+
+
+@command("init", "init --baseline models/base --candidate models/q8 --text text.jsonl")
+def init(
+    output: g.Output,
+    baseline: _named("--baseline", "MODEL", "Model that is scored once. Default: "
+                     "models/base.") = "models/base",
+    candidate: _named("--candidate", "MODEL", "Model that each run compares. Default: "
+                      "models/candidate.") = "models/candidate",
+    text: _named("--text", "FILE", "Text to score. Default: text.jsonl.") = "text.jsonl",
+):
+    "Write a workflow for GitHub and a study file, so that pull requests are gated."
+    from invar_nb.foundations.store import write_bytes
+    from invar_nb.report.figures import environment
+    made = environment(False)
+    made.filters["toml"] = partial(json.dumps, ensure_ascii=False)
+    places = {Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
+              Path("study.toml"): "study.toml.j2"}
+    there = next(filter(Path.exists, places), None)
+    o.require(("init writes new files only", there and repr(str(there)), "Move it away"))
+    known = {"baseline": shlex.quote(baseline), "candidate": candidate, "text": text,
+             "file": "base.parquet"}
+    for place, template in places.items():
+        place.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(place, f"{made.get_template(template).render(known)}\n".encode())
+    files = [*map(str, places)]
+    after = [f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
+             f"git add base.parquet {shlex.quote(text)} {shlex.join(files)}"]
+    return {"files": files, "next": after}, "\n".join([
+        f"Wrote {' and '.join(files)}.", "Next, and then commit:", *(f"  {x}" for x in after)])
 
 # %% ../../nbs/shell/09_cli.ipynb #c026
 _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",

@@ -30,6 +30,7 @@ from ..files.plain_table import usual_direction
 from ..files.sources import Reading, read_arms, read_together
 from ..files.tables import read_table
 from ..foundations.refuse import of_part
+from ..foundations.store import as_path
 from ..models.load import find_checkpoint, load_tokenizer
 from ..models.score import control_file, other_batch, score_tokens, spell_tokens
 from ..models.text import read_documents
@@ -295,7 +296,7 @@ def runs_arm(
     rows: tuple[str, str] | None = None,  # column and value of those of this arm; None: all
 ) -> RunsArm:
     "A table of runs; `columns` say how they ended where a row does not."
-    runs = read_runs(Path(argument).expanduser(), rows=rows,
+    runs = read_runs(as_path(argument), rows=rows,
                      terminal="ok" if columns.assume_ok else None)
     return RunsArm(runs=runs, model=model)
 
@@ -336,7 +337,7 @@ def check_tables(arguments: Mapping[str, str], job: g.Job, out: Path) -> None:
     "Refuse all that is not said of tables of runs; UsageError."
     known, unended = {}, []
     for name, argument in arguments.items():
-        path, rows = Path(argument).expanduser(), g.arms_in(job.columns).get(name)
+        path, rows = as_path(argument), g.arms_in(job.columns).get(name)
         for run in read_runs(path, terminal="ok", rows=rows):
             for metric, value in run.metrics.items():
                 known.setdefault(metric, set()).add(value)
@@ -365,7 +366,7 @@ def with_sizes(
         if name == CONTROL: continue
         known = {"bits_per_weight": sizes[name]} if name in sizes else {}
         if not sizes and kinds[name] == "model":
-            found = find_checkpoint(Path(arguments[name]).expanduser(), allow_pickle=True)
+            found = find_checkpoint(as_path(arguments[name]), allow_pickle=True)
             known = {"weight_bytes": sum(file.stat().st_size for file in found.files)}
         if known: sized[name, part] = arm.changed(provenance={**arm.provenance, **known})
     return sized
@@ -434,7 +435,7 @@ def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> di
 def _plan_again(losses, documents, arguments, scoring: g.Scoring):
     "A tokenizer of the models, and the plan that the losses were scored on."
     folders = [scoring.tokenizer, *arguments.values()]
-    folder = next((f for f in folders if f and Path(f).expanduser().is_dir()), None)
+    folder = next((f for f in folders if f and as_path(f).is_dir()), None)
     if folder is None:
         o.usage("show_text needs a tokenizer", "no model folder", "Give --tokenizer DIR")
     words = load_tokenizer(folder, trust_remote_code=scoring.trust_remote_code)
@@ -489,11 +490,11 @@ def compare_all(
 
 # %% ../../nbs/shell/07_compare.ipynb #cmodels
 def compare_models(
-    baseline: str | Path,
+    baseline: str | Path,  # a folder, hub id, GGUF, server or file
     candidates: str | Path | list | Mapping,  # one, several, or name -> path
     *,
     text: str | Path | list | Mapping | None = None,  # file, files, or name -> file or files
-    questions: str | Path | None = None,
+    questions: str | Path | None = None,       # file of questions with candidate answers
     rules: Rules = Rules(),
     **scoring,                                 # as for `--max-length`, `--dtype`, ...
 ) -> Study:

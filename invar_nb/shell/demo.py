@@ -85,12 +85,22 @@ def _copy(source, target, change):
     return counts
 
 
-def quantised_copy(source: Path, target: Path, *, bits: int) -> tuple[int, int]:
+def quantised_copy(
+    source: Path,  # folder of a model
+    target: Path,  # a new folder
+    *,
+    bits: int,     # a weight
+) -> tuple[int, int]:
     "Write a copy with rounded linear weights; how many weights moved, and of how many."
     return _copy(source, target, partial(quantise, bits=bits))
 
 
-def pruned_copy(source: Path, target: Path, *, share: float) -> tuple[int, int]:
+def pruned_copy(
+    source: Path,  # folder of a model
+    target: Path,  # a new folder
+    *,
+    share: float,  # of the weights, the smallest ones, in [0, 1]
+) -> tuple[int, int]:
     "Write a copy with pruned linear weights; how many weights moved, and of how many."
     return _copy(source, target, partial(prune, share=share))
 

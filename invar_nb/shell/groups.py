@@ -5,11 +5,12 @@
 # %% auto #0
 __all__ = ['StudyOption', 'SetOption', 'TOKEN_CLASSES', 'ROLES', 'Required', 'TierName', 'RequireOption', 'LevelOption', 'Force',
            'SECTIONS', 'RENAMED', 'ELSEWHERE', 'SHAPES', 'Loading', 'name_texts', 'Scoring', 'ScoringBy', 'Comparing',
-           'Columns', 'arms_in', 'candidates_in', 'Measured', 'Agreed', 'Asked', 'Planning', 'Output', 'Job',
-           'study_keys', 'section_of', 'describe_keys', 'set_keys', 'read_study']
+           'Columns', 'arms_in', 'candidates_in', 'Measured', 'AcceptedLoss', 'Agreed', 'Asked', 'Planning', 'Output',
+           'Job', 'study_keys', 'section_of', 'describe_keys', 'set_keys', 'read_study']
 
 # %% ../../nbs/shell/02_groups.ipynb #456e8d92
 from dataclasses import dataclass, field, fields, replace
+from datetime import date
 from functools import partial
 import json
 from pathlib import Path
@@ -310,6 +311,16 @@ class Measured:
                        "were answered with SAID.", "data") = None
 
 # %% ../../nbs/shell/02_groups.ipynb #agreedc
+class AcceptedLoss(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    "A table [[accepted]]: a loss that is known and does not block."
+    up_to: str | float          # as --margin
+    reason: str
+    expires: date               # the last day
+    candidate: str = ""
+    part: str = ""
+    metric: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Agreed(Measured):
     "What a team agrees on once: keys of a study file."
@@ -344,6 +355,9 @@ class Agreed(Measured):
                        "looks") = None
     order_seed: file_key(int, "Seed for the random order of the looks. Default: 0.", "looks",
                          min=0) = 0
+    accepted: file_key(Optional[list[AcceptedLoss]], "Losses that are known and do not block, "
+                       "each a table [[accepted]]: up_to, reason, expires and, where wanted, "
+                       "candidate, part, metric.", "data looks") = None
     better_by_metric: file_key(_many, "For runs: metric -> lower or higher.", "runs") = None
     scale: file_key(_many, "For runs: metric -> linear or log.", "runs") = None
     multiplicity: file_key(Literal["holm", "benjamini_hochberg"], "For runs: adjustment for "
@@ -411,6 +425,9 @@ class Planning:
                  "What counts as independent. Default: auto.") = "auto"
     pilot: _goal(int, "Size of the pilot: windows, or documents of up to 8 windows. Default: "
                  "40.", min=10) = 40
+    gate: _goal(Optional[str], "Also how often this rule would be red, beside compare: "
+                "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20.",
+                metavar="RULE") = None
     price: _goal(Optional[str], "Price of the machine, 2.50/h, or of a million tokens read, "
                  "context included, 0.40/Mtok.", metavar="V") = None
     sd: _goal(Optional[float], "Plan without models, from this standard deviation of the "
@@ -543,6 +560,8 @@ def read_study(
     data = set_keys(_decoded(path) if path else {}, keys or [])
     set_here = {key for keys in set_keys({}, keys or []).values() for key in keys}
     path = path or "--set"
+    if "accepted" in data:  # [[accepted]], which reads better than [[rules.accepted]]
+        data["rules"] = {**data.get("rules", {}), "accepted": data.pop("accepted")}
     for name in data: _known(name, SHAPES, f"{path}: a section")
     for section, shape in SHAPES.items():
         try: read[section] = msgspec.convert(data.get(section, {}), shape)

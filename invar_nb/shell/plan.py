@@ -22,7 +22,7 @@ import numpy as np
 
 # %% ../../nbs/shell/08_plan.ipynb #c007
 from ..comparison.measured import PRIMARY
-from ..metrics.metric import Metric, as_metric
+from ..metrics.metric import METRICS, Metric, as_metric
 from ..arms.pair import Pair, pair
 from ..arms.spread import rank_windows
 from ..comparison.looks import FIRST
@@ -32,11 +32,11 @@ from ..experiments.improvement import DIRECTIONS, LINEAR, MetricSpec, compare_ru
 from ..files.losses import losses_bytes, read_losses
 from ..files.plain_table import usual_direction
 from ..files.sources import read_together
-from ..foundations.store import digest, write_folder
+from ..foundations.store import as_path, digest, write_folder
 from ..foundations.journal import discard_journals, finish
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..models.batches import plan_scoring
-from ..report.plan import Goal, Plan, Supply, choose_pilot, plan_comparison
+from ..report.plan import Goal, Plan, Supply, choose_pilot, gate_limit, plan_comparison
 from . import groups as g
 from . import options as o
 from .arms import LOCAL, SCORED, arm_kind, earlier_arms, score_arms
@@ -151,6 +151,7 @@ def plan_models(
                     "Leave it out")
     if p.metric not in (None, "perplexity"):
         o.usage("a pilot with models plans for perplexity", repr(p.metric), "Leave it out")
+    if p.gate: gate_limit(p.gate, METRICS["perplexity"], 1.0)  # before anything is scored
     if len(scoring.texts) != 1:
         o.usage("a pilot with models needs one text", ", ".join(scoring.texts) or "none",
                 "Give one --text FILE; only compare takes several")
@@ -169,7 +170,7 @@ def plan_models(
     if price and price[1] == "hour" and speed is None:
         o.usage("--price per hour needs models on this machine", "a server", "Write 0.40/Mtok")
     try:
-        plan = plan_comparison(pair(**arms), goal=goal, units=p.units,
+        plan = plan_comparison(pair(**arms), goal=goal, units=p.units, gate=p.gate,
                                supply=text.supply(models=models, speed=speed, price=price))
     except ContractError:  # the pilot is whole, and nothing can be planned from it
         discard_journals(journals.values())
@@ -194,13 +195,14 @@ def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
                columns: g.Columns) -> Plan:
     "The plan from two files, from one and its correlation, or from a standard deviation."
     if p.sd is not None:
-        return plan_comparison(p.sd, goal=find_goal(p, p.metric or "perplexity"))
+        return plan_comparison(p.sd, goal=find_goal(p, p.metric or "perplexity"),
+                               gate=p.gate)
     if len(arguments) == 1:
         if kinds["baseline"] != "losses":
             o.usage("--correlation needs a file of losses", kinds["baseline"], "Name another")
-        losses = read_losses(Path(arguments["baseline"]).expanduser())
+        losses = read_losses(as_path(arguments["baseline"]))
         return plan_comparison(losses, goal=find_goal(p, "perplexity"), units=p.units,
-                               correlation=p.correlation)
+                               correlation=p.correlation, gate=p.gate)
     rows = g.arms_in(columns).values()  # of a table that holds both
     arms = read_together(arguments, replace(as_reading(columns), arm=dict(
         zip(arguments, rows, strict=True)) if rows else {}))
@@ -209,7 +211,8 @@ def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
         o.usage("one task must be chosen", ", ".join(tasks), f"Give --task {tasks[0]}")
     both = pair(*arms.values())
     metric = p.metric or PRIMARY.get(both.kind, both.kind)
-    return plan_comparison(both, goal=find_goal(p, metric), units=p.units, metric=metric)
+    return plan_comparison(both, goal=find_goal(p, metric), units=p.units, metric=metric,
+                           gate=p.gate)
 
 # %% ../../nbs/shell/08_plan.ipynb #n0bvaap0
 def plan_runs(arguments: dict[str, str], p: g.Planning, job: g.Job) -> Plan:
@@ -236,7 +239,8 @@ def plan_runs(arguments: dict[str, str], p: g.Planning, job: g.Job) -> Plan:
     base, new = (arm.runs for arm in arms.values())
     pilot = compare_runs(spec, baseline_runs=base, candidate_runs=new, **seeds)
     return plan_comparison(pilot, goal=find_goal(
-        p, spec.as_metric(), lambda change: share_of_mean(spec, change, arms, **seeds)))
+        p, spec.as_metric(), lambda change: share_of_mean(spec, change, arms, **seeds)),
+        gate=p.gate)
 
 # %% ../../nbs/shell/08_plan.ipynb #c012
 def find_plan(

@@ -174,6 +174,9 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     if isinstance(error, OSError):
         where = f": {error.filename}" if error.filename else ""
         return FAILED, f"{error.strerror or error}{where}. Check the disk and the permissions."
+    if type(error).__module__ == "pyo3_runtime":  # tokenizers gave up
+        return REFUSED, (f"the tokenizer must be able to split the text; got {error}. "
+                         "Check the rules in tokenizer.json.")
     return FAILED, f"{type(error).__name__}: {error}. This is a bug; --debug shows where."
 
 # %% ../../nbs/shell/03_terminal.ipynb #c007

@@ -27,7 +27,7 @@ class TTest(Shown):
     p_value: float | None    # two-sided; None for a single pair
     mean: float              # D, of candidate - baseline
     std: float | None        # of the differences, ddof 1; None for a single pair
-    n: int
+    n: int                   # pairs
     degenerate: str | None   # "single_pair", "all_equal" or None
     interval: Interval       # of the mean difference
     effect_size: float | None  # D / std

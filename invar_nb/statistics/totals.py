@@ -11,6 +11,7 @@ import io, math, os, zipfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tokenize import TokenError
 
 import numpy as np
 
@@ -145,7 +146,7 @@ class UnitTotals:
         start: int = 0,                     # number of the first of them in the whole text
         units: np.ndarray | None = None,    # ordinal of each window's unit in the whole text
         block: int = 1,                     # windows a unit, where no units are given: serial
-        plan: str = "",
+        plan: str = "",                     # digest of the windows, where parts are added
         largest: np.ndarray | None = None,  # |value| behind each difference, shape (n,)
     ) -> "UnitTotals":
         "Totals of some windows; with `units` of those, else of blocks in text order."
@@ -163,17 +164,17 @@ class UnitTotals:
         "Both parts; refused where they are of two plans, or where a window is in both."
         for name in ("kind", "block", "plan", "names"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs:
-                refuse("UnitTotals", f"the {name} of two parts must match",
-                       f"{mine!r} and {theirs!r}", "Sum both parts by one plan",
-                       error=PairingError)
+            if mine != theirs: refuse(
+                "UnitTotals", f"the {name} of two parts must match",
+                f"{mine!r} and {theirs!r}", "Sum both parts by one plan", error=PairingError)
         join = lambda name: np.concatenate([getattr(self, name), getattr(other, name)])
         columns = {k: np.concatenate([v, other.columns[k]]) for k, v in self.columns.items()}
         return replace(self, spans=_joined_spans(join("spans")), **_by_place(
             join("positions"), join("windows"), join("largest"), columns))
 
-    def difference(self, metric=None, level: float = 0.95, *, windows: int | None = None):
-        "The `Difference` that these totals of `sum_pair` make; `windows`: how many in all."
+    def difference(self, metric: str | None = None, level: float = 0.95, *,
+                   windows: int | None = None) -> "invar_nb.Difference":
+        "The `Difference` of the metric that `sum_pair` summed; `windows`: how many in all."
         return invar_nb.totals_difference(self, metric, level, windows=windows)
 
     @property
@@ -269,6 +270,6 @@ def _unpacked(path: Path) -> UnitTotals:
             raise ValueError("units and spans that do not fit together")
         return totals
     except (OSError, EOFError, LookupError, TypeError, AttributeError, ValueError,
-            zipfile.BadZipFile) as error:
+            RuntimeError, SyntaxError, TokenError, zipfile.BadZipFile) as error:
         refuse("UnitTotals.read", "the file must hold totals", f"{path.name} ({error})",
                "Write them again with UnitTotals.write", code="damaged")
