@@ -186,6 +186,9 @@ def test_a_long_table_is_cut_and_a_class_without_a_picture_has_none():
 
 
 def test_an_arrow_table_has_every_column_of_every_row():
+    class Two(Shown):
+        def _records(self): return [{"a": 1}, {"b": "x"}]
+    assert pyarrow.table(Two()).to_pylist() == [{"a": 1, "b": None}, {"a": None, "b": "x"}]
     done = study({("baseline", "text"): losses().baseline, ("new", "text"): losses(.01).candidate, ("baseline", "quiz"): answers().baseline, ("new", "quiz"): answers().candidate})
     table = pyarrow.table(done)
     assert {"change", "ratio", "units"} <= {*table.schema.names} and table.to_pylist() == [{name: row.get(name) for name in table.schema.names} for row in done._records()]

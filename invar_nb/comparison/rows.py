@@ -115,9 +115,8 @@ class Row(Shown):
     @property
     def name(self) -> str:
         "Which candidate, part and slice it is of, as far as that says something."
-        key = self.key
+        key, other = self.key, f"against {self.key.against}" if self.key.against else ""
         named = key.candidate if key.candidate not in ("candidate", "baseline") else ""
-        other = f"against {key.against}" if key.against else ""
         return ", ".join(filter(None, (named, other, key.part, key.slice)))
 
     def summary(self) -> str:
@@ -129,7 +128,7 @@ class Row(Shown):
         if said == "equivalent" and not is_identical(self.value):
             said += f" within {margin_text(self.margin, self.value)}"
         about = ", ".join(filter(None, (self.name, said)))
-        return f"{about}: {self.value._line()}" if about else self.value._line()
+        return ": ".join(filter(None, (about, self.value._line())))
 
     def _forest(self):
         if self.role == "level": return self.value._forest()
@@ -137,8 +136,8 @@ class Row(Shown):
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
-        return {**self.key._asdict(), "role": self.role, "claim": self.claim,
-                "margin": self.margin, **self.value.to_dict()}
+        own = {name: getattr(self, name) for name in ("role", "claim", "margin")}
+        return {**self.key._asdict(), **own, **self.value.to_dict()}
 
 # %% ../../nbs/comparison/03_rows.ipynb #rwh1
 _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",
