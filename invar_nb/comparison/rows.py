@@ -115,8 +115,9 @@ class Row(Shown):
     @property
     def name(self) -> str:
         "Which candidate, part and slice it is of, as far as that says something."
-        key, other = self.key, f"against {self.key.against}" if self.key.against else ""
+        key = self.key
         named = key.candidate if key.candidate not in ("candidate", "baseline") else ""
+        other = f"against {key.against}" if key.against else ""
         return ", ".join(filter(None, (named, other, key.part, key.slice)))
 
     def summary(self) -> str:
@@ -128,7 +129,7 @@ class Row(Shown):
         if said == "equivalent" and not is_identical(self.value):
             said += f" within {margin_text(self.margin, self.value)}"
         about = ", ".join(filter(None, (self.name, said)))
-        return ": ".join(filter(None, (about, self.value._line())))
+        return f"{about}: {self.value._line()}" if about else self.value._line()
 
     def _forest(self):
         if self.role == "level": return self.value._forest()
@@ -136,8 +137,8 @@ class Row(Shown):
 
     def to_dict(self) -> dict:
         "Plain values, ready for JSON."
-        own = {name: getattr(self, name) for name in ("role", "claim", "margin")}
-        return {**self.key._asdict(), **own, **self.value.to_dict()}
+        return {**self.key._asdict(), "role": self.role, "claim": self.claim,
+                "margin": self.margin, **self.value.to_dict()}
 
 # %% ../../nbs/comparison/03_rows.ipynb #rwh1
 _POOLED = {"equal": "weighted equally", "tokens": "weighted by their tokens",

@@ -484,7 +484,9 @@ class Plan(Shown):
 
     def _repr_html_(self): return invar_nb.result_html(self, picture=self.figure())
 
-    def figure(self) -> Picture: return draw_plan(self)
+    def figure(self) -> Picture:
+        "Half-width and smallest change against the size of a run."
+        return draw_plan(self)
 
     def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
         "The same on these axes of matplotlib, or on new ones, which are returned."
