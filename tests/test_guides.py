@@ -15,6 +15,7 @@ from invar_nb.shell.cli import app
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((pages.nbs / "guides").glob("*.ipynb"))
 ELSEWHERE = {"--engine ray": "on_ray.py"}  # a command of a guide that another test runs
+RUN_BY = {"guides/gate_a_pull_request": "test_gate.py"}  # a guide whose commands a test runs in their order, in a clone
 SKILL = ROOT / "skills" / "invar-nb" / "SKILL.md"
 COMMANDS = typer.main.get_command(app).commands
 
@@ -33,12 +34,21 @@ def unrun(nb):
     return [line for line in commands(prose) if line not in ran and not any(part in line for part in ELSEWHERE)]
 
 
+def before_a_command(nb):
+    "Words of prose before the first block of the shell, or the first cell that shows a command and its answer."
+    prose = ""
+    for c in nb.cells:
+        if c.cell_type == "markdown": prose += c.source + "\n"
+        if "```" in prose or c.cell_type == "code" and re.search(r"^run\(", c.source, re.M) and "hide" not in pages.directives(c): break
+    return len(re.findall(r"\w[\w.'-]*", prose.partition("```")[0]))
+
+
 @pytest.mark.parametrize("path", GUIDES, ids=pages.page_id)
 def test_a_guide_comes_to_its_command(path):
     "At most a screen of prose before it; each command is run on the page."
-    prose = "\n".join(c.source for c in pages.read(path).cells if c.cell_type == "markdown")
-    assert len(re.findall(r"\w[\w.'-]*", prose.partition("```")[0])) <= 150
-    assert commands(prose) and not unrun(pages.read(path))
+    assert before_a_command(pages.read(path)) <= 150
+    if test := RUN_BY.get(pages.page_id(path)): assert path.stem in (ROOT / "tests" / test).read_text()
+    else: assert not unrun(pages.read(path))
 
 
 def test_a_command_that_is_not_run_is_found():
