@@ -11,11 +11,12 @@ import pytest
 
 from invar_nb import (LOG, LOWER, ContractError, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, paired_t_test, result_html,
                       study, verify)
-from invar_nb.arms.pair import pair
+from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.comparison.rows import Key, Level
 from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
+from invar_nb.report.answer import summary
 from invar_nb.report.plan import plan_comparison
 from invar_nb.report.report import render
 from invar_nb.shell.demo import demo_model
@@ -233,3 +234,36 @@ def svg_texts(page):
     "(attributes, text) of each text of a picture."
     found = re.findall(r"<text ([^>]*)>([^<]*)</text>", page)
     return [(dict(re.findall(r'(\w[\w-]*)="([^"]*)"', tag)), text) for tag, text in found]
+
+
+def test_the_frame_has_the_order_of_what_is_printed():
+    done = study({"baseline": losses().baseline, "q8": losses(.001, .004).candidate, "q4": losses(.06).candidate, "a9": losses(.03).candidate}, margin=.02)
+    printed = [line.split()[0] for line in str(done).splitlines() if line[:2] in ("q8", "q4", "a9")]
+    assert printed == ["q8", "a9", "q4"] == list(done.to_frame().candidate)
+
+
+def test_python_prints_no_options_of_the_shell():
+    done = compare(losses(n=40, noise=.3))
+    assert done.claim == "inconclusive" and "\nNo regression was shown, and none was ruled out. A change of" in str(done)
+    assert "xit code" not in str(done) + done._repr_html_() and "--" not in str(done)
+    assert "Exit code 0: no regression was shown, and none was ruled out; with --fail-inconclusive this is exit 4." in summary(done.report().document())
+    lost = study({"baseline": losses().baseline, "new": losses(.02).candidate}, margin=.02)
+    assert "--require" in lost.report().exit["because"] and "--" not in str(lost) and "perhaps by less than the margin" in str(lost)
+
+
+def test_zeros_and_ones_are_no_losses():
+    "Accuracy that falls would be a perplexity that improves."
+    right = np.arange(40) % 2
+    for both in ((right, 1 - right), (right, np.ones(40))):
+        with pytest.raises(ContractError, match="got only 0 and 1. These look like answers, wrong or right: pair two Scores"): pair_arrays(*both, np.ones(40, int))
+    for a, b in ((right, np.full(40, .5)), (right, right + 1), (np.zeros(40), np.ones(40))): assert len(pair_arrays(a, b, np.ones(40, int))) == 40
+
+
+def test_a_notebook_shows_one_line_of_a_refusal():
+    from IPython.core.interactiveshell import InteractiveShell
+    shell, seen = InteractiveShell(), []
+    shell._showtraceback = lambda kind, error, lines: seen.append(lines)
+    shell.run_cell("import invar_nb; invar_nb.pair([1.], [2.])")
+    assert len(seen) == 1 and len(seen[0]) == 1 and seen[0][0].startswith("PairingError: pair: the arms must be losses")
+    shell.run_cell("1 / 0")
+    assert len(seen[1]) > 3

@@ -225,6 +225,10 @@ def pair_arrays(
         refuse(where, "the three arrays must have one entry for each window, at least one",
                ", ".join(map(str, lengths)), "Pass the same windows three times",
                error=PairingError)
+    seen = [set(values.tolist()) for values in arms]
+    if {0, 1} in seen and set.union(*seen) == {0, 1}:
+        refuse(where, "log losses must be in nats per token", "only 0 and 1", "These look like "
+               "answers, wrong or right: pair two Scores, or two Predictions")
     a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values, sums=False,
                                      document_ids=document_ids) for values in arms)
     return Pair(baseline=a, candidate=b)

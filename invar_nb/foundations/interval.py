@@ -9,6 +9,7 @@ __all__ = ['Fallback', 'reach_of', 'as_axes', 'Forest', 'aligned', 'Framed', 'Sh
 import math, sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 # %% ../../nbs/foundations/01_interval.ipynb #c003
 import invar_nb
@@ -52,7 +53,7 @@ class Forest:
     words: Sequence[str] = ()                  # beside each label
     zero: str = "no change"                    # what 0 means; "": nothing on this axis
 
-    def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
+    def plot(self, ax: object = None) -> Any:  # matplotlib.axes.Axes; None: new ones
         "The forest plot, on these axes or on new ones, which are returned."
         n, worse, better = len(self.bars), "#d1490f", "#1279bd"
         reach = reach_of(self.bars, self.margin) if self.zero else math.inf
@@ -86,7 +87,7 @@ class Framed:
     "Rows that pandas, polars, duckdb and pyarrow read as a table."
     def _records(self): return [self.to_dict()]  # what each row holds
 
-    def to_frame(self):
+    def to_frame(self) -> Any:
         "A pandas DataFrame; UsageError where pandas is not installed."
         try: import pandas
         except ModuleNotFoundError:
@@ -128,7 +129,7 @@ class Shown(Framed):
 
     def _repr_html_(self) -> str: return invar_nb.result_html(self)
 
-    def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
+    def plot(self, ax: object = None) -> Any:  # matplotlib.axes.Axes; None: new ones
         "A forest plot on these axes, or on new ones, which are returned; UsageError."
         forest = self._forest()
         if forest is None:
