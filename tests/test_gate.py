@@ -1,6 +1,7 @@
 """The gate of a pull request: the action's shell lines run against a local repository, the study file's accepted losses, exports, `init`, and pytest."""
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -224,6 +225,14 @@ def test_the_data_branch_holds_baseline_and_badge(job):
     assert held("base.jsonl") == (job.folder / "kept.jsonl").read_text() and "<svg" in held("result.svg")
     ran = job.run("push", **same, candidate="docs/q4.jsonl", update_baseline="true")  # a loss does not become the baseline
     assert ran["code"] == 1 and json.loads(held("badge.json"))["color"] == "red" and held("base.jsonl") == (job.folder / "kept.jsonl").read_text()
+    (job.clone / "study.toml").write_text(KNOWN.partition("[[")[2].join(["[[", ""]).replace("int4", "candidate"))
+    noise, lines = random.Random(2), (job.clone / "docs/q8.jsonl").read_text().splitlines()
+    (job.clone / "noisy.jsonl").write_text("".join(re.sub(r"[\d.]+(?=}$)", lambda m: f"{float(m[0]) + noise.gauss(0, .5):.6f}", line) + "\n" for line in lines))
+    passed = [({"study": "study.toml", "candidate": "docs/q4.jsonl"}, "regressed"), ({"candidate": "noisy.jsonl"}, "inconclusive"),
+              ({"study": "study.toml", "candidate": "docs/q4.jsonl", "args": "--force"}, "regressed")]
+    for inputs, claim in passed:  # exit 0, and no reason to compare with it from now on
+        ran = job.run("push", **same, **inputs, update_baseline="true")
+        assert ran["code"] == 0 and ran["claim"] == claim and held("base.jsonl") == (job.folder / "kept.jsonl").read_text(), ran["said"]
     ran = job.run("push", **same, candidate="docs/q8.jsonl", update_baseline="true")
     assert ran["code"] == 0 and json.loads(held("base.jsonl").splitlines()[0])["model"] == "q8", ran["said"]
     assert job.run("push", **same, candidate="docs/q8.jsonl", badge="false")["code"] == 0
@@ -264,6 +273,12 @@ def test_the_baseline_is_updated_after_a_completed_comparison_only(docs, shell):
     for line, code in (("compare base.parquet docs/few.jsonl", 3), ("compare base.parquet docs/q4.jsonl docs/q8.jsonl", 2), ("compare docs docs/q4.jsonl", 2)):
         assert shell(f"{line} --update-baseline -q")[0] == code and base.read_bytes() == before
     code, out, _ = shell("compare base.parquet docs/q4.jsonl --update-baseline -q --out r")
+    assert code == 1 and base.read_bytes() == before and out.splitlines()[-1] == "Kept: base.parquet, since the candidate regressed. To take it all the same, add --force."
+    (docs / "study.toml").write_text(KNOWN.replace("docs/base.jsonl", "base.parquet"))
+    code, out, _ = shell("compare --study study.toml --update-baseline -q --json --out accepted")
+    d = json.loads(out)
+    assert (code, d["exit"]["rule"], d["updated_baseline"]) == (0, "accepted_loss", None) and base.read_bytes() == before
+    code, out, _ = shell("compare base.parquet docs/q4.jsonl --update-baseline --force -q --out r")
     assert code == 1 and out.splitlines()[-1] == "Updated: base.parquet now holds the losses of q4 on 300 windows."
     new, was = read_losses(base), read_losses(q4)
     assert (new.log_loss == was.log_loss).all() and new.data_id == was.data_id and shell("verify r")[0] == 0
@@ -448,8 +463,8 @@ def blocks(language): return re.findall(rf"^```{language}\n(.*?)\n```$", GUIDE, 
 
 def test_the_guide_comes_to_a_command_soon_and_names_each_input_and_output():
     assert len(re.findall(r"\w[\w.'-]*", GUIDE.partition("```")[0])) <= 70
-    inputs, outputs = re.search(r"Inputs are (.*?); outputs are (.*?)\.", GUIDE).groups()
-    assert {*re.findall(r"`([\w-]+)`", inputs)} == {*ACTION["inputs"]} and {*re.findall(r"`([\w-]+)`", outputs)} == {*ACTION["outputs"]}
+    inputs, outputs = blocks("text")[0].removeprefix("inputs").split("\noutputs")
+    assert {*inputs.split()} == {*ACTION["inputs"]} and {*outputs.split()} == {*ACTION["outputs"]}
 
 
 def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):

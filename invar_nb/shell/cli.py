@@ -121,8 +121,8 @@ def compare(
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
     update_baseline: o.panel("Output")(
-        bool, "Then write the candidate's losses or answers into the file BASELINE, whatever "
-        "was claimed.", "--update-baseline") = False,
+        bool, "Then write the candidate's losses or answers into the file BASELINE; those of "
+        "one that regressed only with --force.", "--update-baseline") = False,
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
@@ -154,6 +154,12 @@ def compare(
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
     facts, text = _saved(report_of(result), out, force, journals)
     if not update_baseline: return facts, text
+    name = result.row.key.candidate
+    if not force and any(row.key.candidate == name and row.claim == "regressed"
+                         for row in result.rows):
+        return facts | {"updated_baseline": None}, (
+            f"{text}\nKept: {baseline}, since the candidate regressed. To take it all the "
+            "same, add --force.")
     updated, said = write_baseline(result.arms[result.row.key[:2]],
                                    Path(baseline).expanduser())
     return facts | updated, f"{text}\n{said}"
