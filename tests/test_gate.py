@@ -420,7 +420,9 @@ def test_what_init_writes_works(docs, shell):
 
 
 def test_the_assertion_takes_arms_files_and_models(docs):
-    from invar_nb import read_losses
+    from dataclasses import fields
+    from invar_nb import Rules, UsageError, compare_models, read_losses
+    from invar_nb.shell.compare import SCORING
     from invar_nb.testing import assert_not_worse
     base, q8, q4 = (f"docs/{name}.jsonl" for name in ("base", "q8", "q4"))
     for a, b in ((base, q8), (read_losses(base), q8), (Path(base), read_losses(q8)), (read_losses(base), read_losses(q8))): assert assert_not_worse(a, b).claim == "equivalent"
@@ -429,7 +431,43 @@ def test_the_assertion_takes_arms_files_and_models(docs):
     start, few = "docs/start.jsonl", "docs/few.jsonl"
     assert assert_not_worse(start, few, margin=.002).claim == "inconclusive"
     with pytest.raises(AssertionError, match=r"Inconclusive.* about \d+ documents would .* Not worse is required"): assert_not_worse(start, few, margin="0.2%", require="not-worse")
-    with pytest.raises(TypeError): assert_not_worse(base, q8, windowss=3)
+    with pytest.raises(UsageError, match=r"got 'windowss'\. Did you mean 'windows'\?"): assert_not_worse(base, q8, windowss=3)
+    with pytest.raises(UsageError, match=r"got 'study'\. It is for the command line"): assert_not_worse(base, q8, study="no-such.toml")
+    with pytest.raises(UsageError, match=r"got 'better'\. Write rules=Rules\(better=\.\.\.\)"): compare_models(base, q8, better={"loss": "lower"})
+    said = {*re.findall(r"\w+", assert_not_worse.__doc__)}
+    assert {*SCORING, *(f.name for f in fields(Rules))} - said == {"margin", "required"}  # parameters of their own
+
+
+def test_the_assertion_takes_what_compare_takes(docs, shell):
+    "Folders with tasks of several kinds, some tasks of them, and the margins of compare."
+    from invar_nb import UsageError
+    from invar_nb.testing import BaselineFile, assert_not_worse
+    base, tuned = (ROOT / "tests/data/lm_eval" / name for name in ("base", "tuned"))
+    d = json.loads(shell(f"compare {base} {tuned} -q --json")[1])
+    try: said = assert_not_worse(base, tuned).headline
+    except AssertionError as error: said = str(error)
+    assert len({row["value"]["metric"] for row in d["rows"] if row["role"] == "lead"}) > 2 and said.startswith(d["headline"])
+    tasks = [part["part"] for part in d["parts"]]
+    for some in (tasks[0], tasks[:2]):
+        words = [word for task in ([some] if isinstance(some, str) else some) for word in ("--task", task)]
+        d = json.loads(shell(f"compare {base} {tuned} -q --json", *words)[1])
+        try: said = assert_not_worse(base, tuned, task=some).headline
+        except AssertionError as error: said = str(error)
+        assert said.startswith(d["headline"])
+    kept = BaselineFile(docs / "kept.jsonl", update=True)
+    with pytest.raises(UsageError, match="of one task"): kept.assert_not_worse(base)
+
+
+def test_a_baseline_that_was_asked_for_is_written_and_says_what_it_is(docs):
+    from invar_nb import read_losses
+    from invar_nb.testing import BaselineFile
+    notes = []
+    for name in ("base", "q8", "q4", "few"):  # the last is another text
+        kept = BaselineFile(docs / "kept.parquet", update=True)
+        kept.assert_not_worse(docs / f"docs/{name}.jsonl", require="not-worse", level=.9)
+        notes.append(kept.notes)
+        assert read_losses(kept.path).log_loss[0] == read_losses(docs / f"docs/{name}.jsonl").log_loss[0]
+    assert [len(one) for one in notes] == [0, 0, 1, 0] and notes[2][0].startswith("It holds a model that regressed against the old one. Regressed: perplexity +2.6")
 
 
 def test_two_models_of_a_test_suite():
