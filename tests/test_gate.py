@@ -191,8 +191,8 @@ def test_an_accepted_loss_passes_and_is_seen(job):
 
 @pytest.mark.parametrize("inputs, code, words", [
     ({"baseline": "docs/base.jsonl", "candidate": "docs/few.jsonl"}, 3, "score the baseline again"),
-    ({"baseline": "docs/gone.jsonl", "candidate": "docs/few.jsonl"}, 2, "must exist"), ({"baseline": "docs/base.jsonl"}, 2, "no CANDIDATE"),
-    ({"baseline": "base.jsonl", "candidate": "docs/q8.jsonl", "baseline_branch": "nowhere"}, 3, "There is no file base.jsonl on the branch nowhere")])
+    ({"baseline": "docs/gone.jsonl", "candidate": "docs/few.jsonl"}, 2, "got 'docs/gone.jsonl'. Check the path, or score it: invar-nb score MODEL --text FILE --out docs/gone.jsonl"), ({"baseline": "docs/base.jsonl"}, 2, "no CANDIDATE"),
+    ({"baseline": "base.jsonl", "candidate": "docs/q8.jsonl", "baseline_branch": "nowhere"}, 3, "There is no file base.jsonl on the branch nowhere. Score it and push it there: invar-nb score MODEL --text FILE --out base.jsonl")])
 def test_what_was_not_compared_is_never_green(job, inputs, code, words):
     ran = job.run(**inputs)
     assert ran["code"] == code and ran["exit-code"] == str(code) and ran["claim"] == "refused" and ran["report"] == "", ran["said"]
@@ -404,7 +404,13 @@ def test_what_init_writes_works(docs, shell):
     code, out, err = shell("init --candidate models/q8 --text", "my text.jsonl")
     assert code == 0, err
     score, add = [line.strip() for line in out.splitlines()[-2:]]
-    assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0 and add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
+    code, out, err = shell("compare --study study.toml -q --out r")
+    assert code == 2 and "score it: invar-nb score MODEL --text FILE --out base.parquet" in err
+    assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0
+    (docs / "other.jsonl").write_text(json.dumps({"text": "Another text, which is short. " * 50}) + "\n")
+    code, out, err = shell("compare --study study.toml -q --out r --text other.jsonl")
+    assert code == 3 and err.endswith("or score it again: invar-nb score MODEL --text other.jsonl --out FILE --force.\n"), err
+    assert add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
     job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
     step = job["jobs"]["quality"]["steps"][-1]
     assert step["uses"].startswith("invar-nb/invar_nb@") and {*step["with"]} <= {*ACTION["inputs"]} and job[True] == {"pull_request": None, "push": {"branches": ["main"]}}
