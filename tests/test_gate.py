@@ -425,6 +425,24 @@ def test_what_init_writes_works(docs, shell):
     assert shell("init")[0] == 2 and (docs / "study.toml").read_bytes() == before[docs / "study.toml"] and not (docs / ".github/workflows/model-quality.yml").exists()
 
 
+def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
+    for line in ("init --baseline docs/base.jsonl", f"init --candidate {ROOT / 'tests/data/lm_eval/tuned'}", "init --margin '2 nats'"):
+        code, out, err = shell(line)
+        assert code == 2 and err.count("\n") == 1 and not (docs / "study.toml").exists(), err
+        assert "margin" in line or "holds results. Results need no file of init" in err, err
+    code, out, err = shell("init --margin 1% --require equivalent --json")
+    assert code == 0 and json.loads(out)["notes"] == ["This folder is not the root of a git repository: GitHub reads workflows only there."], err
+    text = (docs / "study.toml").read_text()
+    (docs / "files.toml").write_text(text[text.index("[rules]"):])
+    d = json.loads(shell("compare docs/base.jsonl docs/q8.jsonl --study files.toml -q --json")[1])
+    assert d["rules"]["margin"] == {"perplexity": .01} and d["rules"]["required"] == "equivalent"
+    job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
+    assert job["jobs"]["quality"]["timeout-minutes"] == 60 and job["concurrency"] == {"group": "${{ github.workflow }}-${{ github.ref }}", "cancel-in-progress": "${{ github.event_name == 'pull_request' }}"}
+    for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
+    git(docs, "init", "-q")
+    assert "root of a git" not in shell("init")[1]
+
+
 def test_the_assertion_takes_arms_files_and_models(docs):
     from dataclasses import fields
     from invar_nb import Rules, UsageError, compare_models, read_losses
