@@ -328,6 +328,16 @@ def test_what_is_accepted(docs, shell, edit, code, said):
     assert d["exit"]["code"] == code and said in d["exit"]["because"]
 
 
+def test_a_requirement_may_be_spelled_as_the_option(docs, shell):
+    for line in ('require = "not-worse"', 'required = "not-worse"'):
+        assert judged(docs, shell, KNOWN.replace("[arms]", f"[rules]\n{line}\n[arms]"))["rules"]["required"] == "not-worse"
+    assert judged(docs, shell, KNOWN, "--set", "require=equivalent")["rules"]["required"] == "equivalent"
+    assert judged(docs, shell, KNOWN.replace("[arms]", '[rules]\nrequire = "parts"\n[arms]'), "--require", "equivalent")["rules"]["required"] == "equivalent"
+    (docs / "study.toml").write_text(KNOWN.replace("[arms]", '[rules]\nrequire = "parts"\nrequired = "all"\n[arms]'))
+    code, out, err = shell("compare --study study.toml --out r -q")
+    assert code == 2 and "required must be given once" in err
+
+
 def test_one_loss_is_accepted_and_another_is_not(docs, shell):
     both = KNOWN.replace("[[acc", 'tuned = "docs/tuned.jsonl"\nbad = "docs/bad.jsonl"\n[[acc')
     shutil.copy(docs / "docs/q4.jsonl", docs / "docs/bad.jsonl")
