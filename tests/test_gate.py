@@ -328,6 +328,21 @@ def test_what_is_accepted(docs, shell, edit, code, said):
     assert d["exit"]["code"] == code and said in d["exit"]["because"]
 
 
+def test_a_loss_is_accepted_in_python_as_in_a_study_file(docs, monkeypatch):
+    from datetime import date, datetime
+    from invar_nb import Rules, UsageError
+    from invar_nb.testing import assert_not_worse
+    for up_to, expires in (("50%", date(2027, 3, 1)), (.5, "2027-03-01"), (" 50 %", datetime(2027, 3, 1, 12))):
+        loss, = Rules(accepted=[{"up_to": up_to, "reason": "ticket", "expires": expires}]).accepted
+        assert (loss.up_to, loss.expires) == (.5, "2027-03-01")
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY["before"]))
+        assert assert_not_worse("docs/base.jsonl", "docs/q4.jsonl", accepted=[loss]).claim == "regressed"
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY["after"]))
+        with pytest.raises(AssertionError, match="accepted until 2027-03-01, which has passed"): assert_not_worse("docs/base.jsonl", "docs/q4.jsonl", accepted=[loss])
+    for wrong in ({"up_to": "100%"}, {"up_to": "0%"}, {"up_to": "3"}, {"up_to": "3%", "metric": "brier"}, {"expires": 20270301}):
+        with pytest.raises(UsageError): Rules(accepted=[{"up_to": .5, "reason": "ticket", "expires": "2027-03-01", **wrong}])
+
+
 def test_a_requirement_may_be_spelled_as_the_option(docs, shell):
     for line in ('require = "not-worse"', 'required = "not-worse"'):
         assert judged(docs, shell, KNOWN.replace("[arms]", f"[rules]\n{line}\n[arms]"))["rules"]["required"] == "not-worse"
