@@ -490,8 +490,9 @@ def compare_all(
     return study(arms, rules), journals
 
 # %% ../../nbs/shell/07_compare.ipynb #chkscor1
-SCORING = ("text", "questions", "task", *(f.name for f in fields(g.Comparing) if f.name not in (
-    "text", "questions", "study", "keys")))  # options of a comparison from Python
+SCORING = ("text", "questions", "task", *(  # options of a comparison from Python
+    f.name for f in fields(g.Comparing) if f.name not in (
+        "text", "questions", "study", "keys")))
 
 
 def check_scoring(names: Iterable[str], where: str, known: Collection[str] = SCORING) -> None:
