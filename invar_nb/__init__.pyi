@@ -66,7 +66,7 @@ from .models.servers import score_served as score_served
 from .experiments.runs import ExperimentResult as ExperimentResult, read_runs as read_runs
 from .experiments.improvement import (
     MetricSpec as MetricSpec, HIGHER as HIGHER, LOWER as LOWER, LINEAR as LINEAR, LOG as LOG,
-    Evaluator as Evaluator, compare_runs as compare_runs, judge_runs as judge_runs,
+    Evaluator as Evaluator, RunsArm as RunsArm, compare_runs as compare_runs, judge_runs as judge_runs,
     judge_many as judge_many)
 from .experiments.runner import (
     ExperimentSpec as ExperimentSpec, Hypothesis as Hypothesis, judge_queue as judge_queue,

@@ -1,5 +1,6 @@
 "What Python prints and a notebook shows of each result: one line, a sentence with a table, a picture, axes, columns."
 import math
+import re
 import sys
 from dataclasses import replace
 
@@ -8,12 +9,14 @@ import numpy as np
 import pyarrow
 import pytest
 
-from invar_nb import LOG, LOWER, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, paired_t_test, result_html, study
-from invar_nb.arms.pair import pair
+from invar_nb import (LOG, LOWER, ContractError, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, paired_t_test, result_html,
+                      study, verify)
+from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.comparison.rows import Key, Level
 from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
+from invar_nb.report.answer import summary
 from invar_nb.report.plan import plan_comparison
 from invar_nb.report.report import render
 from invar_nb.shell.demo import demo_model
@@ -193,3 +196,74 @@ def test_an_arrow_table_has_every_column_of_every_row():
     table = pyarrow.table(done)
     assert {"change", "ratio", "units"} <= {*table.schema.names} and table.to_pylist() == [{name: row.get(name) for name in table.schema.names} for row in done._records()]
     assert np.isfinite(table.column("change").to_numpy()).all() and pair(losses().baseline, losses().candidate).n == 96
+
+
+def test_runs_and_arrays_are_taken_or_refused_by_name(tmp_path):
+    "evaluate, pair, study of what read_runs gives, and of arrays."
+    old, new = (recipes()[name, "runs"].runs for name in ("baseline", "lion"))
+    assert [row.key.metric for row in evaluate(old)] == ["loss", "hours"] and evaluate([{"seed": 1, "terminal": "ok", "loss": 2.}])["loss"].value.estimate == 2
+    assert {row.key.part for row in evaluate({"a": old, "b": new}, metrics=["loss"])} == {"a", "b"}
+    done = study({"baseline": old, "new": list(new)}, better={"loss": "lower"})
+    assert done.claim == "improved" and str(verify(done.report().save(tmp_path / "r")))
+    for call, name in ((lambda: pair(old, new), "compare_runs"), (lambda: pair(*[recipes()["lion", "runs"]] * 2), "compare_runs"),
+                       (lambda: pair(np.ones(3), [1., 2., 3.]), "pair_arrays"), (lambda: evaluate(np.ones(3)), "WindowLosses.from_arrays"),
+                       (lambda: study({"baseline": np.ones(3), "new": np.ones(3)}), "WindowLosses.from_arrays"), (lambda: pair(losses().baseline, answers().baseline), "Pair losses with losses")):
+        with pytest.raises(ContractError, match=name.replace(".", r"\.")) as caught: call()
+        assert "\n" not in str(caught.value)
+
+
+def test_runs_print_a_table_and_why_no_claim_is_made():
+    assert MetricSpec("loss", "lower") == MetricSpec("loss", LOWER) and MetricSpec("loss", "higher").better == "higher"
+    head, row, below = [line for line in str(runs()).splitlines() if line][1:4]
+    assert head.split() == ["before", "after", "change", "(95", "%", "CI)", "claim"] and row.split()[:3] == ["loss", "2.32", "2.236"] and row.endswith(" to -3.06 %)  improved")
+    assert below.startswith("5 seeds: above the 2 % threshold and significant (paired t test, p <") and "takes a change" not in below
+    small = runs(-.02)
+    assert small.verdict.claim == "inconclusive" and not small.difference.interval.contains(0)
+    assert "0 lies outside the interval, and a claim also takes a change of at least 2 %." in small.summary() and small._repr_html_().count("<td") == 5
+    assert runs(status="oom").summary() == runs(status="oom").verdict.headline
+
+
+def test_no_label_of_an_axis_is_clipped():
+    page = Interval(low=-.00187, high=.0001, level=.95, method="jackknife")._repr_html_()
+    texts = [(float(tag["x"]), text) for tag, text in svg_texts(page)]
+    assert any(text == "-0.002" for _, text in texts) and all(3.9 * len(text) <= x <= 420 - 3.9 * len(text) for x, text in texts if text.strip("+-.0123456789") == "")
+    assert "95 % interval, jackknife, in the unit of the estimate" in page
+
+
+def svg_texts(page):
+    "(attributes, text) of each text of a picture."
+    found = re.findall(r"<text ([^>]*)>([^<]*)</text>", page)
+    return [(dict(re.findall(r'(\w[\w-]*)="([^"]*)"', tag)), text) for tag, text in found]
+
+
+def test_the_frame_has_the_order_of_what_is_printed():
+    done = study({"baseline": losses().baseline, "q8": losses(.001, .004).candidate, "q4": losses(.06).candidate, "a9": losses(.03).candidate}, margin=.02)
+    printed = [line.split()[0] for line in str(done).splitlines() if line[:2] in ("q8", "q4", "a9")]
+    assert printed == ["q8", "a9", "q4"] == list(done.to_frame().candidate)
+
+
+def test_python_prints_no_options_of_the_shell():
+    done = compare(losses(n=40, noise=.3))
+    assert done.claim == "inconclusive" and "\nNo regression was shown, and none was ruled out. A change of" in str(done)
+    assert "xit code" not in str(done) + done._repr_html_() and "--" not in str(done)
+    assert "Exit code 0: no regression was shown, and none was ruled out; with --fail-inconclusive this is exit 4." in summary(done.report().document())
+    lost = study({"baseline": losses().baseline, "new": losses(.02).candidate}, margin=.02)
+    assert "--require" in lost.report().exit["because"] and "--" not in str(lost) and "perhaps by less than the margin" in str(lost)
+
+
+def test_zeros_and_ones_are_no_losses():
+    "Accuracy that falls would be a perplexity that improves."
+    right = np.arange(40) % 2
+    for both in ((right, 1 - right), (right, np.ones(40))):
+        with pytest.raises(ContractError, match="got only 0 and 1. These look like answers, wrong or right: pair two Scores"): pair_arrays(*both, np.ones(40, int))
+    for a, b in ((right, np.full(40, .5)), (right, right + 1), (np.zeros(40), np.ones(40))): assert len(pair_arrays(a, b, np.ones(40, int))) == 40
+
+
+def test_a_notebook_shows_one_line_of_a_refusal():
+    from IPython.core.interactiveshell import InteractiveShell
+    shell, seen = InteractiveShell(), []
+    shell._showtraceback = lambda kind, error, lines: seen.append(lines)
+    shell.run_cell("import invar_nb; invar_nb.pair([1.], [2.])")
+    assert len(seen) == 1 and len(seen[0]) == 1 and seen[0][0].startswith("PairingError: pair: the arms must be losses")
+    shell.run_cell("1 / 0")
+    assert len(seen[1]) > 3

@@ -36,7 +36,9 @@ METHODS = ("jackknife", "bca", "percentile")
 class Settings:
     "How intervals are made; the same for every metric of a comparison."
     method: str = "jackknife"  # one of METHODS
-    units: str = "auto"        # independent ones: documents, clusters, serial, windows, items
+    units: str = "auto"        # independent ones: documents, clusters, serial, windows, items;
+    #   serial: windows in text order, whose neighbours may be correlated; auto: documents
+    #   where there are ten effective ones, else serial; of answers clusters, else items
     level: float = 0.95
     replicates: int | None = None  # of a bootstrap; None: exact
     seed: int | None = None    # of its draws

@@ -122,7 +122,8 @@ class Rules(Settings):
     "All that a user decides; raises ContractError, UsageError."
     metrics: tuple[str, ...] = ()           # (): all that the arms can answer
     primary: str | None = None              # the metric that leads where a part has it
-    margin: Mapping[str, float] | float | None = None  # by metric, or of those that lead
+    margin: Mapping[str, float] | float | None = None  # by metric, or of those that lead;
+    #   None: the metric's own (2 % of perplexity, 2 points of accuracy), 0 where it has none
     by: tuple[str, ...] | None = None       # columns to slice by; None: the usual ones
     deciding: tuple[str, ...] = ()          # parts or candidates; (): all
     required: str | None = None             # what exit 0 takes, one of REQUIRED
@@ -149,6 +150,9 @@ class Rules(Settings):
         for name in ("contrasts", "intersect", "drop_failed", "fail_inconclusive"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(f"{name} must be true or false", getattr(self, name), "Choose one")
+        if self.units == "tokens":
+            _refuse("units must be independent of each other", self.units, "Tokens of a text "
+                    'depend on each other; say units="documents", or leave it out')
         for name, options in (("profile", PROFILES), ("multiplicity", PROCEDURES),
                               ("units", UNITS)):
             as_choice(getattr(self, name), options, where="study", name=name, error=UsageError)

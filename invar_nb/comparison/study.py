@@ -6,7 +6,8 @@
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'WORST_FIRST', 'OF_LOOKS', 'check_names', 'pair_all',
            'level_interval', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices', 'may_be_best',
            'find_groups', 'judged_against', 'pool_contrasts', 'judge_study', 'model_name', 'study_headline', 'Table',
-           'Study', 'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'study', 'compare', 'evaluate']
+           'Study', 'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'study', 'compare',
+           'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ import numpy as np
 
 import invar_nb
 from ..arms.arm import listed
-from ..arms.pair import Pair, pair, unite_labels
+from ..arms.pair import Pair, holds_runs, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
 from .difference import Difference, by_unit, fit_left_out
 from .looks import Looks, all_decided, look_at, shared_level
@@ -578,6 +579,15 @@ def rules_of(options: Mapping) -> Rules:
                                    name="an option", error=UsageError)
     return Rules(**options)
 
+# %% ../../nbs/comparison/08_study.ipynb #asarm1
+def as_arm(arm: object, where: str) -> object:
+    "An arm as it is, or the arm of a list of runs; UsageError names what makes one."
+    if isinstance(arm, (list, tuple)) and holds_runs(arm): return invar_nb.RunsArm(runs=arm)
+    if hasattr(arm, "kind"): return arm
+    refuse(where, "an arm must be losses, answers, scores, translations or runs",
+           type(arm).__name__, "WindowLosses.from_arrays(ids, tokens, losses) makes one of "
+           "arrays; read_losses, read_predictions, read_runs of a file", error=UsageError)
+
 # %% ../../nbs/comparison/08_study.ipynb #c025
 def study(
     arms: Mapping[tuple[str, str] | str, object],  # name or (name, part) -> arm
@@ -591,6 +601,8 @@ def study(
     rules = rules or rules_of(options)
     arms = {(key, "") if isinstance(key, str) else tuple(key): arm
             for key, arm in arms.items()}
+    where = "study" if {name for name, _ in arms} - {BASELINE} else "evaluate"
+    arms = {key: as_arm(arm, where) for key, arm in arms.items()}
     for arm in arms.values():  # runs bring the evaluator of the source systems
         if hasattr(arm, "judge"): return arm.judge(arms, rules)
     place = lambda key: (key[1] not in rules.deciding, key[1], key[0] != BASELINE, key[0])
@@ -643,7 +655,7 @@ def compare(
 
 # %% ../../nbs/comparison/08_study.ipynb #c042
 def evaluate(
-    arm: object,  # losses, answers, scores, runs; or part -> arm
+    arm: object,  # losses, answers, scores, a list of runs; or part -> arm
     **rules,      # fields of `Rules`
 ) -> Study:
     "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."

@@ -21,16 +21,16 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
-from ..comparison.difference import Difference, difference_forest
+from ..comparison.difference import Difference, change_text, difference_forest
 from ..comparison.rows import Key, Level, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
-from ..comparison.verdict import Verdict
-from .runs import (ExperimentResult, RunPairs, find_failure,
+from ..comparison.verdict import Verdict, claim_word, span_text
+from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
-from ..foundations.interval import Fallback, Interval, Shown
+from ..foundations.interval import Fallback, Interval, Shown, aligned
 from ..foundations.refuse import (UsageError, as_choice, as_count, as_fraction,
                                          is_number, of_part, refuse)
 from ..metrics.metric import Metric
@@ -49,7 +49,7 @@ LINEAR, LOG = "linear", "log"
 class MetricSpec:
     "A metric, which direction is better, its scale, and the two thresholds."
     name: str  # a key of the metrics of a run
-    direction: str = HIGHER  # or LOWER is better
+    direction: str = HIGHER  # or LOWER is better; "higher" and "lower" say the same
     scale: str = LINEAR  # LOG needs positive values
     improvement_threshold: float = 0.02  # m: smaller improvements are noise; 0.02 is 2 %
     significance_threshold: float = 0.05  # alpha
@@ -59,6 +59,8 @@ class MetricSpec:
         name = self.name if isinstance(self.name, str) else ""
         if not name.strip() or not name.isprintable():
             refuse(where, "name must be a metric's", repr(self.name), "Write 'perplexity'")
+        if isinstance(self.direction, str):
+            vars(self).update(direction=DIRECTIONS.get(self.direction, self.direction))
         as_choice(self.direction, (HIGHER, LOWER), where=where, name="direction")
         as_choice(self.scale, (LINEAR, LOG), where=where, name="scale")
         as_fraction(self.significance_threshold, where=where, name="significance_threshold")
@@ -184,8 +186,8 @@ def seeds_for_power(d: Difference, *, threshold: float, level: float) -> int | N
     return next(n for n in count(least) if enough(n)) if least < 10_000 else None
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c041
-def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, str]:
-    "(headline, rationale) of a comparison without failures."
+def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, ...]:
+    "(headline, rationale, what it rests on) of a comparison without failures."
     spec, d, pairs, log = c.spec, c.difference, c.pairs, c.spec.scale == LOG
     percent = lambda x: f"{100 * (math.expm1(x) if log else x):+.3g} %"
     span, test, margin = "no interval", "", f"{100 * spec.improvement_threshold:.3g} %"
@@ -226,7 +228,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     title += f": {spec.name} {percent(d.delta)}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
-    return f"{title} ({span}).", f"{title} ({means}, {span}){why}."
+    return f"{title} ({span}).", f"{title} ({means}, {span}){why}.", why.lstrip(",; ")
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c038
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -245,11 +247,33 @@ class RunsComparison(Shown):
     # of the paired t test, unadjusted; None where nothing was tested
     p_value = property(lambda self: self.difference and self.difference.p_value)
 
-    def summary(self) -> str: return self.verdict.summary()
+    def summary(self) -> str:
+        "The verdict, a table, the seeds and the test."
+        head, *below = self._sentences()
+        return "\n".join([head, "", *aligned(self._table()), "", *below]) if below else head
 
     def _line(self): return self.verdict._line()
 
     def _records(self): return self.verdict._records()
+
+    def _sentences(self):
+        d, v, spec = self.difference, self.verdict, self.spec
+        if d is None: return [v.headline]
+        p = v.p_value if v.adjusted_p_value is None else v.adjusted_p_value
+        why = _sentences(self, v.claim, p, v.n_for_power)[2]
+        said = f"{d.n} seed{'s' * (d.n > 1)}: {why}."
+        if v.claim == "inconclusive" and not d.fallback and not d.interval.contains(0):
+            said += (" 0 lies outside the interval, and a claim also takes a change of at least "
+                     f"{100 * spec.improvement_threshold:.3g} %.")
+        return [v.headline, said]
+
+    def _table(self):
+        d, v, level = self.difference, self.verdict, f" ({100 * self.level:.4g} % CI)"
+        if d is None: return []
+        span = f" ({span_text(*d.interval, d)})" if d.fallback is None else ""
+        return [["", "before", "after", f"change{level * bool(span)}", "claim"],
+                [d.title, f"{d.baseline:.4g}", f"{d.candidate:.4g}",
+                 change_text(d.delta, d) + span, claim_word(d, v.claim, v.not_worse)]]
 
     def _forest(self):
         margin = self.spec.improvement_threshold
@@ -283,7 +307,7 @@ class RunsComparison(Shown):
         for arm in ("candidate", "baseline"):
             fields[f"{arm}_mean"] = float(written_mean(getattr(self.pairs, arm)))
             if spec.scale == LOG: fields[f"{arm}_geometric_mean"] = getattr(d, arm)
-        headline, rationale = _sentences(self, claim, p, seeds)
+        headline, rationale, _ = _sentences(self, claim, p, seeds)
         changed = claim in ("improved", "regressed")
         bounded = d.fallback is None or d.fallback.code == "all_equal"
         family = f"{self.multiplicity} over {self.family} tests"
@@ -380,33 +404,37 @@ class Evaluator:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RunsArm:
     "All runs of one arm, as a report keeps them."
-    runs: tuple[ExperimentResult, ...]
-    model: str = ""
-    provenance: Mapping = field(default_factory=lambda: MappingProxyType({}))
+    runs: tuple[ExperimentResult, ...]  # or rows of a runs file
+    model: str = ""  # a name for reports
+    provenance: Mapping = field(default_factory=lambda: MappingProxyType({}))  # plain JSON
     kind = "runs"
     data_id = ""
     clusters = labels = None
+
+    def __post_init__(self): vars(self).update(runs=as_runs(self.runs, "runs"))
 
     def __len__(self) -> int: return len(self.runs)
 
     @staticmethod
     def judge(arms, rules):
-        "How `study` judges such arms."
+        "How `study` judges such arms under its rules."
         return study_runs(arms, rules)
 
 
 def specs_of(rules: Rules) -> list[MetricSpec]:
     "A MetricSpec for each metric of the rules; raises UsageError."
-    if not rules.metrics:
-        refuse("study", "runs need a metric", "none", "Name a column", error=UsageError)
+    names = rules.metrics or tuple(rules.better)
+    if not names:
+        refuse("study", "runs need a metric", "none", 'Name a column, as metrics=["loss"]',
+               error=UsageError)
     check_read(rules, OF_RUNS, "runs")
     for rule in ("better", "scale", "margin"):
         asked = getattr(rules, rule)
         for name in asked if isinstance(asked, Mapping) else ():
-            as_choice(name, rules.metrics, where="study", name=rule, error=UsageError)
+            as_choice(name, names, where="study", name=rule, error=UsageError)
     margin = rules.margin if isinstance(rules.margin, Mapping) else \
-        dict.fromkeys(rules.metrics, 0.02 if rules.margin is None else rules.margin)
-    better = {name: usual_direction(name) for name in rules.metrics} | dict(rules.better)
+        dict.fromkeys(names, 0.02 if rules.margin is None else rules.margin)
+    better = {name: usual_direction(name) for name in names} | dict(rules.better)
     if unsaid := [name for name, word in better.items() if word is None]:
         refuse("study", f"it must be known whether higher {unsaid[0]} is better",
                "nothing said", f"Say better={{{unsaid[0]!r}: 'lower'}} or 'higher'",
@@ -415,7 +443,7 @@ def specs_of(rules: Rules) -> list[MetricSpec]:
         name, direction=DIRECTIONS[better[name]],
         scale=rules.scale.get(name, LINEAR),
         improvement_threshold=margin.get(name, 0.02),
-        significance_threshold=round(1 - rules.level, 12)) for name in rules.metrics]
+        significance_threshold=round(1 - rules.level, 12)) for name in names]
 
 # %% ../../nbs/experiments/01_improvement.ipynb #s05
 def judge_candidates(

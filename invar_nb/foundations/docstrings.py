@@ -129,3 +129,9 @@ def complete_docstrings(module: str) -> None:  # imported, as "invar_nb.arms.pai
         whole = "." not in name
         errors = ("ContractError",) * (refuses and whole and not isinstance(thing, type))
         thing.__doc__ = docstring(thing, node, lines, page=page * whole, errors=errors)
+        for cls in re.findall("fields of `(\\w+)`", thing.__doc__):  # for the TAB key
+            own = inspect.signature(thing)
+            more = inspect.signature(getattr(sys.modules[module], cls)).parameters.values()
+            *first, rest = own.parameters.values()
+            more = [field.replace(annotation=field.empty) for field in more]  # in the text
+            thing.__signature__ = own.replace(parameters=[*first, *more, rest])

@@ -31,6 +31,9 @@ class ContractError(ValueError):
         super().__init__(message)
         self.code, self.culprit, self.cure = code or type(self).code, culprit, cure
 
+    def _render_traceback_(self) -> list[str]:  # IPython calls it: a notebook shows the line
+        return [f"{type(self).__name__}: {self}"]
+
 
 class PairingError(ContractError):
     "Two arms are not about the same items, or there is no pair at all."

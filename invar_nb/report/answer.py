@@ -242,7 +242,7 @@ def rests_line(d: Mapping) -> str:
     return line
 
 
-def next_line(d: Mapping) -> str:
+def next_line(d: Mapping, shell: bool = True) -> str:
     "A doubt, or what was stopped, required or lost, or what would decide: the first there is."
     same = {pair["facts"]["sentence"] for pair in d["pairs"]
             if pair["facts"]["weights"] in ("identical", "rearranged", "recast")}
@@ -256,7 +256,10 @@ def next_line(d: Mapping) -> str:
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []
     found = f" {found_line(d)}".rstrip() * (rule in ("inconclusive", "no_regression_shown"))
-    code = [f"Exit code {d['exit']['code']}: {d['exit']['because']}{found}"] * bool(said)
+    because = d["exit"]["because"]
+    if shell: because = f"Exit code {d['exit']['code']}: {because}"
+    else: because = re.sub("; (with )?--[^;]*?(?=;|[.]$)", "", because[:1].upper() + because[1:])
+    code = [because + found] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     if rule == "failed_runs": done = [
         "Run what failed again" + ("." if d["rules"].get("drop_failed") else "; or add --set "
@@ -288,11 +291,11 @@ def wrapped(line: str, width: int) -> str:
                          subsequent_indent="  ").replace("\u00a0", " ")
 
 
-def summary(document: Mapping, width: int | None = None) -> str:
+def summary(document: Mapping, width: int | None = None, shell: bool = True) -> str:
     "The answer: a sentence, a table, at most two lines; sentences wrapped where asked for."
     d, rows = document, answer_rows(document)
     table = text_table(rows, change_head(d), width or WIDTH) if rows else []
-    last = [line for line in (rests_line(d), next_line(d)) if line]
+    last = [line for line in (rests_line(d), next_line(d, shell)) if line]
     fold = lambda line: wrapped(visible(line), width) if width else visible(line)
     return "\n".join([fold(first_line(d)), *[""] * bool(rows), *table, *[""] * bool(
         rows and last), *map(fold, last)])

@@ -160,8 +160,10 @@ def interval_figure(
             marks.append(_dot(x(estimate), y, 5, colour))
     marks += [_line(14, bottom, 406, bottom, "soft", 1), _text(210, bottom + 36, axis)]
     for t in ticks(left, right):
+        name = f"{t:+g}" if t and zero else f"{t:g}"
+        inset = 4 * len(name)  # half its width: the whole label stays in the picture
         marks += [_line(x(t), bottom, x(t), bottom + 4, "soft", 1),
-                  _text(x(t), bottom + 18, f"{t:+g}" if t and zero else f"{t:g}")]
+                  _text(min(max(x(t), inset), 420 - inset), bottom + 18, name)]
     title = "; ".join(f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in bars)
     return draw(marks, height=bottom + 44, title=f"{title}; {axis}")
 

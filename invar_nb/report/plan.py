@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'MOST', 'SIZED_IN', 'GATE_LINE', 'choose_pilot', 'pilot_of', 'Supply', 'between_share', 'for_text', 'Goal',
-           'gate_limit', 'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'aligned', 'plan_curves',
-           'draw_plan', 'plot_plan', 'Plan', 'plan_comparison']
+           'gate_limit', 'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'plan_curves', 'draw_plan',
+           'plot_plan', 'Plan', 'plan_comparison']
 
 # %% ../../nbs/report/04_plan.ipynb #59d9fa9a
 import math
@@ -24,7 +24,7 @@ from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
                                          is_beyond, margin_text, shown_unit)
 from ..experiments.improvement import RunsComparison, decide
-from ..foundations.interval import Shown, as_axes
+from ..foundations.interval import Shown, aligned, as_axes
 from ..foundations.refuse import UsageError, as_fraction, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
@@ -401,12 +401,6 @@ def gate_table(plan) -> list[list[str]]:
         [f"{row['windows']:,}", *map(cell, row["red"]), row["rule"]]
         for row in plan.gate["rows"])]
 
-
-def aligned(table: list[list[str]]) -> list[str]:
-    "Lines of a table: numbers to the right, the last column to the left."
-    *widths, _ = (max(map(len, column)) for column in zip(*table, strict=True))
-    return ["  ".join([*map(str.rjust, row, widths), row[-1]]).rstrip() for row in table]
-
 # %% ../../nbs/report/04_plan.ipynb #plc1
 def plan_curves(plan) -> tuple[list[tuple], str, float]:
     "(size, half-width, smallest change) of each row as they are read, their unit, the margin."
@@ -488,7 +482,7 @@ class Plan(Shown):
         "Half-width and smallest change against the size of a run."
         return draw_plan(self)
 
-    def plot(self, ax: object = None):  # matplotlib.axes.Axes; None: new ones
+    def plot(self, ax: object = None) -> object:  # matplotlib.axes.Axes; None: new ones
         "The same on these axes of matplotlib, or on new ones, which are returned."
         return plot_plan(self, as_axes(ax, (5.4, 3.2)))
 

@@ -43,8 +43,8 @@ from ..foundations.store import (canonical_json, canonical_text, content_digest,
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
-from .page import (answer_forest, axis_of, reliability_pictures, render_html,
-                                  render_markdown)
+from .page import (answer_forest, axis_of, leads_of, reliability_pictures,
+                                  render_html, render_markdown)
 
 # %% ../../nbs/report/06_report.ipynb #c005
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -329,7 +329,7 @@ class Report(Shown):
 
     def summary(self) -> str:
         "The answer: a sentence, a table, what it rests on."
-        return summary(self.document())
+        return summary(self.document(), shell=False)
 
     def to_markdown(self) -> str:
         "The answer for a comment: that of summary.md."
@@ -339,13 +339,18 @@ class Report(Shown):
 
     def _sentences(self):
         d = self.document()
-        return [first_line(d), rests_line(d), next_line(d)]
+        return [first_line(d), rests_line(d), next_line(d, shell=False)]
 
     def _forest(self): return answer_forest(self.document())
 
     def _table(self): return answer_table(self.document())
 
-    def _records(self): return [*map(flat_row, self.document()["rows"])]
+    def _records(self):
+        d = self.document()
+        names = [name for ranking in d["rankings"][:1] for name in leads_of(d, ranking)]
+        place = lambda row: names.index(name) if (name := row["key"]["candidate"]) in names \
+            and not row["key"]["against"] and len(d["rankings"]) == 1 else len(names)
+        return [*map(flat_row, sorted(d["rows"], key=place))]  # as they are printed
 
     def save(
         self,
