@@ -1,6 +1,7 @@
 """The gate of a pull request: the action's shell lines run against a local repository, the study file's accepted losses, exports, `init`, and pytest."""
 import json
 import os
+import random
 import re
 import shlex
 import shutil
@@ -190,8 +191,8 @@ def test_an_accepted_loss_passes_and_is_seen(job):
 
 @pytest.mark.parametrize("inputs, code, words", [
     ({"baseline": "docs/base.jsonl", "candidate": "docs/few.jsonl"}, 3, "score the baseline again"),
-    ({"baseline": "docs/gone.jsonl", "candidate": "docs/few.jsonl"}, 2, "must exist"), ({"baseline": "docs/base.jsonl"}, 2, "no CANDIDATE"),
-    ({"baseline": "base.jsonl", "candidate": "docs/q8.jsonl", "baseline_branch": "nowhere"}, 3, "There is no file base.jsonl on the branch nowhere")])
+    ({"baseline": "docs/gone.jsonl", "candidate": "docs/few.jsonl"}, 2, "got 'docs/gone.jsonl'. Check the path, or score it: invar-nb score MODEL --text FILE --out docs/gone.jsonl"), ({"baseline": "docs/base.jsonl"}, 2, "no CANDIDATE"),
+    ({"baseline": "base.jsonl", "candidate": "docs/q8.jsonl", "baseline_branch": "nowhere"}, 3, "There is no file base.jsonl on the branch nowhere. Score it and push it there: invar-nb score MODEL --text FILE --out base.jsonl")])
 def test_what_was_not_compared_is_never_green(job, inputs, code, words):
     ran = job.run(**inputs)
     assert ran["code"] == code and ran["exit-code"] == str(code) and ran["claim"] == "refused" and ran["report"] == "", ran["said"]
@@ -224,6 +225,14 @@ def test_the_data_branch_holds_baseline_and_badge(job):
     assert held("base.jsonl") == (job.folder / "kept.jsonl").read_text() and "<svg" in held("result.svg")
     ran = job.run("push", **same, candidate="docs/q4.jsonl", update_baseline="true")  # a loss does not become the baseline
     assert ran["code"] == 1 and json.loads(held("badge.json"))["color"] == "red" and held("base.jsonl") == (job.folder / "kept.jsonl").read_text()
+    (job.clone / "study.toml").write_text(KNOWN.partition("[[")[2].join(["[[", ""]).replace("int4", "candidate"))
+    noise, lines = random.Random(2), (job.clone / "docs/q8.jsonl").read_text().splitlines()
+    (job.clone / "noisy.jsonl").write_text("".join(re.sub(r"[\d.]+(?=}$)", lambda m: f"{float(m[0]) + noise.gauss(0, .5):.6f}", line) + "\n" for line in lines))
+    passed = [({"study": "study.toml", "candidate": "docs/q4.jsonl"}, "regressed"), ({"candidate": "noisy.jsonl"}, "inconclusive"),
+              ({"study": "study.toml", "candidate": "docs/q4.jsonl", "args": "--force"}, "regressed")]
+    for inputs, claim in passed:  # exit 0, and no reason to compare with it from now on
+        ran = job.run("push", **same, **inputs, update_baseline="true")
+        assert ran["code"] == 0 and ran["claim"] == claim and held("base.jsonl") == (job.folder / "kept.jsonl").read_text(), ran["said"]
     ran = job.run("push", **same, candidate="docs/q8.jsonl", update_baseline="true")
     assert ran["code"] == 0 and json.loads(held("base.jsonl").splitlines()[0])["model"] == "q8", ran["said"]
     assert job.run("push", **same, candidate="docs/q8.jsonl", badge="false")["code"] == 0
@@ -264,6 +273,12 @@ def test_the_baseline_is_updated_after_a_completed_comparison_only(docs, shell):
     for line, code in (("compare base.parquet docs/few.jsonl", 3), ("compare base.parquet docs/q4.jsonl docs/q8.jsonl", 2), ("compare docs docs/q4.jsonl", 2)):
         assert shell(f"{line} --update-baseline -q")[0] == code and base.read_bytes() == before
     code, out, _ = shell("compare base.parquet docs/q4.jsonl --update-baseline -q --out r")
+    assert code == 1 and base.read_bytes() == before and out.splitlines()[-1] == "Kept: base.parquet, since the candidate regressed. To take it all the same, add --force."
+    (docs / "study.toml").write_text(KNOWN.replace("docs/base.jsonl", "base.parquet"))
+    code, out, _ = shell("compare --study study.toml --update-baseline -q --json --out accepted")
+    d = json.loads(out)
+    assert (code, d["exit"]["rule"], d["updated_baseline"]) == (0, "accepted_loss", None) and base.read_bytes() == before
+    code, out, _ = shell("compare base.parquet docs/q4.jsonl --update-baseline --force -q --out r")
     assert code == 1 and out.splitlines()[-1] == "Updated: base.parquet now holds the losses of q4 on 300 windows."
     new, was = read_losses(base), read_losses(q4)
     assert (new.log_loss == was.log_loss).all() and new.data_id == was.data_id and shell("verify r")[0] == 0
@@ -311,6 +326,31 @@ def test_what_is_accepted(docs, shell, edit, code, said):
     assert edit[0] in KNOWN
     d = judged(docs, shell, KNOWN.replace(*edit))
     assert d["exit"]["code"] == code and said in d["exit"]["because"]
+
+
+def test_a_loss_is_accepted_in_python_as_in_a_study_file(docs, monkeypatch):
+    from datetime import date, datetime
+    from invar_nb import Rules, UsageError
+    from invar_nb.testing import assert_not_worse
+    for up_to, expires in (("50%", date(2027, 3, 1)), (.5, "2027-03-01"), (" 50 %", datetime(2027, 3, 1, 12))):
+        loss, = Rules(accepted=[{"up_to": up_to, "reason": "ticket", "expires": expires}]).accepted
+        assert (loss.up_to, loss.expires) == (.5, "2027-03-01")
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY["before"]))
+        assert assert_not_worse("docs/base.jsonl", "docs/q4.jsonl", accepted=[loss]).claim == "regressed"
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY["after"]))
+        with pytest.raises(AssertionError, match="accepted until 2027-03-01, which has passed"): assert_not_worse("docs/base.jsonl", "docs/q4.jsonl", accepted=[loss])
+    for wrong in ({"up_to": "100%"}, {"up_to": "0%"}, {"up_to": "3"}, {"up_to": "3%", "metric": "brier"}, {"expires": 20270301}):
+        with pytest.raises(UsageError): Rules(accepted=[{"up_to": .5, "reason": "ticket", "expires": "2027-03-01", **wrong}])
+
+
+def test_a_requirement_may_be_spelled_as_the_option(docs, shell):
+    for line in ('require = "not-worse"', 'required = "not-worse"'):
+        assert judged(docs, shell, KNOWN.replace("[arms]", f"[rules]\n{line}\n[arms]"))["rules"]["required"] == "not-worse"
+    assert judged(docs, shell, KNOWN, "--set", "require=equivalent")["rules"]["required"] == "equivalent"
+    assert judged(docs, shell, KNOWN.replace("[arms]", '[rules]\nrequire = "parts"\n[arms]'), "--require", "equivalent")["rules"]["required"] == "equivalent"
+    (docs / "study.toml").write_text(KNOWN.replace("[arms]", '[rules]\nrequire = "parts"\nrequired = "all"\n[arms]'))
+    code, out, err = shell("compare --study study.toml --out r -q")
+    assert code == 2 and "required must be given once" in err
 
 
 def test_one_loss_is_accepted_and_another_is_not(docs, shell):
@@ -389,7 +429,13 @@ def test_what_init_writes_works(docs, shell):
     code, out, err = shell("init --candidate models/q8 --text", "my text.jsonl")
     assert code == 0, err
     score, add = [line.strip() for line in out.splitlines()[-2:]]
-    assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0 and add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
+    code, out, err = shell("compare --study study.toml -q --out r")
+    assert code == 2 and "score it: invar-nb score MODEL --text FILE --out base.parquet" in err
+    assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0
+    (docs / "other.jsonl").write_text(json.dumps({"text": "Another text, which is short. " * 50}) + "\n")
+    code, out, err = shell("compare --study study.toml -q --out r --text other.jsonl")
+    assert code == 3 and err.endswith("or score it again: invar-nb score MODEL --text other.jsonl --out FILE --force.\n"), err
+    assert add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
     job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
     step = job["jobs"]["quality"]["steps"][-1]
     assert step["uses"].startswith("invar-nb/invar_nb@") and {*step["with"]} <= {*ACTION["inputs"]} and job[True] == {"pull_request": None, "push": {"branches": ["main"]}}
@@ -404,8 +450,28 @@ def test_what_init_writes_works(docs, shell):
     assert shell("init")[0] == 2 and (docs / "study.toml").read_bytes() == before[docs / "study.toml"] and not (docs / ".github/workflows/model-quality.yml").exists()
 
 
+def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
+    for line in ("init --baseline docs/base.jsonl", f"init --candidate {ROOT / 'tests/data/lm_eval/tuned'}", "init --margin '2 nats'"):
+        code, out, err = shell(line)
+        assert code == 2 and err.count("\n") == 1 and not (docs / "study.toml").exists(), err
+        assert "margin" in line or "holds results. Results need no file of init" in err, err
+    code, out, err = shell("init --margin 1% --require equivalent --json")
+    assert code == 0 and json.loads(out)["notes"] == ["This folder is not the root of a git repository: GitHub reads workflows only there."], err
+    text = (docs / "study.toml").read_text()
+    (docs / "files.toml").write_text(text[text.index("[rules]"):])
+    d = json.loads(shell("compare docs/base.jsonl docs/q8.jsonl --study files.toml -q --json")[1])
+    assert d["rules"]["margin"] == {"perplexity": .01} and d["rules"]["required"] == "equivalent"
+    job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
+    assert job["jobs"]["quality"]["timeout-minutes"] == 60 and job["concurrency"] == {"group": "${{ github.workflow }}-${{ github.ref }}", "cancel-in-progress": "${{ github.event_name == 'pull_request' }}"}
+    for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
+    git(docs, "init", "-q")
+    assert "root of a git" not in shell("init")[1]
+
+
 def test_the_assertion_takes_arms_files_and_models(docs):
-    from invar_nb import read_losses
+    from dataclasses import fields
+    from invar_nb import Rules, UsageError, compare_models, read_losses
+    from invar_nb.shell.compare import SCORING
     from invar_nb.testing import assert_not_worse
     base, q8, q4 = (f"docs/{name}.jsonl" for name in ("base", "q8", "q4"))
     for a, b in ((base, q8), (read_losses(base), q8), (Path(base), read_losses(q8)), (read_losses(base), read_losses(q8))): assert assert_not_worse(a, b).claim == "equivalent"
@@ -414,7 +480,43 @@ def test_the_assertion_takes_arms_files_and_models(docs):
     start, few = "docs/start.jsonl", "docs/few.jsonl"
     assert assert_not_worse(start, few, margin=.002).claim == "inconclusive"
     with pytest.raises(AssertionError, match=r"Inconclusive.* about \d+ documents would .* Not worse is required"): assert_not_worse(start, few, margin="0.2%", require="not-worse")
-    with pytest.raises(TypeError): assert_not_worse(base, q8, windowss=3)
+    with pytest.raises(UsageError, match=r"got 'windowss'\. Did you mean 'windows'\?"): assert_not_worse(base, q8, windowss=3)
+    with pytest.raises(UsageError, match=r"got 'study'\. It is for the command line"): assert_not_worse(base, q8, study="no-such.toml")
+    with pytest.raises(UsageError, match=r"got 'better'\. Write rules=Rules\(better=\.\.\.\)"): compare_models(base, q8, better={"loss": "lower"})
+    said = {*re.findall(r"\w+", assert_not_worse.__doc__)}
+    assert {*SCORING, *(f.name for f in fields(Rules))} - said == {"margin", "required"}  # parameters of their own
+
+
+def test_the_assertion_takes_what_compare_takes(docs, shell):
+    "Folders with tasks of several kinds, some tasks of them, and the margins of compare."
+    from invar_nb import UsageError
+    from invar_nb.testing import BaselineFile, assert_not_worse
+    base, tuned = (ROOT / "tests/data/lm_eval" / name for name in ("base", "tuned"))
+    d = json.loads(shell(f"compare {base} {tuned} -q --json")[1])
+    try: said = assert_not_worse(base, tuned).headline
+    except AssertionError as error: said = str(error)
+    assert len({row["value"]["metric"] for row in d["rows"] if row["role"] == "lead"}) > 2 and said.startswith(d["headline"])
+    tasks = [part["part"] for part in d["parts"]]
+    for some in (tasks[0], tasks[:2]):
+        words = [word for task in ([some] if isinstance(some, str) else some) for word in ("--task", task)]
+        d = json.loads(shell(f"compare {base} {tuned} -q --json", *words)[1])
+        try: said = assert_not_worse(base, tuned, task=some).headline
+        except AssertionError as error: said = str(error)
+        assert said.startswith(d["headline"])
+    kept = BaselineFile(docs / "kept.jsonl", update=True)
+    with pytest.raises(UsageError, match="of one task"): kept.assert_not_worse(base)
+
+
+def test_a_baseline_that_was_asked_for_is_written_and_says_what_it_is(docs):
+    from invar_nb import read_losses
+    from invar_nb.testing import BaselineFile
+    notes = []
+    for name in ("base", "q8", "q4", "few"):  # the last is another text
+        kept = BaselineFile(docs / "kept.parquet", update=True)
+        kept.assert_not_worse(docs / f"docs/{name}.jsonl", require="not-worse", level=.9)
+        notes.append(kept.notes)
+        assert read_losses(kept.path).log_loss[0] == read_losses(docs / f"docs/{name}.jsonl").log_loss[0]
+    assert [len(one) for one in notes] == [0, 0, 1, 0] and notes[2][0].startswith("It holds a model that regressed against the old one. Regressed: perplexity +2.6")
 
 
 def test_two_models_of_a_test_suite():
@@ -448,8 +550,8 @@ def blocks(language): return re.findall(rf"^```{language}\n(.*?)\n```$", GUIDE, 
 
 def test_the_guide_comes_to_a_command_soon_and_names_each_input_and_output():
     assert len(re.findall(r"\w[\w.'-]*", GUIDE.partition("```")[0])) <= 70
-    inputs, outputs = re.search(r"Inputs are (.*?); outputs are (.*?)\.", GUIDE).groups()
-    assert {*re.findall(r"`([\w-]+)`", inputs)} == {*ACTION["inputs"]} and {*re.findall(r"`([\w-]+)`", outputs)} == {*ACTION["outputs"]}
+    inputs, outputs = blocks("text")[0].removeprefix("inputs").split("\noutputs")
+    assert {*inputs.split()} == {*ACTION["inputs"]} and {*outputs.split()} == {*ACTION["outputs"]}
 
 
 def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):

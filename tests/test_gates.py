@@ -193,3 +193,14 @@ def test_every_source_of_a_plan_takes_a_gate(tmp_path, monkeypatch):
         assert gate(f"{line} --gate perplexity<={1.5 * ppl:.12f}")["limit"] == pytest.approx(math.log(1.5)), "the level is the file's own"
     code, out, err = shell("plan", "x.csv", "y.csv", "--metric", "loss", "--gate", "ratio<=1.02")
     assert code == 2 and not out and "a gate needs answers, scores, or losses" in err
+
+
+def test_scores_of_0_and_1_are_planned_as_they_are_compared(tmp_path, monkeypatch):
+    "Their margin is 2 points where none is given, and a percentage is points."
+    monkeypatch.chdir(tmp_path)
+    right = np.arange(400) % 4 > 0
+    for name, flip in (("x", 1), ("y", 17)): (tmp_path / f"{name}.csv").write_text("id,correct\n" + "".join(f"q{i},{int(r ^ (i % flip == 1))}\n" for i, r in enumerate(right)))
+    def goal(*more): return json.loads(shell("plan", "x.csv", "y.csv", *more, "--json")[1])["goal"]["margin"]
+    assert goal() == goal("--margin", "2%") == 0.02 and goal("--margin", "3%") == 0.03
+    code, _, err = shell("plan", "x.csv", "y.csv", "--gate", "round(new/old, 2) >= 0.95")
+    assert code == 2 and "Write ratio>=0.945, unrounded." in err

@@ -55,6 +55,12 @@ def test_a_command_runs_as_it_stands(command, tmp_path, monkeypatch, capsys):
     assert said.out.strip() and "defect" not in said.err
 
 
+def test_its_python_runs_as_pasted(capsys):
+    code, printed = re.search(r"```python\n(.*?)```\n\n```text\n(.*?)```", README, re.S).groups()
+    exec(code, {})
+    assert capsys.readouterr().out == printed
+
+
 def test_the_picture_shows_what_the_evidence_says():
     picture = (ROOT / "nbs" / "images" / "verdicts.svg").read_text()
     for change in ("-39.7 (-42.5 to -36.9)", "-0.02 (-0.13 to 0.09)", "+0.022 (-0.009 to 0.050)", "+2.77 (2.29 to 3.25)"): assert change in picture, change

@@ -10,6 +10,7 @@ __all__ = ['PROFILES', 'EDITS', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEV
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
+import re
 
 from .rows import POOLING
 from .difference import Settings
@@ -71,15 +72,19 @@ def budget_unit(budget: float) -> str:
 @dataclass(frozen=True, kw_only=True)
 class Accepted:
     "A loss that is known and does not block; raises UsageError."
-    up_to: float           # in the metric's unit, as a margin
+    up_to: float | str     # in the metric's unit, as a margin; "3%" becomes 0.03
     reason: str
-    expires: str           # the last day, 2027-03-01
+    expires: str | date    # the last day, 2027-03-01
     candidate: str = ""    # "": of each
     part: str = ""         # "": of each
     metric: str = ""       # "": the one that leads
     expired: bool = False  # on the day of the report: it is not in force
 
     def __post_init__(self):
+        if isinstance(self.expires, date):
+            object.__setattr__(self, "expires", self.expires.isoformat()[:10])
+        if isinstance(self.up_to, str):
+            object.__setattr__(self, "up_to", _as_share(self.up_to, self.metric))
         try: date.fromisoformat(self.expires)
         except (TypeError, ValueError):
             _refuse("an accepted loss must have the last day on which it is accepted",
@@ -89,6 +94,18 @@ class Accepted:
         if not (is_margin(self.up_to) and self.up_to > 0):
             _refuse("an accepted loss must have a largest size", self.up_to,
                     'Write up_to = "3%"')
+
+
+def _as_share(text, metric):
+    "The share of a text in per cent, for a metric of which per cent have a meaning."
+    percent = re.fullmatch(r"\s*(\d*\.?\d+)\s*%\s*", text, re.A)
+    if not percent or not 0 < float(percent[1]) < 100:
+        _refuse("an accepted loss must be a number, or per cent between 0 and 100", text,
+                'Write up_to = "3%"')
+    known = METRICS[metric] if metric in METRICS else None
+    if known and known.scale != "log" and known.unit != "share":
+        _refuse(f"an accepted loss of {metric} must be in its unit", text, "Write up_to=0.01")
+    return float(percent[1]) / 100
 
 
 def _refuse(must, got, cure):

@@ -26,7 +26,7 @@ from ..comparison.rows import Key, Level, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
-from ..comparison.verdict import Verdict, claim_word, span_text
+from ..comparison.verdict import Verdict, span_text
 from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
@@ -260,7 +260,7 @@ class ShownRuns(Shown):
         span = f" ({span_text(*d.interval, d)})" if d.fallback is None else ""
         return [["", "before", "after", f"change{level * bool(span)}", "claim"],
                 [d.title, f"{d.baseline:.4g}", f"{d.candidate:.4g}",
-                 change_text(d.delta, d) + span, claim_word(d, v.claim, v.not_worse)]]
+                 change_text(d.delta, d) + span, v.claim]]
 
     def _forest(self):
         margin = self.spec.improvement_threshold

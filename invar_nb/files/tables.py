@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from ..foundations.refuse import (ContractError, as_printed, is_writable,
+from ..foundations.refuse import (ContractError, as_printed,
                                          nearest, refuse)
 from ..foundations.store import as_file, strict_json
 from ..foundations.text_column import text_column
@@ -56,7 +56,7 @@ def _blocks(file, where: str, *, csv: bool = False) -> Iterator[tuple[int, str]]
 
 # %% ../../nbs/files/00_tables.ipynb #e370fb99
 def _row(text: str, where: str) -> dict:
-    "One object of JSON whose text UTF-8 can write: JSON can escape half a character."
+    "One object of JSON."
     if not text.strip():
         refuse(where, "every line must be a JSON object", "a blank line",
                "Remove it, and check whether rows were lost")
@@ -64,9 +64,6 @@ def _row(text: str, where: str) -> dict:
     if not isinstance(row, dict):
         refuse(where, "every row must be a JSON object", f"{type(row).__name__} {row!r}",
                'Write {"name": value, ...}; a file that is one JSON list is named .json')
-    if "\\u" in text and not is_writable(json.dumps(row, ensure_ascii=False)):
-        refuse(where, "text must be writable as UTF-8", "half a character, U+D800 to U+DFFF",
-               "Write both halves of the surrogate pair")
     return row
 
 

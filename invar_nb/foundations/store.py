@@ -93,7 +93,10 @@ def strict_json(text: str | bytes, *, where: str) -> object:
         value = json.loads(text, parse_constant=number, parse_float=number, parse_int=integer,
                            object_pairs_hook=mapping)
         return _in_unicode(value, "\\ud" in text.lower())
-    except (json.JSONDecodeError, UnicodeError) as error:
+    except UnicodeEncodeError:
+        refuse(where, "text must be writable as UTF-8", "half a character, U+D800 to U+DFFF",
+               "Write both halves of the surrogate pair")
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         cure = "Remove what follows the value" if str(error).startswith("Extra data") else \
             "The file is cut off or is not JSON; write it again"
         refuse(where, "the text must be UTF-8 JSON", str(error), cure)

@@ -278,9 +278,13 @@ def gate_limit(
     too_large = value >= 1 and (name == "rtol" or name == "drop" and metric.unit == "share")
     if forms.get(name) != sign or not value > 0 or vague or too_large:
         known = " or ".join(f"{name}{sign}VALUE" for name, sign in forms.items())
+        example = "drop<=2%" if "drop" in forms else f"ratio{side}1.02"
+        if cut := re.fullmatch(r"round\(.*/.*,(\d)\)(>=|<=)([.\d]+)", rule.replace(" ", "")):
+            places = int(cut[1])  # half a step is rounded into the bound
+            half = 0.5 * 10**-places * (-1 if higher else 1)
+            example = f"ratio{side}{float(cut[3]) + half:.{places + 1}f}, unrounded"
         refuse("plan_comparison", f"a gate on {metric.name} must be {known}", repr(rule),
-               f"Write {'drop<=2%' if 'drop' in forms else f'ratio{side}1.02'}",
-               error=UsageError)
+               f"Write {example}", error=UsageError)
     if name == "drop": return value
     if name == "rtol": value = 1 - value if higher else 1 + value
     if log: return math.log(value / level if name == metric.name else value)

@@ -13,6 +13,7 @@ __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', '
 import gc
 import json
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
@@ -86,8 +87,10 @@ def arm_kind(
     hub = r"[A-Za-z0-9][\w.-]{0,95}(/[\w.-]{1,96})?(@(?!.*\.\.)[\w./-]{1,96})?"
     endings = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
     if path.suffix in endings or not re.fullmatch(hub, argument):
-        usage("the model or file must exist", repr(argument),
-              "Check the path, or give a hub id such as org/name or org/name@revision")
+        cure = "give a hub id such as org/name or org/name@revision"
+        if path.suffix in (".parquet", ".jsonl"): cure = (
+            f"score it: invar-nb score MODEL --text FILE --out {shlex.quote(argument)}")
+        usage("the model or file must exist", repr(argument), f"Check the path, or {cure}")
     return "hub"
 
 
@@ -138,9 +141,11 @@ def check_origin(plan: TextPlan, losses: WindowLosses, o: Scoring) -> None:
     "Refuse losses of another text or another plan; PairingError."
     data_id = whole_data_id(plan) if o.per_byte else plan.data_id
     if losses.data_id and losses.data_id != data_id:
+        texts = " ".join(f"--text {shlex.quote(text)}" for text in o.text)
         refuse("compare", "both models must be scored on the same text and windows",
                f"{losses.data_id[:19]} in the file, {data_id[:19]} from --text",
-               "Use the text, lengths and windowing that the file was scored with",
+               "Use the text, lengths and windowing that the file was scored with, or score "
+               f"it again: invar-nb score MODEL {texts} --out FILE --force",
                error=PairingError, code="data_id")
 
 # %% ../../nbs/shell/04_arms.ipynb #c009e

@@ -121,8 +121,8 @@ def compare(
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
     update_baseline: o.panel("Output")(
-        bool, "Then write the candidate's losses or answers into the file BASELINE, whatever "
-        "was claimed.", "--update-baseline") = False,
+        bool, "Then write the candidate's losses or answers into the file BASELINE; those of "
+        "one that regressed only with --force.", "--update-baseline") = False,
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
@@ -154,6 +154,12 @@ def compare(
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
     facts, text = _saved(report_of(result), out, force, journals)
     if not update_baseline: return facts, text
+    name = result.row.key.candidate
+    if not force and any(row.key.candidate == name and row.claim == "regressed"
+                         for row in result.rows):
+        return facts | {"updated_baseline": None}, (
+            f"{text}\nKept: {baseline}, since the candidate regressed. To take it all the "
+            "same, add --force.")
     updated, said = write_baseline(result.arms[result.row.key[:2]],
                                    Path(baseline).expanduser())
     return facts | updated, f"{text}\n{said}"
@@ -499,6 +505,14 @@ def _named(name, metavar, text):
     return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
 
 
+def _holds_results(argument):
+    "Whether results of a model stand there, and no model."
+    from invar_nb.foundations.refuse import ContractError
+    from invar_nb.shell.arms import SCORED, arm_kind
+    try: return arm_kind(argument) not in SCORED
+    except ContractError: return False  # what is not there yet
+
+
 @command("init", "init --baseline models/base --candidate models/q8 --text text.jsonl")
 def init(
     output: g.Output,
@@ -507,26 +521,36 @@ def init(
     candidate: _named("--candidate", "MODEL", "Model that each run compares. Default: "
                       "models/candidate.") = "models/candidate",
     text: _named("--text", "FILE", "Text to score. Default: text.jsonl.") = "text.jsonl",
+    margin: _named("--margin", "V", "Smallest change that matters. Default: 2%.") = "2%",
+    required: g.RequireOption = None,
 ):
     "Write a workflow for GitHub and a study file, so that pull requests are gated."
     from invar_nb.foundations.store import write_bytes
     from invar_nb.report.figures import environment
+    o.parse_margin(margin)
+    results = [name for name in (baseline, candidate) if _holds_results(name)]
     made = environment(False)
     made.filters["toml"] = partial(json.dumps, ensure_ascii=False)
     places = {Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
               Path("study.toml"): "study.toml.j2"}
     there = next(filter(Path.exists, places), None)
-    o.require(("init writes new files only", there and repr(str(there)), "Move it away"))
+    o.require(("init writes new files only", there and repr(str(there)), "Move it away"),
+              ("init is for models, which the workflow scores", results and
+               f"{results[0]!r}, which holds results", "Results need no file of init: name "
+               "them in the workflow, as baseline and candidate of the action"))
     known = {"baseline": shlex.quote(baseline), "candidate": candidate, "text": text,
-             "file": "base.parquet"}
+             "file": "base.parquet", "margin": margin, "required": required}
     for place, template in places.items():
         place.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(place, f"{made.get_template(template).render(known)}\n".encode())
     files = [*map(str, places)]
     after = [f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
              f"git add base.parquet {shlex.quote(text)} {shlex.join(files)}"]
-    return {"files": files, "next": after}, "\n".join([
-        f"Wrote {' and '.join(files)}.", "Next, and then commit:", *(f"  {x}" for x in after)])
+    notes = ["This folder is not the root of a git repository: GitHub reads workflows only "
+             "there."] * (not Path(".git").exists())
+    return {"files": files, "next": after, "notes": notes}, "\n".join([
+        f"Wrote {' and '.join(files)}.", *notes, "Next, and then commit:",
+        *(f"  {x}" for x in after)])
 
 # %% ../../nbs/shell/09_cli.ipynb #c026
 _EXTRAS = {"hf": "scoring models", "gguf": "GGUF models", "servers": "models on a server",

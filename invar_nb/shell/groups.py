@@ -472,9 +472,10 @@ ELSEWHERE = ("text", "study", "keys", "questions", "control_file", "column")
 
 
 def study_keys(section: str) -> dict[str, str]:
-    "Key -> field of a section."
-    return {RENAMED.get(f.name, f.name): f.name for f in fields(SECTIONS[section][1])
+    "Key -> field of a section; a key may be spelled as its option too."
+    keys = {RENAMED.get(f.name, f.name): f.name for f in fields(SECTIONS[section][1])
             if f.name not in ELSEWHERE}
+    return {"require": "required"} | keys if "required" in keys else keys
 
 
 def section_of(name: str) -> str | None:
@@ -580,6 +581,8 @@ def read_study(
                                           "for another one", "Leave it out")
                 continue  # of another command
             if f.name in TYPED.get() or getattr(holder, f.name) != f.default: continue
+            if f.name in values: usage(f"{path}: {f.name} must be given once", repr(key),
+                                       "Keep one")
             values[f.name] = as_option(value, f.type, f"{path}: {key}")
             if typed and f.name == "better_by_metric":
                 names = [one.rpartition("=")[0] for one in typed]

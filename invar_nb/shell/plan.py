@@ -22,7 +22,7 @@ import numpy as np
 
 # %% ../../nbs/shell/08_plan.ipynb #c007
 from ..comparison.measured import PRIMARY
-from ..metrics.metric import METRICS, Metric, as_metric
+from ..metrics.metric import METRICS, Metric, as_metric, prepare_metric
 from ..arms.pair import Pair, pair
 from ..arms.spread import rank_windows
 from ..comparison.looks import FIRST
@@ -210,9 +210,9 @@ def plan_files(arguments: dict[str, str], kinds: dict[str, str], p: g.Planning,
     if len(tasks) > 1:
         o.usage("one task must be chosen", ", ".join(tasks), f"Give --task {tasks[0]}")
     both = pair(*arms.values())
-    metric = p.metric or PRIMARY.get(both.kind, both.kind)
-    return plan_comparison(both, goal=find_goal(p, metric), units=p.units, metric=metric,
-                           gate=p.gate)
+    metric = as_metric(p.metric or PRIMARY.get(both.kind, both.kind), "plan")
+    goal = find_goal(p, prepare_metric(metric, both.baseline, both.candidate))
+    return plan_comparison(both, goal=goal, units=p.units, metric=metric.name, gate=p.gate)
 
 # %% ../../nbs/shell/08_plan.ipynb #n0bvaap0
 def plan_runs(arguments: dict[str, str], p: g.Planning, job: g.Job) -> Plan:

@@ -17,7 +17,7 @@ def pytest_addoption(parser) -> None:
     "The option that renews baselines."
     parser.getgroup("invar_nb").addoption(
         "--update-baseline", action="store_true", default=False, help="Write the baselines of "
-        "baseline_file from this run's candidates, and compare nothing.")
+        "baseline_file from this run's candidates; none fails.")
 
 
 _UPDATED = pytest.StashKey[list]()
@@ -28,13 +28,16 @@ def baseline_file(request):
     "Name of a file beside the test -> the `BaselineFile` there."
     def named(name: str) -> BaselineFile:
         path = Path(request.path).parent / name
-        update = request.config.getoption("--update-baseline")
-        if update: request.config.stash.setdefault(_UPDATED, []).append(path)
-        return BaselineFile(path, update)
+        file = BaselineFile(path, request.config.getoption("--update-baseline"))
+        if file.update: request.config.stash.setdefault(_UPDATED, []).append(file)
+        return file
     return named
 
 
 def pytest_terminal_summary(terminalreporter, config) -> None:
     "The baselines that were written."
-    for path in dict.fromkeys(config.stash.get(_UPDATED, [])):
-        terminalreporter.write_line(f"baseline updated: {path}")
+    notes = {}
+    for file in config.stash.get(_UPDATED, []): notes.setdefault(file.path, []).extend(
+        file.notes)
+    for path, lines in notes.items():
+        for line in (f"baseline updated: {path}", *lines): terminalreporter.write_line(line)

@@ -7,6 +7,13 @@ document.addEventListener("DOMContentLoaded", () => {
     parsed.querySelectorAll("div.highlight, div.cell_output, mjx-container").forEach((block) => block.remove());
     return text(parsed.documentElement.outerHTML, anchor);
   };
+  // Each page once, at its best hit; the best comes last. An index term leads to the page, not to its mark.
+  const perform = Search._performSearch;
+  Search._performSearch = (...query) => {
+    const seen = new Set();
+    const once = perform(...query).reverse().filter(([page]) => !seen.has(page) && seen.add(page));
+    return once.map((hit) => hit.with(2, hit[2].startsWith("#index-") ? "" : hit[2])).reverse();
+  };
 });
 // What is wider than the page is scrolled, by the keyboard too.
 document.addEventListener("DOMContentLoaded", () => {
