@@ -151,7 +151,7 @@ def test_slices_that_were_asked_for_are_shown():
 
 def test_a_loss_perhaps_within_the_margin_says_how_it_passes():
     small = next(s for k in range(1, 60) if "perhaps by less" in (s := compare(losses(k / 2000))).headline)
-    assert small.report().exit["rule"] == "perhaps_within_margin" and small.report().exit_code == 1 and "--require not-beyond lets such a loss pass" in str(small)
+    assert small.report().exit["rule"] == "perhaps_within_margin" and small.report().exit_code == 1 and "--require not-beyond lets such a loss pass" in small.report().exit["because"] and "--require" not in str(small)
     assert compare(small.measured["candidate", ""].pair, required="not-beyond").report().exit_code == 0
     far = compare(losses(.1))
     assert far.report().exit["rule"] == "primary_regressed" and "--require" not in str(far)
