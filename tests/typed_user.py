@@ -6,7 +6,7 @@ import numpy as np
 import invar_nb
 from invar_nb import (
     HIGHER, LINEAR, METRICS, ContractError, Difference, Evaluator, Interval, Metric, MetricSpec, Pair, PairingError,
-    Predictions, Report, Row, Rules, Study, UnitTotals, UsageError, WindowLosses, bootstrap_interval, brier_score,
+    Predictions, Report, Row, Rules, RunsArm, Study, UnitTotals, UsageError, WindowLosses, bootstrap_interval, brier_score,
     compare, compare_models, compare_weights, effective_sample_size, evaluate, holm, jackknife_interval, judge_runs,
     load_model, mcnemar, n_for_power, paired_t_test, pair, pair_arrays, pass_at_k, perplexity, plan_windows,
     read_losses, read_predictions, read_runs, register_metric, score_text, study, sum_pair, totals_difference, verify,
@@ -44,6 +44,10 @@ exit_code: int = int(report.exit["code"])
 saved: Path = report.save("report")
 text: str = str(verify(saved))
 print(result.summary(), result.to_markdown(), text, repr(result))
+frame = result.to_frame()
+axes = result.plot()
+result.plot(ax=axes)
+print(report.to_frame(), interval.plot(), result.row.to_frame(), frame[["change"]])
 
 a = WindowLosses.from_arrays(["w0", "w1"], [3, 4], [1.0, 2.0], model="a", document_ids=["d", "d"])
 b = WindowLosses.from_arrays(["w0", "w1"], np.array([3, 4]), np.array([1.0, 2.0]), model="b")
@@ -67,6 +71,9 @@ totals.write("t.json")
 difference: Difference = totals_difference(UnitTotals.read("t.json"))
 spec = MetricSpec("accuracy", direction=HIGHER, scale=LINEAR)
 runs = read_runs("runs.jsonl")
+over_seeds_: Study = study({"baseline": runs, "new": runs}, better={"loss": "lower"})
+means: Study = evaluate(runs)
+kept = RunsArm(runs=runs, model="adam")
 verdict = judge_runs(spec, baseline_runs=runs, candidate_runs=runs)
 said: str = verdict.verdict
 why: str = verdict.rationale

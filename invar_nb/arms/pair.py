@@ -179,8 +179,8 @@ def pair(
         _unpaired("the arms must be losses, answers or scores, of one kind",
                   " and ".join(type(a).__name__ for a in arms),
                   "Pair losses with losses, answers with answers" if other else
-                  'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, candidate_runs=b)'
-                  " pairs runs by seed" if all(map(holds_runs, arms)) else
+                  'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
+                  "candidate_runs=b) pairs runs by seed" if all(map(holds_runs, arms)) else
                   "pair_arrays(before, after, tokens) pairs arrays of losses; Scores and "
                   "Predictions hold marks and answers")
     if all(isinstance(arm, StreamedLosses) for arm in arms):  # matched as they are read
@@ -227,8 +227,8 @@ def pair_arrays(
                error=PairingError)
     seen = [set(values.tolist()) for values in arms]
     if {0, 1} in seen and set.union(*seen) == {0, 1}:
-        refuse(where, "log losses must be in nats per token", "only 0 and 1", "These look like "
-               "answers, wrong or right: pair two Scores, or two Predictions")
+        refuse(where, "log losses must be in nats per token", "only 0 and 1", "These look "
+               "like answers, wrong or right: pair two Scores, or two Predictions")
     a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values, sums=False,
                                      document_ids=document_ids) for values in arms)
     return Pair(baseline=a, candidate=b)

@@ -46,6 +46,10 @@ class Settings:
 
     def __post_init__(self):
         as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)
+        if self.units == "tokens":
+            refuse("compare", "units must be independent of each other", "tokens", "Tokens of "
+                   'a text depend on each other; say units="documents", or leave it out',
+                   error=UsageError)
         level = as_fraction(self.level, where="compare", name="level", error=UsageError)
         object.__setattr__(self, "level", level)
         drawn = (self.replicates, self.seed, self.resample) != (None, None, "windows")

@@ -150,12 +150,8 @@ class Rules(Settings):
         for name in ("contrasts", "intersect", "drop_failed", "fail_inconclusive"):
             if not isinstance(getattr(self, name), bool):
                 _refuse(f"{name} must be true or false", getattr(self, name), "Choose one")
-        if self.units == "tokens":
-            _refuse("units must be independent of each other", self.units, "Tokens of a text "
-                    'depend on each other; say units="documents", or leave it out')
-        for name, options in (("profile", PROFILES), ("multiplicity", PROCEDURES),
-                              ("units", UNITS)):
-            as_choice(getattr(self, name), options, where="study", name=name, error=UsageError)
+        for key, known in dict(profile=PROFILES, multiplicity=PROCEDURES, units=UNITS).items():
+            as_choice(getattr(self, key), known, where="study", name=key, error=UsageError)
         if self.method != "jackknife" and self.units == "serial":
             _refuse(f"method={self.method!r} cannot use serial units", "serial",
                     'Say units="windows" or units="documents", or use the jackknife')

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MetricSpec', 'written_mean', 'geometric_mean', 'fieller_interval',
-           'compared_columns', 'runs_difference', 'decide', 'seeds_for_power', 'RunsComparison', 'compare_runs',
-           'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates', 'levels_of_runs',
-           'study_runs']
+           'compared_columns', 'runs_difference', 'decide', 'seeds_for_power', 'ShownRuns', 'RunsComparison',
+           'compare_runs', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates',
+           'levels_of_runs', 'study_runs']
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c002
 import math
@@ -230,22 +230,9 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
              f"{d.n} seed{'s' if d.n > 1 else ''}")
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}.", why.lstrip(",; ")
 
-# %% ../../nbs/experiments/01_improvement.ipynb #c038
-@dataclass(frozen=True, kw_only=True, repr=False)
-class RunsComparison(Shown):
-    "Two arms compared on one metric, seed by seed."
-    spec: MetricSpec
-    pairs: RunPairs
-    hypothesis_id: int = 0
-    adjusted_p_value: float | None = None  # as one of a family
-    multiplicity: str | None = None        # one of PROCEDURES
-    family: int = 1                        # tests in it
-
-    # of the interval: 1 - alpha, stricter in a family
-    level = property(lambda self: round(
-        1 - self.spec.significance_threshold / self.family, 12))
-    # of the paired t test, unadjusted; None where nothing was tested
-    p_value = property(lambda self: self.difference and self.difference.p_value)
+# %% ../../nbs/experiments/01_improvement.ipynb #shownruns1
+class ShownRuns(Shown):
+    "What is shown of a comparison of runs: the verdict, a table, seeds and test."
 
     def summary(self) -> str:
         "The verdict, a table, the seeds and the test."
@@ -263,8 +250,8 @@ class RunsComparison(Shown):
         why = _sentences(self, v.claim, p, v.n_for_power)[2]
         said = f"{d.n} seed{'s' * (d.n > 1)}: {why}."
         if v.claim == "inconclusive" and not d.fallback and not d.interval.contains(0):
-            said += (" 0 lies outside the interval, and a claim also takes a change of at least "
-                     f"{100 * spec.improvement_threshold:.3g} %.")
+            said += (" 0 lies outside the interval, and a claim also takes a change of at "
+                     f"least {100 * spec.improvement_threshold:.3g} %.")
         return [v.headline, said]
 
     def _table(self):
@@ -279,6 +266,23 @@ class RunsComparison(Shown):
         margin = self.spec.improvement_threshold
         return self.difference and difference_forest(
             self.difference, claim=self.verdict.claim, margin=margin)
+
+# %% ../../nbs/experiments/01_improvement.ipynb #c038
+@dataclass(frozen=True, kw_only=True, repr=False)
+class RunsComparison(ShownRuns):
+    "Two arms compared on one metric, seed by seed."
+    spec: MetricSpec
+    pairs: RunPairs
+    hypothesis_id: int = 0
+    adjusted_p_value: float | None = None  # as one of a family
+    multiplicity: str | None = None        # one of PROCEDURES
+    family: int = 1                        # tests in it
+
+    # of the interval: 1 - alpha, stricter in a family
+    level = property(lambda self: round(
+        1 - self.spec.significance_threshold / self.family, 12))
+    # of the paired t test, unadjusted; None where nothing was tested
+    p_value = property(lambda self: self.difference and self.difference.p_value)
 
     @cached_property
     def difference(self) -> Difference | None:

@@ -53,7 +53,10 @@ class Forest:
     words: Sequence[str] = ()                  # beside each label
     zero: str = "no change"                    # what 0 means; "": nothing on this axis
 
-    def plot(self, ax: object = None) -> Any:  # matplotlib.axes.Axes; None: new ones
+    def plot(
+        self,
+        ax: object = None,  # matplotlib.axes.Axes; None: new ones
+    ) -> Any:
         "The forest plot, on these axes or on new ones, which are returned."
         n, worse, better = len(self.bars), "#d1490f", "#1279bd"
         reach = reach_of(self.bars, self.margin) if self.zero else math.inf
@@ -129,7 +132,10 @@ class Shown(Framed):
 
     def _repr_html_(self) -> str: return invar_nb.result_html(self)
 
-    def plot(self, ax: object = None) -> Any:  # matplotlib.axes.Axes; None: new ones
+    def plot(
+        self,
+        ax: object = None,  # matplotlib.axes.Axes; None: new ones
+    ) -> Any:
         "A forest plot on these axes, or on new ones, which are returned; UsageError."
         forest = self._forest()
         if forest is None:
@@ -215,11 +221,9 @@ class Interval(Shown):
 
     def _forest(self):
         near = -self.width < self.low and self.high < self.width
-        return Forest(bars=[("", None, *self, None)], zero="0" * near,
-                      axis=f"{100 * self.level:g} % interval, {self.method}, in the "
-                           "unit of the estimate")
+        axis = f"{100 * self.level:g} % interval, {self.method}, in the unit of the estimate"
+        return Forest(bars=[("", None, *self, None)], zero="0" * near, axis=axis)
 
     def to_dict(self) -> dict:
         "Plain values only, ready for JSON."
-        fallback = None if self.fallback is None else vars(self.fallback).copy()
-        return {**vars(self), "fallback": fallback}
+        return {**vars(self), "fallback": self.fallback and vars(self.fallback).copy()}

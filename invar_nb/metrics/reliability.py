@@ -188,7 +188,10 @@ class ReliabilityBins:
                   for name, value in values.items() if isinstance(value, np.ndarray)}
         return values | arrays | {"null": self.null and asdict(self.null)}
 
-    def plot(self, ax: object = None) -> object:  # matplotlib.axes.Axes; None: new ones
+    def plot(
+        self,
+        ax: object = None,  # matplotlib.axes.Axes; None: new ones
+    ) -> object:
         "Reliability diagram with Wilson intervals, on these axes or on new ones."
         ax = as_axes(ax, (3.2, 3.2))
         full = self.count > 0

@@ -257,8 +257,8 @@ def next_line(d: Mapping, shell: bool = True) -> str:
         if d["looks"] else []
     found = f" {found_line(d)}".rstrip() * (rule in ("inconclusive", "no_regression_shown"))
     because = d["exit"]["because"]
-    if shell: because = f"Exit code {d['exit']['code']}: {because}"
-    else: because = re.sub("; (with )?--[^;]*?(?=;|[.]$)", "", because[:1].upper() + because[1:])
+    because = f"Exit code {d['exit']['code']}: {because}" if shell else re.sub(
+        "; (with )?--[^;]*?(?=;|[.]$)", "", because[:1].upper() + because[1:])  # no options
     code = [because + found] * bool(said)
     done = [r["because"] for r in d["required"] if r["because"] != d["exit"]["because"]]
     if rule == "failed_runs": done = [

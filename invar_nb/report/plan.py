@@ -486,8 +486,8 @@ class Plan(Shown):
         "Half-width and smallest change against the size of a run."
         return draw_plan(self)
 
-    def plot(self, ax: object = None) -> object:  # matplotlib.axes.Axes; None: new ones
-        "The same on these axes of matplotlib, or on new ones, which are returned."
+    def plot(self, ax: object = None) -> object:
+        "The same on `ax`, axes of matplotlib, or on new ones, which are returned."
         return plot_plan(self, as_axes(ax, (5.4, 3.2)))
 
     def html(self) -> str:

@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection', 'RowSection', 'Units', 'Facts', 'PairSection',
            'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files', 'now',
-           'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render', 'files_of_older']
+           'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render', 'files_of_older',
+           'printed_rows']
 
 # %% ../../nbs/report/06_report.ipynb #f93ca539
 from collections.abc import Iterable, Mapping
@@ -345,12 +346,7 @@ class Report(Shown):
 
     def _table(self): return answer_table(self.document())
 
-    def _records(self):
-        d = self.document()
-        names = [name for ranking in d["rankings"][:1] for name in leads_of(d, ranking)]
-        place = lambda row: names.index(name) if (name := row["key"]["candidate"]) in names \
-            and not row["key"]["against"] and len(d["rankings"]) == 1 else len(names)
-        return [*map(flat_row, sorted(d["rows"], key=place))]  # as they are printed
+    def _records(self): return [*map(flat_row, printed_rows(self.document()))]
 
     def save(
         self,
@@ -448,3 +444,12 @@ def files_of_older(folder: Path) -> set[str]:
         if isinstance(arms, dict) else []
     ends = (".parquet", ".jsonl", ".json", ".reliability.svg")
     return {*PAGES} | {stem + end for stem in stems for end in ends}
+
+# %% ../../nbs/report/06_report.ipynb #printedrow1
+def printed_rows(d: Mapping) -> list[dict]:
+    "All rows, the candidates of one part in the order in which they are printed."
+    if len(d["rankings"]) != 1: return d["rows"]
+    names = [*leads_of(d, d["rankings"][0])]
+    place = lambda row: names.index(row["key"]["candidate"]) \
+        if row["key"]["candidate"] in names and not row["key"]["against"] else len(names)
+    return sorted(d["rows"], key=place)
