@@ -50,8 +50,10 @@ def change_bytes(rng, data):
                        lambda: data[:at] + struct.pack("<q", rng.choice([-1, 0, 2**31, 2**62])) + data[at + 8:], lambda: data.replace(b"1", rng.choice(TEXTS).encode("utf-8", "surrogatepass"), 1)])()
 
 
-def spell(value): return json.dumps(value, ensure_ascii=rng_ascii(value))
-def rng_ascii(value): return "\\ud8" in json.dumps(value)
+def spell(value):
+    "JSON, with escapes where a text has half a character, which UTF-8 cannot write."
+    text = json.dumps(value)
+    return text if "\\ud8" in text else json.dumps(value, ensure_ascii=False)
 
 
 def change_lines(rng, data):

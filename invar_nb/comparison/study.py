@@ -30,8 +30,8 @@ from .rows import (Key, Level, Row, above_floor, check_control, family_of,
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
 from .units import (FEWEST, check_by, choose_units, counted, find_slices,
                                        slice_names)
-from .verdict import (Verdict, as_margin, change_text, headline,
-                                         margin_text, rationale)
+from .verdict import (Verdict, as_margin, change_text, margin_text,
+                                         rationale)
 from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
                                          suggest)
 from ..foundations.interval import Fallback, Interval, Shown

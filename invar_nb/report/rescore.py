@@ -45,8 +45,8 @@ class Drawn:
     seed: int
     places: np.ndarray         # of all windows, part after part
     total: int
-    altered: tuple[str, ...]   # windows with a difference above the floor
-    floor: float               # nats per token
+    altered: tuple[str, ...]   # windows with a difference above the noise of their arm
+    floor: float               # the largest noise of an arm [nats per token]
     largest: float             # difference of two scorings of a window [nats per token]
     shifts: Mapping[tuple, Interval | None]  # of D, rescored less recorded, by (arm, part)
 
@@ -73,7 +73,7 @@ def draw_again(
     arms: Mapping,    # (name, part) -> losses as recorded
     score: Callable,  # (name, part, places) -> log-loss of these windows now, shape (n,)
     *,
-    floor: float,     # nats per token
+    floor: Callable,  # name -> `noise_floor` of this arm, asked after its windows
     windows: int = 180,
     seed: int | None = None,  # None: a new one
 ) -> Drawn:
@@ -82,26 +82,28 @@ def draw_again(
     total = sum(len(part[BASELINE]) for part in parts.values())
     seed = secrets.randbits(32) if seed is None else seed
     places = np.sort(np.random.default_rng(seed).choice(total, min(windows, total), False))
-    rows, gaps, names = {}, {}, dict.fromkeys(name for part in parts.values() for name in part)
+    rows, gaps, noise = {}, {}, {}
     for part, recorded in parts.items():
         n = len(recorded[BASELINE])
         rows[part] = places[(places >= begin) & (places < begin + n)] - begin
         begin += n
-    for name in names:  # one model after the other
+    for name in dict.fromkeys(name for part in parts.values() for name in part):
         for part, recorded in parts.items():
             if name in recorded and rows[part].size: gaps[name, part] = np.asarray(score(
                 name, part, rows[part])) - recorded[name].log_loss[rows[part]]
+        noise[name] = floor(name)  # one model after the other
     for part, recorded in parts.items():
         if not (at := rows[part]).size: continue
-        worst = np.abs(np.stack([gaps[name, part] for name in recorded])).max(axis=0)
-        largest = max(largest, float(worst.max()))
+        sizes = {name: np.abs(gaps[name, part]) for name in recorded}
+        largest = max(largest, *(float(size.max()) for size in sizes.values()))
+        above = np.any([size > noise[name] for name, size in sizes.items()], axis=0)
         ids, tokens = recorded[BASELINE].ids, recorded[BASELINE].tokens[at]
-        altered += [f"{part} {ids[i]}".strip() for i in at[worst > floor]]
+        altered += [f"{part} {ids[i]}".strip() for i in at[above]]
         for name in recorded.keys() - {BASELINE}: shifts[name, part] = jackknife_interval(
             gaps[name, part] - gaps[BASELINE, part], tokens, units="windows") \
             if at.size > 1 else None
-    return Drawn(seed=seed, places=places, total=total, altered=tuple(altered), floor=floor,
-                 largest=largest, shifts=shifts)
+    return Drawn(seed=seed, places=places, total=total, altered=tuple(altered),
+                 floor=max(noise.values()), largest=largest, shifts=shifts)
 
 # %% ../../nbs/report/08_rescore.ipynb #rs014
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +114,12 @@ class Rescored:
     most: int              # altered windows that remain possible
     moves: Mapping[tuple, float]  # what they could move D by, by (arm, part)
     fallen: tuple[str, ...]       # claims that such a move would change
+
+    @property
+    def shift(self) -> Interval | None:
+        "Of D by the windows drawn, rescored less recorded; what reaches farthest."
+        known = [x for x in self.drawn.shifts.values() if x is not None]
+        return max(known, key=lambda x: max(abs(x.low), abs(x.high)), default=None)
 
     stands = property(lambda self: not self.drawn.altered and not self.fallen)
 
@@ -125,6 +133,8 @@ class Rescored:
         lines = [first, f"at most {100 * share:.2g} % of all windows can be altered "
                  f"({100 * self.level:g} % confidence), which moves a perplexity by at most "
                  f"{percent(max(self.moves.values())).lstrip('+')}"]
+        if self.shift and d.altered: lines.insert(1, "by the windows drawn, a perplexity is "
+            f"{percent(self.shift.low)} to {percent(self.shift.high)} of what is recorded")
         if d.altered: last = "the report is not what these models give"
         elif self.fallen: last = f"a claim could fall: {'; '.join(self.fallen)}; draw more"
         else: last = "the claim stands"

@@ -156,17 +156,13 @@ class Verification:
 
     partly = property(lambda self: bool(self.without))  # a part was left out on request
 
-    @property
-    def first_line(self) -> str:
+    def __str__(self) -> str:
         word = "Verified: every number and word"
         if self.partly: word = f"Partly verified, without {', '.join(self.without)}"
         first, *others = self.files
         beside = f" and the {counted(len(others), 'files')} made from it" if others else ""
-        return f"{word} of {first}{beside}."
-
-    def __str__(self) -> str:
         return "\n  ".join([
-            self.first_line, f"says: {visible(self.report.headline)}",
+            f"{word} of {first}{beside}.", f"says: {visible(self.report.headline)}",
             "numbers agree to 1e-9, of themselves or of their interval's width",
             "not covered:", *(f"- {line}" for line in self.not_covered)])
 

@@ -366,23 +366,26 @@ def verify(
     say(f"invar-nb verify: {report}", output.quiet)
     path = find_report(report)  # a name that is wrong is refused before much is imported
     result = invar_nb.verify(path, without=without or ())
-    if rescore is None and (models or text): o.usage("models and --text are for --rescore", (
-        models or text)[0], "Add --rescore 180")
+    if rescore is None and (models or text or seed is not None):
+        o.usage("models, --text and --seed are for --rescore", repr((models or text or [seed])[
+            0]), "Add --rescore 180")
+    facts, more, stands = {}, "", True
     if rescore is not None:
         from invar_nb.shell.work import score_report_again
         again = score_report_again(result.report, models or [], text, windows=rescore,
                                    seed=seed, quiet=output.quiet)
-        facts = {"verified": again.stands, "headline": result.report.headline,
-                 "digest": result.report.digest, "seed": again.drawn.seed,
-                 "windows": int(again.drawn.places.size), "altered": list(again.drawn.altered),
-                 "most_altered": again.most, "moves": max(again.moves.values()),
-                 "could_fall": list(again.fallen),
-                 "exit_code": OK if again.stands else REFUSED}
-        return facts, f"{result.first_line}\n{again}"
-    return {"verified": not result.partly, "headline": result.report.headline,
+        result = replace(result, not_covered=tuple(  # the models were run
+            line for line in result.not_covered if not line.startswith("that the models")))
+        more, stands = f"\n{again}", again.stands
+        facts = {"seed": again.drawn.seed, "windows": int(again.drawn.places.size),
+                 "altered": list(again.drawn.altered), "most_altered": again.most,
+                 "shift": again.shift and [*again.shift], "moves": max(again.moves.values()),
+                 "could_fall": list(again.fallen)}
+    whole = stands and not result.partly
+    return {"verified": whole, "headline": result.report.headline,
             "digest": result.report.digest, "files": list(result.files),
-            "without": list(result.without), "not_covered": list(result.not_covered),
-            "exit_code": REFUSED if result.partly else OK}, str(result)
+            "without": list(result.without), "not_covered": list(result.not_covered), **facts,
+            "exit_code": OK if whole else REFUSED}, f"{result}{more}"
 
 # %% ../../nbs/shell/09_cli.ipynb #cardd
 _TASKS = {"losses": "text-generation", "answers": "multiple-choice", "scores": "other",

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_questions', 'read_info', 'informed', 'ask_with',
            'save_answers', 'check_baseline', 'write_baseline', 'check_update', 'find_shard', 'find_device', 'load_work',
-           'shard_command', 'save_shard', 'save_merged', 'save_with_ray', 'recorded_plan', 'score_report_again']
+           'shard_command', 'save_shard', 'save_merged', 'save_with_ray', 'score_report_again']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os, shlex, shutil
@@ -325,15 +325,6 @@ def save_with_ray(
     return facts
 
 # %% ../../nbs/shell/06_work.ipynb #wk_rs1
-def recorded_plan(arm: WindowLosses, files: list[str], tokenizer, scoring: g.Scoring):
-    "The plan that losses were scored on, from the files of their text."
-    scoring = follow(arm, replace(scoring, text=files))
-    documents = read_documents(files, pieces=arm.provenance.get("pieces"))
-    plan = planned(tokenizer, documents, scoring)
-    check_origin(plan, arm, scoring)
-    return plan
-
-
 def score_report_again(
     report: Report,       # verified, with its arms
     models: list[str],    # baseline and candidates, in the order of the report
@@ -344,7 +335,7 @@ def score_report_again(
     quiet: bool = False,
 ) -> Rescored:
     "Draw windows of a report, score them with its models, say what the others could hide."
-    arms, files, opened = report.arms, g.name_texts(texts), {}
+    arms, files, opened, plans = report.arms, g.name_texts(texts), {}, {}
     recorded, rules = losses_by_part(arms), Rules(**report.document()["rules"])
     names = [*dict.fromkeys(name for part in recorded.values() for name in part)]
     names.sort(key=lambda name: name != BASELINE)
@@ -371,17 +362,21 @@ def score_report_again(
             refuse("verify", f"{name} must be the model of the report", opened[name].name,
                    "Its weights are others than those whose digest stands in the report",
                    code="weights_differ")
-        plan = recorded_plan(arm, files[part], opened[name], g.Scoring())
+        if part not in plans:  # one for all models: their digests of it agree
+            job = follow(arm, g.Scoring(text=files[part]))
+            documents = read_documents(files[part], pieces=arm.provenance.get("pieces"))
+            plans[part] = planned(opened[name], documents, job)
+            check_origin(plans[part], arm, job)
         say(f"{name}: scoring {counted(len(rows), 'windows')}", quiet)
-        return score_plan(opened[name], plan.take(rows), **how).log_loss
+        return score_plan(opened[name], plans[part].take(rows), **how).log_loss
 
-    (part, first), *_ = recorded.items()
-    if control := arms.get((CONTROL, part)):
-        floor = noise_floor(control.log_loss, first[BASELINE].log_loss)
-    else:
-        rows = np.linspace(0, len(first[BASELINE]) - 1, 16).astype(int)
-        sizes = (None, other_batch(first[BASELINE]))
-        floor = noise_floor(*(score(BASELINE, part, np.unique(rows), batch_tokens=size)
-                              for size in sizes))
+    def floor(name):
+        part, first = next((part, arms) for part, arms in recorded.items() if name in arms)
+        rows = np.unique(np.linspace(0, len(first[name]) - 1, 16).astype(int))
+        sizes = (None, other_batch(first[name]))
+        measured = noise_floor(*(score(name, part, rows, batch_tokens=n) for n in sizes))
+        if name != BASELINE or (CONTROL, part) not in arms: return measured
+        control = losses_by_part({(BASELINE, part): arms[CONTROL, part]})[part][BASELINE]
+        return max(measured, noise_floor(control.log_loss, first[name].log_loss))
     drawn = draw_again(arms, score, floor=floor, windows=windows, seed=seed)
     return what_remains(drawn, arms, rules)

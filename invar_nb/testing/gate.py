@@ -48,7 +48,12 @@ def study_of(
                                      for one in rules.accepted])
     arms = {"baseline": baseline, "candidate": candidate}
     apart = {name: arm for name, arm in arms.items() if not isinstance(arm, PATHS)}
-    if len(apart) == 2: result = study(arms, rules)
+    if len(apart) == 2:
+        if scoring:
+            refuse("assert_not_worse", "options of the text and of models need a model or a "
+                   "file", ", ".join(scoring), "Leave them out: both arms are in memory",
+                   error=UsageError)
+        result = study(arms, rules)
     else:
         with TemporaryDirectory() as folder:
             for name, arm in apart.items():
