@@ -55,7 +55,7 @@ def noise_floor(first: np.ndarray, second: np.ndarray) -> float:
     "What two scorings of one window may differ by, from two scorings of one model."
     return max(LOWEST, 4 * float(np.abs(np.subtract(first, second)).max()))
 
-
+# %% ../../nbs/report/08_rescore.ipynb #rs010b
 def losses_by_part(arms: Mapping) -> dict[str, dict[str, WindowLosses]]:
     "Part -> name -> losses, but for the control; raises UsageError for other evidence."
     parts = {}
