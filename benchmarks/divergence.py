@@ -33,7 +33,7 @@ class Plan:
 def ways(models, ids, windows):
     import torch
     bare = [model.model for model in models]
-    plan, text = Plan({windows[0].document_id: ids}, windows), torch.as_tensor(ids)
+    plan, text = Plan({windows[0].document_id: ids}, windows), torch.as_tensor(ids, device=bare[0].device)
 
     def together():
         one, two = score_together(*models, plan)
@@ -50,7 +50,7 @@ def ways(models, ids, windows):
         total = np.zeros(3)
         for w in windows:
             p, q = (m(input_ids=text[None, w.start:w.stop - 1], use_cache=False).logits[0, w.score_from - w.start - 1:].float().log_softmax(-1) for m in bare)
-            at = torch.arange(w.tokens), text[w.score_from:w.stop]
+            at = torch.arange(w.tokens, device=text.device), text[w.score_from:w.stop]
             total += float(-p[at].sum()), float(-q[at].sum()), float((p.exp() * (p - q)).sum())
         return total
     return {"score_together": together, "both arms, one after the other": after_another, "log_softmax of both, a window at a time": whole, "one arm": one}
@@ -69,7 +69,7 @@ def measure(a):
     with torch.no_grad():
         for weight in moved.parameters(): weight.mul_(1 + .01 * torch.randn_like(weight))
     chosen = ways([as_loaded(model), as_loaded(moved)], ids, windows)
-    if a.one: return print(f"{peak(chosen[a.one]):.1f}")
+    if a.one: return print(f"{peak(chosen[a.one], a.device):.1f}")
     mine, truth, n = chosen["score_together"](), chosen["log_softmax of both, a window at a time"](), sum(w.tokens for w in windows)
     print(f"\n{title(model, a)}\nmeans of both losses and of KL differ from log_softmax by",
           ", ".join(f"{abs(x - y) / n:.1e}" for x, y in zip(mine, truth, strict=True)), f"nats; KL {truth[2] / n:.2g}", end="")

@@ -4,7 +4,7 @@ Random weights, the same text for all. The limit: one window at a time without p
 product with the scored rows in tiles, all into one buffer; no logit is ever read. The peers are the recipe of the Hugging Face
 documentation (one window at a time, labels masked with -100) and the naive log-softmax over whole logits. `--memory` measures the
 peak above the loaded model, each in a process of its own that forgets the peak of loading first. `--dtype bfloat16` and `--tokens 8192`
-measure the same in half precision and on longer texts."""
+measure the same in half precision and on longer texts; `--device cuda --shape llama-1b --dtype bfloat16 --tokens 65536 --length 2048` on a GPU."""
 import argparse
 import subprocess
 import sys
@@ -15,6 +15,7 @@ from alternate import alternate, figures, machine, table
 from invar_nb import plan_windows, score_windows
 
 SHAPES = {"gpt2": dict(vocab=50257, hidden=256, layers=4), "llama": dict(vocab=128256, hidden=512, layers=4), "gpt2-wide": dict(vocab=50257, hidden=768, layers=2)}
+LARGE = {"llama-1b": dict(vocab=128256, hidden=2048, layers=16)}  # on a GPU
 LIMIT, RECIPE = "limit: backbone, head in tiles", "documentation's recipe"
 
 
@@ -32,23 +33,24 @@ def build(a):
                              num_attention_heads=a.hidden // 64, num_key_value_heads=max(1, a.hidden // 128), tie_word_embeddings=True, **none)
         model = LlamaForCausalLM(config)
     ids = np.random.default_rng(0).integers(0, a.vocab, a.tokens)
-    return model.eval().to(getattr(torch, a.dtype)), ids, plan_windows(a.tokens, max_length=a.length, stride=a.stride)
+    return model.eval().to(a.device, getattr(torch, a.dtype)), ids, plan_windows(a.tokens, max_length=a.length, stride=a.stride)
 
 
 def ways(model, ids, windows, a):
     import torch
     import torch.nn.functional as F
-    text = torch.as_tensor(ids)
+    text, tile = torch.as_tensor(ids, device=a.device), 1008 * (1 if a.device == "cpu" else 16)
 
     @torch.inference_mode()
     def limit():
         matrix = model.lm_head.weight
-        buffer = torch.empty(a.length * 1008, dtype=matrix.dtype)
+        buffer = torch.empty(a.length * tile, dtype=matrix.dtype, device=a.device)
         for w in windows:
             hidden = model.base_model(input_ids=text[None, w.start:w.stop - 1], use_cache=False).last_hidden_state[0, w.score_from - w.start - 1:]
-            for k in range(0, len(matrix), 1008):
-                part = matrix[k:k + 1008]
+            for k in range(0, len(matrix), tile):
+                part = matrix[k:k + tile]
                 torch.mm(hidden, part.T, out=buffer[:len(hidden) * len(part)].view(len(hidden), len(part)))
+        return buffer[0].item()  # a GPU has then done all of it
 
     @torch.inference_mode()
     def documentation():
@@ -65,7 +67,7 @@ def ways(model, ids, windows, a):
         total = 0.0
         for w in windows:
             logp = F.log_softmax(model(input_ids=text[None, w.start:w.stop], use_cache=False).logits[0].float(), -1)
-            rows = torch.arange(w.score_from - w.start - 1, w.stop - w.start - 1)
+            rows = torch.arange(w.score_from - w.start - 1, w.stop - w.start - 1, device=a.device)
             total -= float(logp[rows, text[w.score_from:w.stop]].double().sum())
         return total
 
@@ -80,7 +82,7 @@ def ways(model, ids, windows, a):
 def as_loaded(model):
     "The model as `load_model` would return it, digests known, so that files are not part of what is timed."
     from invar_nb.models.load import LoadedModel, checksum, describe
-    facts = {"model": "random", "weights_digest": "random", "config_digest": "random", "device": "cpu", **describe(model)}
+    facts = {"model": "random", "weights_digest": "random", "config_digest": "random", "device": model.device.type, **describe(model)}
     return LoadedModel(model=model, tokenizer=None, name="random", weights_digest="random", max_length=None, provenance=facts, checksum=checksum(model))
 
 
@@ -89,8 +91,14 @@ def resident(field):
     with open("/proc/self/status", encoding="ascii") as f: return next(int(line.split()[1]) / 1024 for line in f if line.startswith(field))
 
 
-def peak(call):
-    "MiB that a call adds to the resident memory of this process; the peak of loading is forgotten first."
+def peak(call, device):
+    "MiB that a call adds to the resident memory of this process, or of the GPU; the peak of loading is forgotten first."
+    if device != "cpu":
+        import torch
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call()
+        return (torch.cuda.max_memory_allocated() - before) / 2 ** 20
     with open("/proc/self/clear_refs", "w", encoding="ascii") as f: f.write("5")
     before = resident("VmRSS")
     call()
@@ -106,14 +114,15 @@ def peaks(names, *more):
 def options(description, **defaults):
     p = argparse.ArgumentParser(description=description)
     for name, value in {**dict(tokens=2048, length=512, stride=512, rounds=3, threads=1), **defaults}.items(): p.add_argument("--" + name, type=int, default=value)
-    p.add_argument("--shape", choices=SHAPES, help="default: each of " + ", ".join(SHAPES))
+    p.add_argument("--shape", choices=SHAPES | LARGE, help="default: each of " + ", ".join(SHAPES))
     p.add_argument("--dtype", choices=["float32", "bfloat16"], default="float32")
+    p.add_argument("--device", default="cpu")
     p.add_argument("--memory", action="store_true")
     p.add_argument("--one", help=argparse.SUPPRESS)
     return p.parse_args()
 
 
-def of_shape(a, shape): return argparse.Namespace(**{**vars(a), **SHAPES[shape], "shape": shape})
+def of_shape(a, shape): return argparse.Namespace(**{**vars(a), **(SHAPES | LARGE)[shape], "shape": shape})
 
 
 def title(model, a):
@@ -123,13 +132,14 @@ def title(model, a):
 def measure(a):
     model, ids, windows = build(a)
     chosen = ways(model, ids, windows, a)
-    if a.one: return print(f"{peak(chosen[a.one]):.1f}")
+    if a.one: return print(f"{peak(chosen[a.one], a.device):.1f}")
     sums = {name: call() for name, call in chosen.items() if name != LIMIT}
     print(f"\n{title(model, a)}\nsums of losses agree to {max(abs(v / sums['naive log-softmax'] - 1) for v in sums.values()):.1e} of the naive one", end="")
     seconds = alternate(chosen, a.rounds)
     asked = a.dtype == "float32" and a.tokens >= 2048
     table("ratio to the limit", seconds, LIMIT, {"this package": "<= 1.1"} if asked else {})
     table("ratio to the recipe", {name: seconds[name] for name in ("this package", RECIPE)}, RECIPE, {"this package": "<= .75"} if asked else {})
+    print(f"\n  tokens a second: {', '.join(f'{name} {a.tokens / min(times):,.0f}' for name, times in seconds.items())}")
     if a.memory:
         found = peaks(chosen, "--shape", a.shape)
         figures("peak memory above the loaded model, MiB", {name: (value, "") for name, value in found.items()})

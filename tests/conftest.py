@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # stored outputs and the tests' own models are a CPU's
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 WANTED = os.environ.get("INVAR_NB_TORCH", "yes" if HAS_TORCH else "no")
 

@@ -83,7 +83,7 @@ def test_any_batch_equals_one_window_at_a_time(name, monkeypatch):
         np.testing.assert_allclose(alone[int(w.document_id)], chain_rule(own_float64, model, texts[w.document_id], [w])[0], rtol=0, atol=TOLERANCE)
 
 
-@pytest.mark.parametrize("width, device, tokens", [(16, "cpu", 4096), (4, "cpu", 4096), (64, "cpu", 1024), (65, "cpu", 512), (4096, "cpu", 512), (None, "cpu", 512), (4096, "cuda", 4096)])
+@pytest.mark.parametrize("width, device, tokens", [(16, "cpu", 4096), (4, "cpu", 4096), (64, "cpu", 1024), (65, "cpu", 512), (4096, "cpu", 512), (None, "cpu", 512), (4096, "cuda", 8192)])
 def test_the_size_of_a_pass_follows_the_width_of_the_model(width, device, tokens):
     assert batches.usual_tokens(SimpleNamespace(width=width, device=SimpleNamespace(type=device))) == tokens
 

@@ -56,7 +56,7 @@ BATCH_TOKENS = 512  # of a forward pass
 def usual_tokens(engine: Engine) -> int:
     "Tokens of a pass where nothing is asked: more of narrow models and on accelerators."
     narrow = min(max(128 // (engine.width or 128), 1), 8)
-    return BATCH_TOKENS * narrow * (1 if engine.device.type == "cpu" else 8)
+    return BATCH_TOKENS * narrow * (1 if engine.device.type == "cpu" else 16)
 
 
 def in_memory(act: Callable, windows: Iterable[Window]):

@@ -18,7 +18,7 @@ from .head_tiles import ROWS, can_tile, head_losses
 from .load import import_torch, positions, quiet
 
 # %% ../../nbs/models/04_chain_rule.ipynb #c025
-CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once
+CHUNK_BYTES = 64 * 2**20  # float32 logits that may stand at once; 4 times that on accelerators
 CHUNK_ROWS = 256          # fewer rows re-read the head's matrix too often
 
 
@@ -133,13 +133,13 @@ def look_at_model(
         alone = _check_causal(torch, ask, example, logits)
         path, after = _head_path(torch, model, backbone, head,
                                  torch.as_tensor(example[None], device=device), logits)
-    own, columns = path == "logits", logits.shape[-1]
+    own, columns, on_cpu = path == "logits", logits.shape[-1], device.type == "cpu"
     return Engine(
         model=model, backbone=None if own else backbone, head=None if own else head,
         after=after, path=path, device=device, width=width, alone=alone,
         vocab_size=min(rows or columns, columns),
-        chunk_rows=max(CHUNK_ROWS, CHUNK_BYTES // (4 * columns)),
-        tiled=not own and can_tile(torch, head))
+        chunk_rows=max(CHUNK_ROWS, CHUNK_BYTES * (1 if on_cpu else 4) // (4 * columns)),
+        tiled=on_cpu and not own and can_tile(torch, head))
 
 
 def check_ids(ids: np.ndarray, rows: int | None) -> None:
@@ -247,6 +247,7 @@ def _blocks_of_losses(torch, engine: Engine, layouts: list) -> Iterator:
     for *where, target in layouts:
         rows_at, step = logit_rows(torch, engine, *where), engine.chunk_rows
         for k in range(0, len(target), step):
-            logits, own = rows_at(slice(k, k + step)), target[k:k + step]
-            yield torch.nn.functional.cross_entropy(
-                logits.float(), own.to(logits.device), reduction="none").cpu()
+            logits = rows_at(slice(k, k + step))
+            target = target.to(logits.device)
+            log_p = logits.log_softmax(-1, dtype=torch.float32)  # converts as it reads
+            yield -log_p.gather(1, target[k:k + step, None])[:, 0]

@@ -24,8 +24,8 @@ class Tiles:
         self.rows = hidden * _LOG2E if self.plain else hidden
         self.shift = hidden.new_zeros((len(hidden), 1), dtype=torch.float32)
         self.picked = self.shift[:, 0].clone()  # x of the targets
-        size, width = len(head.weight), COLUMNS * (1 if hidden.device.type == "cpu" else 16)
-        self.edges = [*range(0, size, width), size]  # where tiles begin and the last one ends
+        size = len(head.weight)
+        self.edges = [*range(0, size, COLUMNS), size]  # where tiles begin and the last one ends
         self.target, self.order = target.to(hidden.device).sort()
         begins = self.target.new_tensor(self.edges)
         self.cuts = torch.searchsorted(self.target, begins).tolist()

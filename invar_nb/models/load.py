@@ -12,6 +12,7 @@ __all__ = ['NOTE', 'REASONS', 'CURES', 'MOST_LAYERS', 'DTYPES', 'Stored', 'Check
 import contextlib, copy, dataclasses, functools, hashlib, io, json, math, os, re, time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -66,13 +67,13 @@ class Checkpoint:
 
 # %% ../../nbs/models/02_load.ipynb #h1
 def _files_digest(files: Iterable[Path]) -> str:
-    digests = {}
-    for path in files:
+    def hashed(path):
         s = path.stat()
         settled = time.time_ns() - max(s.st_mtime_ns, s.st_ctime_ns) > 1e9  # a clock's tick
         act = _hashed if settled else _hashed.__wrapped__
-        digests[path.name] = act(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
-    return digest(canonical_json(digests))
+        return path.name, act(path, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing frees the GIL
+        return digest(canonical_json(dict(pool.map(hashed, files))))
 
 
 @functools.lru_cache(maxsize=4096)

@@ -57,7 +57,7 @@ def _in_tiles(torch, engines, hidden, target):
     return torch.cat([losses_and_kl, (x.first != y.first)[None]])
 
 # %% ../../nbs/models/07_together.ipynb #c020
-_BLOCK = 2**22  # numbers of a table of float64
+_BLOCK = 2**22  # numbers of a table of float64; 16 times that on accelerators
 
 
 def _check_vocabulary(one, two):
@@ -71,14 +71,17 @@ def _from_rows(torch, rows, target, places):
     "The same for some tokens from whole rows of logits, block by block, shape (4, places)."
     width, found = rows[0](places[:1]).shape[1], []
     _check_vocabulary(width, rows[1](places[:1]).shape[1])
-    for part in places.split(max(1, _BLOCK // width)):
+    on_cpu = target.device.type == "cpu"
+    wide = torch.float64 if on_cpu else torch.float32
+    for part in places.split(max(1, _BLOCK * (1 if on_cpu else 16) // width)):
         logits = [row(part).to(target.device) for row in rows]
-        log_p, log_q = (x.double().log_softmax(-1) for x in logits)
-        p, own = log_p.exp(), target[part][:, None]
-        kl = torch.where(p > 0, p * (log_p - log_q), 0.0).sum(1).clamp(min=0)
-        losses = [-log.gather(1, own)[:, 0] for log in (log_p, log_q)]
         changed = logits[0].argmax(1) != logits[1].argmax(1)
-        found.append(torch.stack([*losses, kl, changed.double()]))
+        log_p, log_q = (x.log_softmax(-1, dtype=wide) for x in logits)
+        own = target[part][:, None]
+        losses = [-log.gather(1, own)[:, 0] for log in (log_p, log_q)]
+        terms = log_p.exp().mul_(log_p.sub_(log_q))  # 0 (-inf) where neither allows a token
+        kl = terms.nan_to_num_(nan=0.0, posinf=math.inf).sum(1).clamp(min=0)
+        found.append(torch.stack([*losses, kl, changed.to(wide)]))
     return torch.cat(found, dim=1)
 
 # %% ../../nbs/models/07_together.ipynb #c022

@@ -8,9 +8,10 @@ __all__ = ['PIECE', 'decode', 'is_packed', 'cast', 'pieces', 'raw', 'numbers', '
            'compare_weights']
 
 # %% ../../nbs/models/08_weights.ipynb #c002
-import dataclasses, functools, json, math
+import dataclasses, functools, json, math, os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
 import numpy as np
@@ -190,9 +191,18 @@ def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
 def _unlike(a, b): return (a != b) & ~((a != a) & (b != b))  # two NaNs are equal
 
 
+def _float(x):
+    "Numbers that can be subtracted and squared."
+    if x.dtype.kind != "f": return x.astype("f8")
+    return x.astype("f4") if x.dtype.itemsize == 2 else x
+
+
 def _norm(x):
+    x = _float(x)
     with np.errstate(over="ignore", invalid="ignore"):  # of weights that are no numbers
-        return float(np.square(x, dtype="f8").sum())
+        total = float(np.square(x).sum(dtype="f8"))
+        if 1e-20 < total < math.inf: return total
+        return float(np.square(x, dtype="f8").sum())  # beyond the range of float32
 
 
 def compare_tensors(a: Stored, b: Stored) -> TensorChange:
@@ -212,17 +222,19 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         x, y = numbers(a, *piece), numbers(b, *piece)
         a_as_b, b_as_a = (x, y) if same_kind else (cast(x, b.kind), cast(y, a.kind))
         norm += _norm(x)
-        back += int(_unlike(x, b_as_a).sum())
-        at = np.flatnonzero(_unlike(a_as_b, y))
-        if not at.size: continue
-        changed += at.size
-        zeros += int((y[at] == 0).sum())
+        differ = _unlike(a_as_b, y)
+        n = int(np.count_nonzero(differ))
+        back += n if same_kind else int(np.count_nonzero(_unlike(x, b_as_a)))
+        if not n: continue
+        changed += n
+        zeros += int(np.count_nonzero(differ & (y == 0)))
         if grid is None: grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
-        x, y = a_as_b[at].astype("f8"), y[at].astype("f8")
-        with np.errstate(invalid="ignore"): size = np.nan_to_num(np.abs(y - x), nan=np.inf)
-        moved += float(size @ size)
-        k = int(size.argmax())
-        if size[k] > largest[0]: largest = size[k], piece[0] + int(at[k]), x[k], y[k]
+        with np.errstate(invalid="ignore", over="ignore"): size = np.abs(_float(y) - _float(a_as_b))
+        if not np.isfinite(size).all():
+            size = np.where(differ, np.nan_to_num(size, nan=np.inf), 0.0)
+        moved += _norm(size)
+        k = int((size if size.any() else differ).argmax())  # integers beyond 2^53
+        if size[k] > largest[0]: largest = size[k], piece[0] + k, a_as_b[k], y[k]
     if not changed or not back: return TensorChange(**facts, changed=0, relative=0.0)
     norm += sum(_norm(numbers(a, *piece)) for piece in equal)
     known = norm > 0 and math.isfinite(norm + moved)
@@ -448,10 +460,15 @@ def compare_weights(
             layout.append(f"{counted(len(renamed), 'tensors')} renamed, such as {old} to "
                           f"{new}")
     changes, total, done = [], sum(one[name].n_bytes for name in shared), 0
-    for name in shared:
-        changes.append(compare_tensors(one[name], two[name]))
-        done += one[name].n_bytes
-        if progress is not None: progress(done, total)
+    at_once = 1 if any(t.turn for t in (*one.values(), *two.values())) else os.cpu_count()
+    with ThreadPoolExecutor(min(8, at_once or 1)) as pool:
+        tasks = [pool.submit(compare_tensors, one[name], two[name]) for name in shared]
+        try:
+            for name, task in zip(shared, tasks, strict=True):
+                changes.append(task.result())
+                done += one[name].n_bytes
+                if progress is not None: progress(done, total)
+        finally: pool.shutdown(cancel_futures=True)  # an interrupt does not wait for the rest
     only = {"baseline": [], "candidate": []}
     for arm, table, other in (("baseline", one, two), ("candidate", two, one)):
         for name in (name for name in table if name not in other):

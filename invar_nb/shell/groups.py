@@ -38,11 +38,11 @@ SetOption = panel("Options")(
 class Loading:
     "How models are loaded and asked."
     device: _models(str, "Where to run: auto, cpu, cuda, cuda:1 or mps. Default: auto.",
-                    metavar="DEVICE") = "auto"
+                    "--device", metavar="DEVICE") = "auto"  # named: typer 0.27 reads metavar
     dtype: _models(Literal["auto", "float32", "bfloat16", "float16"],
                    "Precision used for scoring. Default: auto.") = "auto"
     batch_tokens: _models(Optional[int], "Tokens per forward pass. Default: 512 on a CPU, "
-                          "4096 on an accelerator, more for narrow models.", min=1) = None
+                          "8192 on an accelerator, more for narrow models.", min=1) = None
     tokenizer: _models(Optional[str], "Folder with the tokenizer; required for a server. "
                        "Default: each model's own.", metavar="DIR") = None
     trust_remote_code: _models(bool, "Allow models to run their own Python files.",
