@@ -73,9 +73,9 @@ def raw(t: Stored, start: int, stop: int) -> bytes:
         return file.read(last - first)
 
 
-def numbers(t: Stored, start: int, stop: int) -> np.ndarray:
+def numbers(t: Stored, start: int, stop: int, data: bytes | None = None) -> np.ndarray:
     "The numbers of the elements start to stop, shape (stop - start,); turned, of all."
-    x = decode(raw(t, start, stop), t.kind)
+    x = decode(raw(t, start, stop) if data is None else data, t.kind)
     return x if t.turn is None else t.turn(x.reshape(t.shape)).reshape(-1)
 
 # %% ../../nbs/models/08_weights.ipynb #c019
@@ -216,10 +216,11 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
     equal, norm, moved, changed, back, zeros, grid = [], 0.0, 0.0, 0, 0, 0, None
     largest = -1.0, 0, 0.0, 0.0  # size, place, from, to
     for piece in [(0, a.n)] if turned else pieces(a):
-        if same_kind and not turned and raw(a, *piece) == raw(b, *piece):
+        data = [raw(t, *piece) for t in (a, b)]
+        if same_kind and not turned and data[0] == data[1]:
             equal.append(piece)
             continue
-        x, y = numbers(a, *piece), numbers(b, *piece)
+        x, y = (numbers(t, *piece, part) for t, part in zip((a, b), data, strict=True))
         a_as_b, b_as_a = (x, y) if same_kind else (cast(x, b.kind), cast(y, a.kind))
         norm += _norm(x)
         differ = _unlike(a_as_b, y)
