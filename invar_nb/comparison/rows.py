@@ -107,7 +107,11 @@ class Row(Shown):
               ) -> bool:
         "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
         d = self.value
-        if not d.enough or d.units == "seeds" and d.n_units < FEWEST: return False
+        if not d.enough: return False
+        if d.units == "seeds" and d.n_units < FEWEST:  # the test decides, not the interval
+            p = d.p_value if self.adjusted_p is None else self.adjusted_p
+            better = d.improvement > 0 and p is not None and p <= round(1 - d.level, 12)
+            return question == "not_worse" and better
         if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)
         if question == "beyond": return is_beyond(d, self.margin)
         return d.worse.high < self.margin

@@ -212,8 +212,10 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     elif equal and c.p_value == 1: why = "; the arms are equal on every seed"
     elif p > spec.significance_threshold:
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
-    else: why = f"; significant ({test}), but below the {margin} threshold, maybe by chance"
-    if seeds: why += f"; about {seeds} seeds would give 80 % power at this difference"
+    else: why = f"; significant ({test}), but below the {margin} threshold"
+    small = abs(d.improvement) < spec.improvement_threshold
+    shown = "equivalence" if small else "a change beyond the threshold"
+    if seeds: why += f"; about {seeds} seeds would show {shown} (80 % power at this difference)"
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
@@ -226,6 +228,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         if p <= spec.significance_threshold and d.n >= FEWEST and not equal:
             title = f"{better}, but {title[0].lower()}{title[1:]}"
     title += f": {spec.name} {percent(d.delta)}"
+    if claim == "inconclusive" and "; significant" in why:
+        title += f", {'better' if d.improvement > 0 else 'worse'} but below the {margin} threshold"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}.", why.lstrip(",; ")
@@ -319,7 +323,8 @@ class RunsComparison(ShownRuns):
             **fields, improvement=d.improvement, verdict=claim if changed else "noise",
             claim=claim, n_for_power=seeds, headline=headline, rationale=rationale,
             beyond_margin=changed and bounded and (d.worse.low > m or d.worse.high < -m),
-            not_worse=bounded and d.n >= FEWEST and d.worse.high < m,
+            not_worse=bounded and (d.n >= FEWEST and d.worse.high < m or d.improvement > 0
+                                   and p is not None and p <= spec.significance_threshold),
             adjusted_p_value=self.adjusted_p_value,
             multiplicity=family if self.multiplicity else None)
 

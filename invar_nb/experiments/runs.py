@@ -7,7 +7,7 @@ __all__ = ['TERMINALS', 'FIELDS', 'END_COLUMNS', 'FINISHED', 'spelled', 'Experim
            'find_failure', 'as_runs', 'read_runs', 'find_failures', 'RunPairs', 'pair_runs']
 
 # %% ../../nbs/experiments/00_runs.ipynb #c002
-import math, re
+import math, os, re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -126,7 +126,7 @@ def read_row(
             if terminal is None:
                 refuse(where, "a row must say how its run ended", "no terminal",
                        'Write "terminal": "ok"; if every row is a finished run, say --set '
-                       'assume_ok=true, or terminal="ok" in Python')
+                       'assume_ok=true, in Python read_runs(rows, terminal="ok")')
             assumed = f"terminal was not written and is taken as {terminal!r}"
             fields = {"detail": assumed, **fields, "terminal": terminal}
         metrics, other = (fields.setdefault(name, {}) for name in ("metrics", "other"))
@@ -164,22 +164,30 @@ def find_failure(run: ExperimentResult, metric: str) -> str | None:
            suggest(metric, names, "Choose one of these, or log it"))
 
 # %% ../../nbs/experiments/00_runs.ipynb #c027
-def as_runs(runs: Iterable, arm: str) -> tuple[ExperimentResult, ...]:
+def as_runs(
+    runs: Iterable,  # ExperimentResults, rows of a runs file, or a DataFrame of such rows
+    arm: str,
+    terminal: str | None = None,  # as of `read_row`
+) -> tuple[ExperimentResult, ...]:
     "The runs of one arm; mappings are read as rows of a runs file."
+    if hasattr(runs, "to_dicts"): runs = runs.to_dicts()  # polars
+    if hasattr(runs, "to_dict"): runs = runs.to_dict("records")  # pandas
     if isinstance(runs, (str, bytes, Mapping)) or not isinstance(runs, Iterable):
         refuse("as_runs", f"{arm} must be a list of runs", f"one {type(runs).__name__}",
                "Pass read_runs(path) or [ExperimentResult(...), ...]")
     return tuple(run if isinstance(run, ExperimentResult) else
-                 read_row(run, place=f"{arm} run {i}") for i, run in enumerate(runs))
+                 read_row(run, place=f"{arm} run {i}", terminal=terminal)
+                 for i, run in enumerate(runs))
 
 
 def read_runs(
-    path,  # a .jsonl, .json, .csv, .tsv or .parquet file with one row a run
+    path,  # a .jsonl, .json, .csv, .tsv or .parquet file with one row a run; or a DataFrame
     *,
     terminal: str | None = None,  # taken where a row has none; None: such a row is refused
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> tuple[ExperimentResult, ...]:
     "The runs in a file, in its order; an error names the file and the line."
+    if not isinstance(path, (str, os.PathLike)): return as_runs(path, "runs", terminal)
     from invar_nb.files.tables import read_table
     table = read_table(path, rows=rows)
     names = [name for name in table.names if rows is None or name != rows[0]]
@@ -220,7 +228,7 @@ class RunPairs:
 def pair_runs(
     metric: str,
     *,
-    baseline_runs: Iterable,  # ExperimentResults, or rows of a runs file
+    baseline_runs: Iterable,  # ExperimentResults, rows of a runs file, or a DataFrame
     candidate_runs: Iterable,
     intersect: bool = False,  # True: seeds that one arm lacks are left out, and listed
     drop_failed: bool = False,  # True: so are seeds of which a run failed
