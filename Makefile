@@ -6,6 +6,7 @@
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells)
 #   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
+#   make sbom           what is installed as CycloneDX (sbom.cdx.json); its files, versions and licences are checked without a network
 #   make bench          every benchmark, with peers and the machine's limits (ARGS=startup: one of them)
 # PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
 PYTHON  ?= python3
@@ -36,7 +37,7 @@ test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
-.PHONY: help demo test docs room fresh slow processors bench clean check-python check-torch
+.PHONY: help demo test docs room fresh slow processors bench sbom clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -86,6 +87,14 @@ processors: check-python $(test_ready)
 
 bench: check-python $(test_ready)
 	@$(run) benchmarks/run_all.py $(ARGS)
+
+sbom_tool := $(VENV)-sbom/bin/cyclonedx-py
+$(sbom_tool): | check-python
+	@$(PYTHON) -m venv $(VENV)-sbom && $(VENV)-sbom/bin/python -m pip install -qq cyclonedx-bom==7.5.0
+
+sbom: check-python $(test_ready) $(sbom_tool)
+	@$(sbom_tool) environment --sv 1.5 --output-reproducible -o sbom.cdx.json $(py)
+	@$(run) tools/audit.py
 
 docs: check-python $(test_ready)
 	@$(run) tools/build_site.py $(ARGS)

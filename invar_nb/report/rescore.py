@@ -155,7 +155,9 @@ def what_remains(
         weight = tokens[:most].sum() / tokens.sum()
         for name in recorded.keys() - {BASELINE}:  # @eq-rescore-move
             span = np.ptp(recorded[name].log_loss - baseline.log_loss)
-            moves[name, part] = float(weight * max(span, drawn.largest))
+            shift = drawn.shifts.get((name, part))  # of all windows, below the noise floor
+            drift = max(abs(shift.low), abs(shift.high)) if shift else 2 * drawn.largest
+            moves[name, part] = float(weight * max(span, drawn.largest) + drift)
 
     def claims(sign):
         moved = {(name, part): arm.changed(log_loss=arm.log_loss + max(moves.values())
