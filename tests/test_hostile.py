@@ -3,6 +3,8 @@ import importlib.util
 import json
 import os
 import shutil
+import subprocess
+import sys
 import zipfile
 import zlib
 from dataclasses import replace
@@ -119,6 +121,21 @@ def test_a_file_that_appears_during_the_work_is_kept(tmp_path, monkeypatch):
     (tmp_path / "o.parquet").unlink()
     assert shell(*score)[0] == 0 and len(invar_nb.read_losses(tmp_path / "o.parquet"))
 
+
+@needs_torch
+@pytest.mark.slow
+def test_rescoring_on_another_processor_raises_no_alarm(tmp_path):
+    "Losses scored with these kernels, in float32 and bfloat16, scored again with each other set that computes otherwise here."
+    spec = importlib.util.spec_from_file_location("processors", os.path.join(os.path.dirname(__file__), "..", "tools", "processors.py"))
+    spec.loader.exec_module(processors := importlib.util.module_from_spec(spec))
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": f"The {word} has {i} parts, of which {i % 7} stand here and {i % 5} elsewhere."}) + "\n" for i, word in enumerate(("house", "tree", "river", "city") * 10)))
+    models = [os.path.join(MODELS, name) for name in ("base", "tuned")]
+    for dtype in ("float32", "bfloat16"):
+        assert shell("compare", *models, "--text", tmp_path / "t.jsonl", "--max-length", 64, "--dtype", dtype, "--out", tmp_path / dtype)[0] in (0, 1)
+        for name, kernels in processors.distinct_sets().items():
+            p = subprocess.run([sys.executable, "-m", "invar_nb", "verify", tmp_path / dtype, *models, "--text", tmp_path / "t.jsonl", "--rescore", "1000", "--json"], env={**os.environ, **kernels}, capture_output=True, text=True)
+            facts = json.loads(p.stdout)
+            assert (p.returncode, facts["altered"], facts["verified"]) == (0, [], True), (dtype, name, p.stderr)
 
 @needs_torch
 def test_a_report_whose_models_were_never_run_is_found(tmp_path, monkeypatch):
