@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from ..foundations.refuse import UsageError, as_printed, find_precision, refuse
-from ..foundations.store import (as_file, canonical_json, digest, strict_json,
-                                        write_bytes)
+from ..foundations.store import (as_shape, canonical_json, digest, read_file,
+                                        strict_json, write_bytes)
 from ..arms.arm import as_name, listed
 from ..arms.predictions import Predictions
 from .tables import as_number, column_named, parse_table
@@ -267,7 +267,7 @@ def _from_kept(data: bytes, where: str) -> Predictions:
         refuse(where, f"line 1 must be a header with the schema {SCHEMA!r}", first,
                "Read it with the version that wrote it, or answer again")
     cut = "" if data.endswith(b"\n") else ", the last one cut off"
-    if cut or header.get("examples") != len(lines):
+    if cut or not lines or header.get("examples") != len(lines):
         refuse(where, f"{header.get('examples')} examples must follow the header",
                f"{len(lines)}{cut}",
                "Rows were lost or added: copy the file again, or answer again")
@@ -275,16 +275,18 @@ def _from_kept(data: bytes, where: str) -> Predictions:
     if recorded != digest("\n".join([canonical_json(header), *lines])):
         refuse(where, "the content must have the digest that its header records", recorded,
                "The file was changed: restore it, or answer again", code="digest")
-    rows = [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)]
-    column = lambda name: [row[name] for row in rows] if name in rows[0] else None
+    about = list[dict], where, "an example must be a JSON object", "Answer again"
+    rows = as_shape([strict_json(line, where=f"{where}, line {i}")
+                     for i, line in enumerate(lines, 2)], *about)
+    column = lambda name: [row.get(name) for row in rows] if name in rows[0] else None
     fields = {field: column(name) for name, field in _FIELDS.items()}
-    slices = column("slices") or [{}]
+    slices = as_shape(column("slices") or [{}], *about)
     if fields["probabilities"]: fields["confidence"] = None  # follows from them
     return Predictions(
         **fields, where=where,
-        slices={name: [row[name] for row in slices] for name in slices[0]},
+        slices={name: [row.get(name) for row in slices] for name in slices[0]},
         places=tuple(f"line {i}" for i in range(2, len(rows) + 2)),
-        **{name: header[name] for name in _KEPT})
+        **{name: header.get(name) for name in _KEPT})
 
 
 def read_predictions(
@@ -296,7 +298,7 @@ def read_predictions(
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
     where = f"read_predictions: {path}"
-    data = as_file(path, "read_predictions").read_bytes()
+    data = read_file(path, "read_predictions")
     if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
         arm = _from_kept(data, where)
         if options.get("cluster"):

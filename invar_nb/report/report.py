@@ -38,9 +38,10 @@ from ..files.losses import losses_bytes, read_losses
 from ..files.predictions import predictions_bytes, read_predictions
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
-from ..foundations.refuse import UsageError, refuse
-from ..foundations.store import (canonical_json, canonical_text, content_digest, digest,
-                                        file_digest, strict_json, write_folder)
+from ..foundations.refuse import ContractError, refuse
+from ..foundations.store import (as_shape, canonical_json, canonical_text,
+                                        content_digest, digest, file_digest, read_file,
+                                        read_lines, strict_json, write_folder)
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
@@ -207,7 +208,7 @@ def _object_form(kind):
     later = {"others", "lower"} & {*names}  # written where they are
 
     def read(path):
-        values = strict_json(path.read_bytes(), where=f"verify: {path.name}")
+        values = strict_json(read_file(path, "verify"), where=f"verify: {path.name}")
         if not isinstance(values, dict) or values.keys() | {*later} != {*names}:
             refuse("verify", f"{path.name} must hold {kind.kind}", "another object",
                    "Ask for the file")
@@ -223,9 +224,10 @@ def _runs_bytes(arm):
 
 
 def _read_runs(path):
-    rows = [strict_json(line, where=f"verify: {path.name} line {i}")
-            for i, line in enumerate(path.read_bytes().splitlines(), 1)]
-    labels = {row.pop("arm") for row in rows}
+    rows = [as_shape(strict_json(line, where=place), dict, place, "a row must be a run",
+                     "Ask for the file")
+            for place, line in read_lines(path, f"verify: {path.name}")]
+    labels = {str(row.pop("arm", None)) for row in rows}
     if len(labels) != 1:
         refuse("verify", f"{path.name} must hold the runs of one arm", f"{len(labels)}",
                "Ask for the file")
@@ -435,13 +437,17 @@ def render(report: Report) -> dict[str, str]:
     return pages | {"slices.csv": out.getvalue()}
 
 
+class _Older(msgspec.Struct):
+    arms: dict[str, object] = {}
+    evidence: dict[str, object] = {}
+
+
 def files_of_older(folder: Path) -> set[str]:
     "Files of an older report: its pages and tables, and the evidence that it names."
-    try: old = json.loads((folder / "report.json").read_bytes())
-    except (OSError, ValueError, RecursionError): old = None
-    arms = old.get("arms") or old.get("evidence") if isinstance(old, dict) else None
-    stems = [stem for stem in arms if re.fullmatch(r"[\w.-]{1,200}", stem)] \
-        if isinstance(arms, dict) else []
+    try: old = as_shape(read_file(folder / "report.json", ""), _Older, "", "", "")
+    except ContractError: old = _Older()
+    stems = [stem for stem in old.arms or old.evidence
+             if re.fullmatch(r"[\w.-]{1,200}", stem)]
     ends = (".parquet", ".jsonl", ".json", ".reliability.svg")
     return {*PAGES} | {stem + end for stem in stems for end in ends}
 

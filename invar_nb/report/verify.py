@@ -20,7 +20,7 @@ from ..comparison.study import study
 from ..comparison.units import counted
 from ..files.losses import open_losses
 from ..foundations.store import (as_file, content_digest, file_digest,
-                                        first_difference, read_canonical)
+                                        first_difference, read_canonical, read_file)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
 from .build import document_of
@@ -136,7 +136,7 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
             missing.append(f"{name} is missing")
             continue
         files.append(name)
-        lines = as_file(path.parent / name, "verify").read_bytes().split(b"\n")
+        lines = read_file(path.parent / name, "verify").split(b"\n")
         pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
             if got != right: refuse(
@@ -174,7 +174,7 @@ def verify(
 ) -> Verification:
     "Compute a report again from its evidence; ContractError names the first difference."
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
-    data = as_file(path, "verify").read_bytes()
+    data = read_file(path, "verify")
     d = read_canonical(data, where=f"verify: {path.name}")
     if str(d.get("schema")).startswith("invar_nb/report/1"):
         refuse("verify", "the report must be of this schema", d["schema"],

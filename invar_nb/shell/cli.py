@@ -338,7 +338,9 @@ def find_report(
               f"verified; to plan again: invar-nb plan {path.parent}/*.jsonl")
     if path.suffix != ".json" or not path.is_file():
         o.usage(must, f"{str(report)!r}{', which does not exist' * missing}", "Name one")
-    if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', path.read_bytes()):
+    from invar_nb.foundations.store import read_file
+    data = read_file(path, "find_report")
+    if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', data):
         o.usage(must, f"the output of --json, {path}", "Give the folder that it names: "
                 f"{printed[1].decode() or '.'}")
     return path
@@ -484,8 +486,8 @@ def card(
                                           "on the Hub.")] = False,
 ):
     "Write the metrics block of a Hugging Face model card from a report."
-    from invar_nb.foundations.store import read_canonical
-    d = read_canonical(find_report(report).read_bytes(), where="card")
+    from invar_nb.foundations.store import read_canonical, read_file
+    d = read_canonical(read_file(find_report(report), "card"), where="card")
     block = model_card(d, candidate=candidate, dataset=dataset, results=results)
     return {"block": block}, block.rstrip()
 
@@ -498,9 +500,10 @@ def export(
                                        "junit.")] = "junit",
 ):
     "Write a report in the format of a build server or a dashboard, on stdout."
-    from invar_nb.foundations.store import read_canonical
+    from invar_nb.foundations.store import read_canonical, read_file
     from invar_nb.report.export import EXPORTS
-    text = EXPORTS[to](read_canonical(find_report(report).read_bytes(), where="export"))
+    data = read_file(find_report(report), "export")
+    text = EXPORTS[to](read_canonical(data, where="export"))
     return {"text": text}, text
 
 
