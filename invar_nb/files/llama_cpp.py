@@ -219,8 +219,8 @@ def _check_same(a: _Logits, b: _Logits, where: str) -> None:
                    "and tokenizer", error=PairingError)
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000034
-_STARTS = re.compile(r"calculating perplexity over (\d+) chunks, n_ctx=(\d+)")
-_ENTRY = re.compile(r"\[(\d+)\](\d+\.\d{4}|-?nan|inf),")
+_STARTS = re.compile(r"calculating perplexity over (\d{1,9}) chunks, n_ctx=(\d{1,9})\b")
+_ENTRY = re.compile(r"\[(\d{1,9})\](\d+\.\d{4}|-?nan|inf),")
 _LINE = re.compile(r"^ *\d+  (\d+\.\d{4}|-?nan|inf)  +(\d+\.\d{6}|-?nan|inf)  +"
                    r"(?:\d+\.\d{6}|-?nan) *$", re.M)
 _FINAL = re.compile(r"Final estimate: PPL = (\d+\.\d{4})")

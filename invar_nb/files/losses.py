@@ -23,6 +23,7 @@ import numpy as np
 
 from ..arms.window_losses import (LARGEST, RESERVED, WEIGHT_UNITS, StreamedLosses,
                                          WindowLosses, as_means)
+from ..arms.arm import Provenance
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
@@ -46,7 +47,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     windows: Annotated[int, msgspec.Meta(ge=1)]
     model: str = ""
     data_id: str = ""
-    provenance: dict = {}  # whatever else is to be kept
+    provenance: Provenance = Provenance()  # whatever else is to be kept
     weight_unit: Literal[WEIGHT_UNITS] = "tokens"
     columns: list[str] = []
     digest: str = ""

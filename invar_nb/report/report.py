@@ -304,10 +304,9 @@ class Report(Shown):
     arms: Mapping = field(repr=False)  # (name, part) -> arm
 
     def __post_init__(self):
-        try: msgspec.json.decode(self.text.encode(), type=Document, strict=True)
-        except msgspec.ValidationError as error:
-            refuse("report", "report.json must have the structure of its schema", str(error),
-                   "It was edited, or another version wrote it", code="structure")
+        as_shape(self.text.encode(), Document, "report", "report.json must have the structure "
+                 "of its schema", "It was edited, or another version wrote it",
+                 code="structure")
 
     def document(self) -> dict:
         "A fresh copy of the content of report.json."

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_COVERED', 'FAMILY', 'ANSWER', 'UNLIKE', 'read_evidence', 'metric_names', 'comparable', 'check_metrics',
-           'compute_again', 'check_pages', 'Verification', 'verify']
+           'compute_again', 'read_report', 'check_pages', 'Verification', 'verify']
 
 # %% ../../nbs/report/07_verify.ipynb #c002
 from collections.abc import Collection, Mapping
@@ -25,7 +25,7 @@ from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
 from .build import document_of
 from .figures import visible
-from .report import FORMS, Report, render
+from .report import FORMS, Report, files_of_older, render
 
 # %% ../../nbs/report/07_verify.ipynb #c007
 NOT_COVERED = (
@@ -127,15 +127,37 @@ def compute_again(folder: Path, d: dict, without: Collection[str] = ()) -> tuple
                "The report was changed", code="structure")
 
 
+def read_report(path: Path) -> tuple[Report, dict]:
+    "A report.json, read once, and its content; its spelling, structure and digest hold."
+    data = read_file(path, "verify")
+    d = read_canonical(data, where=f"verify: {path.name}")
+    if str(d.get("schema")).startswith("invar_nb/report/1"):
+        refuse("verify", "the report must be of this schema", d["schema"],
+               f"Verify it with invar_nb {d.get('version')}, which wrote it", code="structure")
+    report = Report(text=data.decode("utf-8"), arms={})
+    if content_digest(d) != d["digest"]:
+        refuse("verify", "digest must be that of the document as written", d["digest"],
+               "The report was changed", code="differs")
+    return report, d
+
+
 def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     "(files that are what report.json renders to, those that are not there)"
-    files, missing = [path.name], []
-    for name, text in render(report).items():
+    files, missing, pages = [path.name], [], render(report)
+    evidence = {arm["file"] for arm in report.document()["arms"].values()}
+    there = files_of_older(path.parent) & {*os.listdir(path.parent)}
+    if more := sorted(there - {*pages} - evidence):
+        refuse("verify", "only what was made from report.json may lie beside it", more[0],
+               "Another report has such a file: remove it", code="page_differs")
+    for name, text in pages.items():
         if name == "report.json": continue
         if not (path.parent / name).exists():
             missing.append(f"{name} is missing")
             continue
         files.append(name)
+        if (path.parent / name).is_symlink():  # a line of another file is not shown
+            refuse("verify", f"{name} must be a file beside report.json", "a link",
+                   "Copy the report again", code="page_differs")
         lines = read_file(path.parent / name, "verify").split(b"\n")
         pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
@@ -174,15 +196,7 @@ def verify(
 ) -> Verification:
     "Compute a report again from its evidence; ContractError names the first difference."
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
-    data = read_file(path, "verify")
-    d = read_canonical(data, where=f"verify: {path.name}")
-    if str(d.get("schema")).startswith("invar_nb/report/1"):
-        refuse("verify", "the report must be of this schema", d["schema"],
-               f"Verify it with invar_nb {d.get('version')}, which wrote it", code="structure")
-    report = Report(text=data.decode("utf-8"), arms={})
-    if content_digest(d) != d["digest"]:
-        refuse("verify", "digest must be that of the document as written", d["digest"],
-               "The report was changed", code="differs")
+    report, d = read_report(path)
     check_metrics(d, without)
     again, arms = compute_again(path.parent, d, without)
     words = ("headline", "rationale", "warnings", "words", "signature")
