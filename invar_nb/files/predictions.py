@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'SCHEMA', 'predictions_from_columns', 'predictions_bytes',
-           'write_predictions', 'read_predictions']
+           'write_predictions', 'parse_kept', 'read_predictions']
 
 # %% ../../nbs/files/02_predictions.ipynb #625bf3b6
 import json, math, os, re
@@ -259,8 +259,9 @@ def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
     write_bytes(path, predictions_bytes(arm))
 
 # %% ../../nbs/files/02_predictions.ipynb #kept0001
-def _from_kept(data: bytes, where: str) -> Predictions:
-    "Answers as they were kept; any edit is refused."
+def parse_kept(data: bytes, name: str) -> Predictions:
+    "Answers in the bytes of a file that we wrote; any edit is refused."
+    where = f"read_predictions: {name}"
     first, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
     header = strict_json(first, where=f"{where}, line 1")
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
@@ -300,7 +301,7 @@ def read_predictions(
     where = f"read_predictions: {path}"
     data = read_file(path, "read_predictions")
     if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
-        arm = _from_kept(data, where)
+        arm = parse_kept(data, str(path))
         if options.get("cluster"):
             refuse(where, "kept answers have the clusters with which they were asked",
                    f"cluster={options['cluster']!r}", "Leave it out", error=UsageError)

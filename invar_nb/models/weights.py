@@ -439,11 +439,12 @@ def compare_weights(
         here = as_path(path).exists()  # nothing is fetched that is not read
         both.append(find_checkpoint(path, revision=None if here else revision,
                                     allow_pickle=here))
+    reason = not_comparable(*both)
+    one, two = ({}, {}) if reason else _tables(both)  # damaged ones are not hashed first
     digests = tuple(c.weights_digest for c in both)
     facts = {"baseline": both[0].name, "candidate": both[1].name, "digests": digests,
-             "settings": tuple(compare_settings(*both)), "reason": not_comparable(*both)}
-    if facts["reason"]: return WeightsDifference(**facts)
-    one, two = _tables(both)
+             "settings": tuple(compare_settings(*both)), "reason": reason}
+    if reason: return WeightsDifference(**facts)
     if digests[0] == digests[1]: return WeightsDifference(**facts, tensors=len(one))
     renamed, layout = _renamed(one, two), []
     two = {renamed.get(name, name): t for name, t in two.items()}

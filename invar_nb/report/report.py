@@ -34,14 +34,14 @@ from ..comparison.study import Study
 from ..comparison.difference import shown_unit
 from ..experiments.runs import read_row
 from ..experiments.improvement import RunsArm
-from ..files.losses import losses_bytes, read_losses
-from ..files.predictions import predictions_bytes, read_predictions
+from ..files.losses import losses_bytes, parse_losses
+from ..files.predictions import parse_kept, predictions_bytes
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse
 from ..foundations.store import (as_shape, canonical_json, canonical_text,
                                         content_digest, digest, file_digest, read_file,
-                                        read_lines, strict_json, write_folder)
+                                        strict_json, write_folder)
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
@@ -207,10 +207,10 @@ def _object_form(kind):
     names = [f.name for f in fields(kind)]
     later = {"others", "lower"} & {*names}  # written where they are
 
-    def read(path):
-        values = strict_json(read_file(path, "verify"), where=f"verify: {path.name}")
+    def read(data, name):
+        values = strict_json(data, where=f"verify: {name}")
         if not isinstance(values, dict) or values.keys() | {*later} != {*names}:
-            refuse("verify", f"{path.name} must hold {kind.kind}", "another object",
+            refuse("verify", f"{name} must hold {kind.kind}", "another object",
                    "Ask for the file")
         return kind(**values)
     return ".json", lambda arm: canonical_json(
@@ -223,21 +223,23 @@ def _runs_bytes(arm):
     return "".join(canonical_json(row) + "\n" for row in rows).encode()
 
 
-def _read_runs(path):
-    rows = [as_shape(strict_json(line, where=place), dict, place, "a row must be a run",
-                     "Ask for the file")
-            for place, line in read_lines(path, f"verify: {path.name}")]
+def _read_runs(data, name):
+    where = f"verify: {name}"
+    rows = [as_shape(strict_json(line, where=f"{where} line {i}"), dict, f"{where} line {i}",
+                     "a row must be a run", "Ask for the file")
+            for i, line in enumerate(data.splitlines(), 1)]
     labels = {str(row.pop("arm", None)) for row in rows}
     if len(labels) != 1:
-        refuse("verify", f"{path.name} must hold the runs of one arm", f"{len(labels)}",
+        refuse("verify", f"{name} must hold the runs of one arm", f"{len(labels)}",
                "Ask for the file")
     return RunsArm(runs=tuple(map(read_row, rows)), model=labels.pop())
 
 
-FORMS = {  # kind of evidence: ending, arm -> bytes, path -> arm
-    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"), read_losses),
+FORMS = {  # kind of evidence: ending, arm -> bytes, (bytes, name) -> arm
+    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"),
+               lambda data, name: parse_losses(data, name=name)),
     "runs": (".jsonl", _runs_bytes, _read_runs),
-    "answers": (".jsonl", predictions_bytes, read_predictions),
+    "answers": (".jsonl", predictions_bytes, parse_kept),
     "scores": _object_form(Scores), "translations": _object_form(Translations)}
 
 

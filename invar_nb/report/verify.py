@@ -19,7 +19,7 @@ from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
 from ..files.losses import open_losses
-from ..foundations.store import (as_file, content_digest, file_digest,
+from ..foundations.store import (as_file, content_digest, digest, file_digest,
                                         first_difference, read_canonical, read_file)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
@@ -50,14 +50,18 @@ def read_evidence(
         if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
             refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
                    repr(name), "A report must not point to files elsewhere")
-        path = as_file(folder / name, "verify")
-        if (now := file_digest(path)) != expected:
+        if entry["streamed"]:
+            path = as_file(folder / name, "verify")
+            arm, now = StreamedLosses(file=open_losses(path)), file_digest(path)
+        else:  # read once: what is hashed is what is used
+            data = read_file(folder / name, "verify")
+            arm, now = None, digest(data)
+        if now != expected:
             refuse("verify", f"{name} must have the digest in arms.{stem}.sha256",
                    f"{now[:19]}, recorded {expected[:19]}",
                    "The evidence is not what the report was made from",
                    code="evidence_changed")
-        read[entry["name"], entry["part"]] = StreamedLosses(file=open_losses(path)) \
-            if entry["streamed"] else FORMS[entry["kind"]][2](path)
+        read[entry["name"], entry["part"]] = arm or FORMS[entry["kind"]][2](data, name)
     return read
 
 # %% ../../nbs/report/07_verify.ipynb #c010
