@@ -194,23 +194,7 @@ def noting_clusters(arms: dict, cluster: str | None) -> dict:
     return {task: arm.changed(provenance={**arm.provenance, "unclustered": cluster})
             if cluster and lacking(arm) else arm for task, arm in arms.items()}
 
-# %% ../../nbs/files/03_lm_eval.ipynb #c038
-class _Row(msgspec.Struct):
-    "What every row must have; a metric's number stands under its name."
-    doc_id: int
-    filter: str
-    doc_hash: str
-    prompt_hash: str
-    target_hash: str
-    target: object = None
-    doc: object = None
-
-    @property
-    def record(self) -> dict:
-        "The fields of the document, and what was expected."
-        return {"target": self.target, **(self.doc if isinstance(self.doc, dict) else {})}
-
-
+# %% ../../nbs/files/03_lm_eval.ipynb #shapes01
 class _Value(msgspec.Struct):
     "A row's number of the metric."
     value: float | bool
@@ -238,6 +222,22 @@ class _Choices(_Value):
         super().__post_init__()
         if len(self.arguments) != len(self.filtered_resps) or not self.arguments:
             raise ValueError("not a likelihood for each choice")
+
+# %% ../../nbs/files/03_lm_eval.ipynb #c038
+class _Row(msgspec.Struct):
+    "What every row must have; a metric's number stands under its name."
+    doc_id: int
+    filter: str
+    doc_hash: str
+    prompt_hash: str
+    target_hash: str
+    target: object = None
+    doc: object = None
+
+    @property
+    def record(self) -> dict:
+        "The fields of the document, and what was expected."
+        return {"target": self.target, **(self.doc if isinstance(self.doc, dict) else {})}
 
 
 def _rows(task: _Task, shape: type, value: Callable) -> tuple[dict, list]:
