@@ -3,6 +3,7 @@ import importlib.util
 import json
 import os
 import shutil
+import sqlite3
 import subprocess
 import sys
 import zipfile
@@ -15,7 +16,10 @@ from commands import shell
 from frozen_inputs import DATA
 
 import invar_nb
-from invar_nb.files import inspect_logs
+from invar_nb.files import inspect_logs, tables
+from invar_nb.foundations import store
+from invar_nb.foundations.journal import Journal
+from invar_nb.foundations.store import canonical_text, digest
 from invar_nb.report.figures import markdown
 from invar_nb.shell import work
 
@@ -164,3 +168,101 @@ def test_a_report_whose_models_were_never_run_is_found(tmp_path, monkeypatch):
     code, _, err = shell("verify", tmp_path / "r", models[0], models[0], *text, "--rescore", 9)
     assert code == 3 and "candidate must be the model of the report" in err
     assert shell("verify", tmp_path / "r", "--seed", 9)[0] == 2
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("report")
+    arms = [write_answers(folder / f"{name}.jsonl", wrong) for name, wrong in (("a", 8), ("b", 11))]
+    assert shell("compare", *arms, "--out", folder / "r")[0] == 0
+    return folder / "r"
+
+
+LM = {"samples": "samples_t_2024-01-01T00-00-00.000000.jsonl", "results": "results_2024-01-01T00-00-00.000000.json"}
+ODD_FILES = {"pipe": os.mkfifo, "link to a device": lambda path: os.symlink("/dev/zero", path), "large": lambda path: path.open("wb").truncate(2**36)}
+
+
+@pytest.mark.parametrize("odd", ODD_FILES)
+@pytest.mark.parametrize("at, words", [("x/" + LM["samples"], "evaluate x"), ("x/" + LM["results"], "evaluate x"), ("x.jsonl", "evaluate x.jsonl"), ("x.csv", "evaluate x.csv"), ("x.json", "evaluate x.json"), ("x/a.json", "evaluate x"), ("x.toml", "compare --study x.toml"),
+                                       ("x/report.json", "verify x"), ("x/report.json", "card x"), ("r/report.md", "verify r"), ("r/baseline.jsonl", "verify r"), ("r/slices.csv", "verify r"), ("x/part-1-of-2.json", "merge x --out o.parquet"), ("x/part-1-of-2.parquet", "merge x --out o.parquet")])
+def test_pipes_devices_and_files_beyond_all_bounds_are_refused(odd, at, words, report, tmp_path, monkeypatch):
+    "A pipe in a folder of lm-eval waited for ever; a device or a sparse file of 64 GiB would be read or hashed without end."
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(report, "r")
+    (tmp_path / at).parent.mkdir(exist_ok=True)
+    if at.startswith("x/") and "2024" in at:
+        (tmp_path / "x" / LM["samples"]).write_text("{}\n")
+        (tmp_path / "x" / LM["results"]).write_text(json.dumps({"results": {"t": {"acc,none": 1}}, "configs": {"t": {}}, "versions": {"t": 1}, "task_hashes": {"t": "x"}, "n-samples": {"t": {"effective": 1}}, "n-shot": {"t": 0}}))
+    (tmp_path / at).unlink(missing_ok=True)
+    ODD_FILES[odd](tmp_path / at)
+    code, _, err = shell(*words.split())
+    assert code in (2, 3) and "bug" not in err and len(err.splitlines()[-1]) < 800, err
+
+
+def test_lines_values_and_files_have_a_bound_that_is_said(tmp_path, monkeypatch):
+    for module in (store, tables): monkeypatch.setattr(module, "MOST_LINE", 500)
+    monkeypatch.setattr(store, "MOST_VALUES", 100)
+    long, many = tmp_path / "long.jsonl", tmp_path / "many.json"
+    long.write_text(json.dumps({"id": "a" * 300_000, "score": 1}) + "\n")
+    many.write_text("[" + "[],\n" * 5000 + "[]]")
+    assert "a line must have at most 500 bytes" in shell("evaluate", long)[2] and "JSON must hold at most 100 values" in shell("evaluate", many)[2]
+    with pytest.raises(invar_nb.ContractError, match="at most 500 bytes"): [*store.read_lines(long, "read")]
+    with pytest.raises(invar_nb.ContractError, match="at most 0 MiB"): store.read_file(long, "read", 100)
+
+
+PROVENANCES = [{"languages": {"en": "x"}}, {"source": 5}, {"source": {"other_metrics": 5}}, {"source": {"limit": "x", "format": []}}, {"noise_floor": "x"}, {"document_slices": 5}, {"weights": {"digests": {"baseline": None, "candidate": None}}}, {"passage_tokens": {"w0": [5]}}, {"document_languages": 5}]
+
+
+@pytest.mark.parametrize("provenance", PROVENANCES)
+def test_what_a_file_says_of_itself_has_its_type(provenance, tmp_path):
+    head = {"schema": "invar_nb/losses/2", "windows": 40, "provenance": provenance}
+    rows = [{"window_id": f"w{i}", "tokens": 10, "log_loss": 1.5 + i % 3, "document_id": f"d{i}"} for i in range(40)]
+    for name in "ab": (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in (head, *rows)))
+    code, _, err = shell("compare", tmp_path / "a.jsonl", tmp_path / "b.jsonl", "--out", tmp_path / "r")
+    assert code == 3 and "the header must be one of a loss file" in err and next(iter(provenance)) in err, err
+
+
+@pytest.mark.parametrize("text", ["calculating perplexity over 99999999999 chunks, n_ctx=512\n[1]4.5000,", "calculating perplexity over 1 chunks, n_ctx=" + "9" * 5000 + "\n[1]4.5000,", "calculating perplexity over 1 chunks, n_ctx=512\n[" + "1" * 5000 + "]4.5000,"])
+def test_logs_with_numbers_of_thousands_of_digits(text, tmp_path):
+    (tmp_path / "x.log").write_text(text)
+    code, _, err = shell("evaluate", tmp_path / "x.log")
+    assert code in (2, 3) and "bug" not in err
+
+
+@pytest.mark.parametrize("change", [("UPDATE work SET key = ?", lambda v: (v,)), ("UPDATE record SET value = ?, digest = ?", lambda v: (v, digest(f"x{v}")))])
+@pytest.mark.parametrize("value", [None, b"\xff", "x", "[1", "[" * 10**5])
+def test_a_journal_with_other_values_is_damaged(change, value, tmp_path):
+    with Journal(tmp_path / "j", {"a": 1}) as journal: journal.put("x", 1)
+    with sqlite3.connect(tmp_path / "j") as link: link.execute(change[0], change[1](value))
+    link.close()
+    with pytest.raises(invar_nb.ContractError, match="the file must be a journal written by invar_nb"): Journal(tmp_path / "j", {"a": 1})
+
+
+@pytest.mark.parametrize("document", [{}, {"rows": 5}, {"schema": "invar_nb/report/2"}, b'{"report": "\xff..report.json"}', "changed"])
+def test_a_card_is_made_of_reports_alone(document, report, tmp_path):
+    if document == "changed": document = json.loads((report / "report.json").read_text()) | {"headline": "Improved by 40 points."}
+    (tmp_path / "report.json").write_bytes(document if isinstance(document, bytes) else canonical_text(document).encode())
+    for words in (["card"], ["export", "--to", "junit"], ["verify"]):
+        code, _, err = shell(words[0], tmp_path, *words[1:])
+        assert code in (2, 3) and "bug" not in err, err
+
+
+@pytest.mark.parametrize("words", ["verify {}", "card {}", "compare a b --study {}", "compare a b --out {}", "score m --text {} --out o.jsonl", "score m --text t --out {}", "compare a {} --control {}", "answer m {} --out o.jsonl", "score m --text t --set tokenizer={} --out o.jsonl", "merge {} --out o.parquet"])
+@pytest.mark.parametrize("address", ["openai:http:/u:secret@host", "vllm:https://u:secret@host/v1", "s3://u:secret@bucket/x"])
+def test_a_password_in_an_address_is_not_repeated_wherever_it_stands(words, address, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = shell(*words.format(address, address).split())
+    assert code == 2 and "secret" not in out + err and [*tmp_path.iterdir()] == []
+
+
+def test_pages_that_a_report_does_not_have_and_links_to_other_files(report, tmp_path):
+    shutil.copytree(report, tmp_path / "r")
+    (tmp_path / "r" / "slices.csv").write_text("slice,claim\n")
+    code, _, err = shell("verify", tmp_path / "r")
+    assert code == 3 and "got slices.csv" in err
+    (tmp_path / "r" / "slices.csv").unlink()
+    (tmp_path / "secret").write_text("PASSWORD")
+    (tmp_path / "r" / "report.md").unlink()
+    (tmp_path / "r" / "report.md").symlink_to(tmp_path / "secret")
+    code, out, err = shell("verify", tmp_path / "r")
+    assert code == 3 and "report.md must be a file" in err and "PASSWORD" not in out + err

@@ -204,11 +204,11 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
 
 @pytest.mark.parametrize("task, scorer, change, part", [
     ("texts", "match", lambda log: log.update(results=None), "status success"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
-    ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got Expected `object`"),
-    ("texts", "match", lambda log: log["results"].update(completed_samples=19), "20 samples must be there, all completed; got 20"), ("texts", "match", sample(0, scores={}), "got KeyError 'match'"), ("texts", "match", score("maybe"), "got 'maybe'"),
+    ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got null in place of object at scores"),
+    ("texts", "match", lambda log: log["results"].update(completed_samples=19), "20 samples must be there, all completed; got 20"), ("texts", "match", sample(0, scores={}), "got null in place of object"), ("texts", "match", score("maybe"), "got 'maybe'"),
     ("texts", "match", score({"a": 1}), "Choose a part of it as score='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"]["metadata"].update(sum_log_probs=-1.0), "perplexity_per_token of the log must be that of its samples"),
-    ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got KeyError 'metadata'"),
+    ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got Object missing required field metadata"),
     *[("texts", "match", change, "the log must be of inspect's format 2, and its status success; got ") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
     ("texts", "match", lambda log: [metric.update(value="x") for entry in log["results"]["scores"] for metric in entry["metrics"].values()], "of the log must be that of its samples; got 'x'"),
     ("texts", "match", sample(3, epoch="1"), "every sample must have id, epoch"), ("texts", "match", score(10**400), "a finite number; got 1000"),
@@ -221,7 +221,7 @@ def test_refusals(tmp_path, task, scorer, change, part): assert part in refused(
 def test_refusals_of_paths(tmp_path):
     assert "must hold logs (.eval or .json); got none. Name the folder that inspect wrote" in refused(tmp_path) and "must exist" in refused(tmp_path / "none")
     (tmp_path / "cut.json").write_bytes((DATA / "base" / "texts.json").read_bytes()[:-50])
-    assert is_inspect_log(tmp_path / "cut.json") and "cut.json: the log must be JSON; got a part of a file" in refused(tmp_path, score="match")
+    assert is_inspect_log(tmp_path / "cut.json") and "cut.json: the log must be JSON of inspect; got Expecting property name" in refused(tmp_path, score="match")
     for name in ("a", "cut"): shutil.copy(DATA / "base" / "texts.json", tmp_path / f"{name}.json")
     assert "one log for each task; got a second of 'texts'" in refused(tmp_path, score="match")
 

@@ -259,7 +259,7 @@ CASES = [
     ("counts", (*TABLES, *ANSWERS, "EEE"), drop(-1), "12 and 11 items"),
     ("counts", (*LOSSES, "kept"), lambda given: [values.pop() for values in given.values() if isinstance(values, list)] and None, "12 and 11 items"),
 
-    *[("hash", "lm-eval", drop("rows", 3, f"{part}_hash"), "line 4", f"missing required field `{part}_hash`") for part in ("doc", "prompt", "target")],
+    *[("hash", "lm-eval", drop("rows", 3, f"{part}_hash"), "line 4", f"missing required field {part}_hash") for part in ("doc", "prompt", "target")],
     ("hash", "lm-eval", drop("said", "task_hashes"), "task_hashes"),
     ("hash", "EEE", put(3, "sample_hash", None), "candidate: b.jsonl, line 4", "sample_hash", "with hashes"), ("hash", "EEE", drop(3, "sample_hash"), "candidate: b.jsonl, line 4", "sample_hash", "with hashes"),
     ("hash", "kept", b"", lambda data: re.sub(rb'"digest":"[^"]*",', b"", data), "digest"),

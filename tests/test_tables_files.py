@@ -206,7 +206,7 @@ BAD = [  # name, bytes, words of the refusal
         ('[{"a": 1}]\n', "line 1", ".json"), ("a,b\n1,2\n", "line 1"), ('{"a": "\\ud800"}', "line 1", "half a character"), ('{"\\ud800": 1}', "line 1", "half a character"), ('{"a": 1}\n{"a": 1},\n', "line 2", "Remove what follows"), ('{"a": 1}\n{"a": 1e-400}\n', "line 2", "become 0"),
         ('{"a":[{}\n{}]}\n{"b":1},{"c":2}\n', "line 1: the text must be UTF-8 JSON"), ('{"a":[{}\n{}]}\n{"b":1},"mark",{"c":2}\n', "line 1: the text"), ('{"a":1\n"b":2}\n{"c":1},{"d":1}', "line 1: the text"), ('{"a":\n{"b":1}}\n{"c":1},{"d":1}', "line 1: the text"))],
     *[("x.json", data, words) for data, *words in (
-        ("{}", "list of objects", "dict"), ('{"a": 1}\n{"a": 2}', "Extra data"), ("[]", "must hold rows"), ("[{}]", "must hold rows"), ('[{"a": 1}, 2]', "row 2", "got int 2"), ('[{"a": 1}', "UTF-8 JSON"), ('[{"a": 1}, {"": 2}]', "row 2", "a name"),
+        ("{}", "list of objects", "dict"), ('{"a": 1}\n{"a": 2}', "Extra data"), ("[]", "must hold rows"), ("[{}]", "must hold rows"), ('[{"a": 1}, 2]', "row 2", "got int in place of object: 2"), ('[{"a": 1}', "UTF-8 JSON"), ('[{"a": 1}, {"": 2}]', "row 2", "a name"),
         ('[{"a": "\\ud800"}]', "row 1", "half a character"), ("", "JSON"), ("3", "got int"), *((f'[{{"a": "], [}}"}}, {{}},  {{"a": {bad}}}, {{"a": 1}}]', "row 3", part) for bad, part in (
             ("NaN", "NaN"), ("1e999", "1e999"), ("1e-999", "become 0"), ('{"b": 1, "b": 2}', "'b'"), ("[[-Infinity]]", "-Infinity"), ("9" * 5000, "fit float64"), ("1" + "0" * 309, "fit float64"))))],
     *[("x.parquet", columns, words) for columns, *words in (

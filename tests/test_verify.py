@@ -11,7 +11,7 @@ import pytest
 import invar_nb
 from invar_nb.arms.window_losses import StreamedLosses
 from invar_nb.comparison.study import compare, study
-from invar_nb.files.losses import losses_bytes, open_losses, read_losses, write_losses
+from invar_nb.files.losses import losses_bytes, open_losses, parse_losses, write_losses
 from invar_nb.foundations.store import (canonical_json, canonical_text, content_digest,
                                         file_digest)
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -137,7 +137,7 @@ def test_edited_pages_are_refused_and_absent_ones_named(saved, name, tmp_path):
 @pytest.mark.parametrize("kind", STUDIES)
 def test_edited_evidence_is_refused_even_with_fresh_digests(kind, every, tmp_path, monkeypatch):
     "Two cells of each column of each file (of the largest study of every fourth, but in the slow run), one at a time; what no number follows from is listed in UNUSED."
-    monkeypatch.setitem(evidence.FORMS, "losses", (".jsonl", lambda arm: losses_bytes(arm, ".jsonl"), read_losses))
+    monkeypatch.setitem(evidence.FORMS, "losses", (".jsonl", lambda arm: losses_bytes(arm, ".jsonl"), lambda data, name: parse_losses(data, name=name)))
     folder, draw, kept = STUDIES[kind]().report().save(tmp_path / "r"), random.Random(5), set()
     document = json.loads((folder / "report.json").read_text())
     for name in ("report.md", "report.html"): (folder / name).unlink()

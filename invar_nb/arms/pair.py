@@ -22,9 +22,7 @@ def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
 
 
-def _facts(arm):
-    facts = arm.provenance.get("source")
-    return facts if isinstance(facts, Mapping) else {}
+
 
 
 def _match(a, b, ids, name, cure):
@@ -44,7 +42,7 @@ def _match_ids(*arms):
     if a == b: return
     lacks = []  # how many items of the other arm one lacks, and why where its source knows
     for who, own, other in (("baseline", *arms), ("candidate", *arms[::-1])):
-        known, limit = set(own.ids), _facts(own).get("limit")
+        known, limit = set(own.ids), own.source.get("limit")
         if lost := [name for name in other.ids if name not in known]:
             why = f" (it was run with --limit {limit:g})" if limit else ""
             lacks.append(f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" +
@@ -75,7 +73,7 @@ _PROMPTS = {"shots": "num_fewshot", "chat_template": "chat template",
 
 def _match_sources(*arms):
     "Where files of one tool hold different data or prompts, name the setting that differs."
-    facts = [_facts(arm) for arm in arms]
+    facts = [arm.source for arm in arms]
     data = all(facts) and arms[0].data_id != arms[1].data_id
     a, b = (getattr(arm, "prompt_digests", None) or arm.ids for arm in arms)
     for name, title in ((_SETTINGS if data else {}) | (_PROMPTS if a != b else {})).items():

@@ -416,6 +416,7 @@ class RunsArm:
     runs: tuple[ExperimentResult, ...]  # or rows of a runs file
     model: str = ""  # a name for reports
     provenance: Mapping = field(default_factory=lambda: MappingProxyType({}))  # plain JSON
+    source = MappingProxyType({})
     kind = "runs"
     data_id = ""
     clusters = labels = None

@@ -10,13 +10,14 @@ import hashlib, math, os, re, struct, zipfile, zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 import numpy as np
 
 from ..foundations.refuse import ContractError, UsageError, as_choice, refuse
-from ..foundations.store import as_file, canonical_json, loose_json
+from ..foundations.store import (as_file, as_shape, canonical_json, open_file,
+                                        read_file)
 from .lm_eval import by_task, check_fields, fields_of, noting_clusters
 from ..arms.arm import listed, natural_order
 from ..arms.window_losses import WindowLosses
@@ -50,18 +51,11 @@ MOST_BYTES = 2**28  # of one sample; a small archive can hold gigabytes of nothi
 
 def _objects(file: Path, where: str) -> Iterator[dict]:
     "The header, then every sample."
-    def parsed(data: bytes, name: str = "") -> dict:
-        try: value = loose_json(data)
-        except (ValueError, RecursionError): value = None
-        if isinstance(value, dict): return value
-        refuse(where + name, "the log must be JSON", "a part of a file, or something else",
-               _AGAIN)
-
-    with open(file, "rb") as opened: packed = opened.read(2) == b"PK"
+    about = "the log must be JSON of inspect", _AGAIN
+    with open_file(file, where) as opened: packed = opened.read(2) == b"PK"
     if not packed:
-        log = parsed(file.read_bytes())
-        yield log
-        yield from log.get("samples") or ()
+        yield (log := as_shape(read_file(file, where), dict, where, *about))
+        yield from as_shape(log.get("samples") or [], list, f"{where}, samples", *about)
         return
     try: log = zipfile.ZipFile(file)
     except (zipfile.BadZipFile, NotImplementedError, ValueError):  # of another version
@@ -82,7 +76,7 @@ def _objects(file: Path, where: str) -> Iterator[dict]:
             if len(data) > MOST_BYTES:
                 refuse(where, "a member of the archive must have at most "
                        f"{MOST_BYTES:,} bytes", name, "Is this a log of inspect?")
-            yield parsed(data, f", {name}")
+            yield as_shape(data, dict, f"{where}, {name}", *about)
 
 
 def _unpacked(log: zipfile.ZipFile, name: str, where: str) -> bytes:
@@ -122,11 +116,16 @@ class _Results(msgspec.Struct):
     scores: list[_Entry] = []
 
 
+class _Config(msgspec.Struct, frozen=True):
+    epochs: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    epochs_reducer: object = None
+
+
 class _Eval(msgspec.Struct):
     task: str
     model: object = ""
     task_version: object = None
-    config: dict = {}
+    config: _Config = _Config()
     dataset: dict | None = None
     packages: dict | None = None
     created: object = None
@@ -143,18 +142,15 @@ class _Log(msgspec.Struct):
     eval: _Eval
     results: _Results
     plan: _Plan | None = None
-    invalidated: bool | None = False
+    invalidated: Literal[False] | None = False
 
 
 def _log(header: Mapping, where: str) -> _Log:
     "A header of format 2 whose evaluation succeeded."
-    got = "a log that was invalidated"
-    try:
-        if not (log := msgspec.convert(header, _Log)).invalidated: return log
-    except msgspec.ValidationError as error: got = str(error)
-    refuse(where, "the log must be of inspect's format 2, and its status success", got,
-           "Finish it with inspect eval-retry, since what failed would be missing in one "
-           "arm; an older log is converted by inspect log convert")
+    return as_shape(header, _Log, where, "the log must be of inspect's format 2, and its "
+                    "status success", "Finish it with inspect eval-retry, since what failed "
+                    "would be missing in one arm; an older log is converted by inspect log "
+                    "convert")
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c003
 class _Sample(msgspec.Struct):
@@ -162,7 +158,7 @@ class _Sample(msgspec.Struct):
     epoch: int
     input: str | list[dict]
     target: object
-    scores: dict[str, dict]
+    scores: dict[str, object]
     metadata: dict | None = None
     choices: list | None = None
     error: object = None
@@ -181,26 +177,41 @@ def _short(value) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()[:12]
 
 
+class _Score(msgspec.Struct):
+    value: object
+
+
+class _Parts(msgspec.Struct):
+    value: dict
+
+
+class _Tokens(msgspec.Struct):
+    sum_log_probs: object
+    num_tokens: int
+
+
+class _Likelihood(msgspec.Struct):
+    metadata: _Tokens
+
+
+_SAMPLE = ("every sample must have id, epoch, input, target and the score",
+           "Score the log again with inspect score")
+
+
 def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> dict[str, list]:
     "(asked, epoch, value, fields) of each sample, by id; every one has all its epochs."
-    rows, epochs = {}, log.eval.config.get("epochs") or 1
+    rows, epochs = {}, log.eval.config.epochs or 1
     for row in samples:
-        try: sample = msgspec.convert(row, _Sample)
-        except msgspec.ValidationError as error:
-            refuse(where, "every sample must have id, epoch, input, target and the score",
-                   str(error), "Score the log again with inspect score")
+        sample = as_shape(row, _Sample, where, *_SAMPLE)
         place = f"{where}, sample {sample.id!r}, epoch {sample.epoch}"
         for flaw in ("error", "invalidation"):
             if (got := getattr(sample, flaw)):
                 why = got.get("message") or got.get("reason") if isinstance(got, dict) else got
                 refuse(place, f"a sample must have no {flaw}", str(why or got),
                        "Run it again with inspect eval-retry: no sample is left out")
-        try: rows.setdefault(str(sample.id), []).append(
+        rows.setdefault(str(sample.id), []).append(
             (sample.asked, sample.epoch, value(sample.scores, place),
              {"input": sample.input, "target": sample.target, **(sample.metadata or {})}))
-        except (KeyError, TypeError) as error:
-            refuse(place, "every sample must have id, epoch, input, target and the score",
-                   f"{type(error).__name__} {error}", "Score the log again with inspect score")
     rows = {name: rows[name] for name in sorted(rows, key=natural_order)}
     n, total = sum(map(len, rows.values())), log.results.total_samples
     if not n or not n == total == log.results.completed_samples:
@@ -252,15 +263,16 @@ def _arm(log: _Log, samples: Iterable, file: Path, entry: _Entry, better: str, w
     scorer, _, key = entry.label.partition("/")
     perplexity = "perplexity_per_token" in entry.metrics
 
+    shape = _Likelihood if perplexity else _Parts if key else _Score
+
     def value(scores, place):
+        score = as_shape(scores.get(scorer), shape, f"{place}, {scorer!r}", *_SAMPLE)
         if perplexity:
-            about = scores[scorer]["metadata"]
-            return _number(about["sum_log_probs"], place), about["num_tokens"]
-        return _number(scores[scorer]["value"][key] if key else scores[scorer]["value"],
-                       place), 1
+            return _number(score.metadata.sum_log_probs, place), score.metadata.num_tokens
+        return _number(score.value.get(key) if key else score.value, place), 1
 
     rows = _rows(samples, value, log, where)
-    epochs = log.eval.config.get("epochs") or 1
+    epochs = log.eval.config.epochs or 1
     means = np.array([math.fsum(x for *_, (x, _), _ in row) / epochs for row in rows.values()])
     tokens = [{n for *_, (_, n), _ in row} for row in rows.values()]
     for name, counts in zip(rows, tokens, strict=True):
@@ -289,8 +301,8 @@ def _shared(log: _Log, file: Path, scorer: str, rows: Mapping) -> dict:
     source = {
         "format": "inspect", "tool_version": (spec.packages or {}).get("inspect_ai"),
         "task": spec.task, "task_version": spec.task_version, "dataset": dataset,
-        "scorer": scorer, "epochs": spec.config.get("epochs") or 1,
-        "epochs_reduced_by": "mean", "log_reduced_by": spec.config.get("epochs_reducer"),
+        "scorer": scorer, "epochs": spec.config.epochs or 1,
+        "epochs_reduced_by": "mean", "log_reduced_by": spec.config.epochs_reducer,
         "file": file.name, "samples": len(rows), "created": spec.created,
         "run_id": spec.run_id}
     solvers = " ".join(str(solver) for solver, _ in steps)

@@ -18,7 +18,7 @@ import numpy as np
 from ..arms.pair import Pair, pair
 from ..arms.window_losses import WindowLosses
 from ..metrics.divergence import EDGES, change_columns, change_counts
-from ..foundations.store import as_file, digest
+from ..foundations.store import as_file, digest, open_file, read_file
 from ..foundations.refuse import PairingError, refuse
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000013
@@ -56,7 +56,7 @@ class _Logits:
 def is_logit_file(path: str | os.PathLike) -> bool:
     "Whether a file begins as those of `--kl-divergence-base`."
     if not Path(path).is_file(): return False
-    with open(path, "rb") as file: return file.read(len(_MAGIC)) == _MAGIC
+    with open_file(path, "is_logit_file") as file: return file.read(len(_MAGIC)) == _MAGIC
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000015
 def _opened(path: str | os.PathLike, where: str) -> _Logits:
@@ -219,8 +219,8 @@ def _check_same(a: _Logits, b: _Logits, where: str) -> None:
                    "and tokenizer", error=PairingError)
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000034
-_STARTS = re.compile(r"calculating perplexity over (\d+) chunks, n_ctx=(\d+)")
-_ENTRY = re.compile(r"\[(\d+)\](\d+\.\d{4}|-?nan|inf),")
+_STARTS = re.compile(r"calculating perplexity over (\d{1,9}) chunks, n_ctx=(\d{1,9})\b")
+_ENTRY = re.compile(r"\[(\d{1,9})\](\d+\.\d{4}|-?nan|inf),")
 _LINE = re.compile(r"^ *\d+  (\d+\.\d{4}|-?nan|inf)  +(\d+\.\d{6}|-?nan|inf)  +"
                    r"(?:\d+\.\d{6}|-?nan) *$", re.M)
 _FINAL = re.compile(r"Final estimate: PPL = (\d+\.\d{4})")
@@ -229,13 +229,13 @@ _FINAL = re.compile(r"Final estimate: PPL = (\d+\.\d{4})")
 def is_perplexity_log(path: str | os.PathLike) -> bool:
     "Whether a text says, early on, that llama-perplexity calculates."
     if not Path(path).is_file(): return False
-    with open(path, "rb") as file: head = file.read(2**21).decode("utf-8", "replace")
-    return _STARTS.search(head) is not None
+    with open_file(path, "read_perplexity_log") as file: head = file.read(2**21)
+    return _STARTS.search(head.decode("utf-8", "replace")) is not None
 
 # %% ../../nbs/files/05_llama_cpp.ipynb #k0000035
 def _parsed(path, where):
     "(mean losses up to each chunk, error of each, n_ctx, whether it is a default log)."
-    text = as_file(path, where).read_bytes().decode("utf-8", "replace")
+    text = read_file(path, where).decode("utf-8", "replace")
     where, start = f"{where}: {path}", _STARTS.search(text)
     if start is None:
         refuse(where, "the log must say 'calculating perplexity over N chunks, n_ctx=M'",

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 from ..foundations.refuse import UsageError, as_choice, refuse
-from ..foundations.store import as_file, loose_json
+from ..foundations.store import as_file, as_shape, read_file, read_lines
 from ..arms.arm import as_name, listed
 from ..arms.window_losses import WindowLosses
 from ..arms.predictions import Predictions
@@ -56,13 +56,18 @@ class _Run(msgspec.Struct):
     config: dict | None = None
 
 
+class _Counts(msgspec.Struct):
+    effective: int
+    original: int | None = None
+
+
 class _Said(msgspec.Struct):
     "What a results file says about one task."
-    results: dict
+    results: dict[str, object]
     configs: dict
     versions: object
     task_hashes: str
-    n_samples: dict = msgspec.field(name="n-samples")
+    n_samples: _Counts = msgspec.field(name="n-samples")
     n_shot: object = msgspec.field(name="n-shot")
     higher_is_better: dict = {}
 
@@ -84,16 +89,14 @@ def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
         refuse(where, f"results_{time}.json must lie beside {file.name}",
                f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
                "Copy it too: counts, versions and directions of the metrics are in it")
-    try:
-        run = loose_json(beside[0].read_bytes())
-        said = {name: value[task] for name, value in run.items()
-                if isinstance(value, dict) and task in value}
-        msgspec.convert(run, _Run)
-        return run, msgspec.convert(said, _Said)
-    except (ValueError, RecursionError, AttributeError) as error:
-        refuse(where, f"{beside[0].name} must say what was done in the task {task!r}",
-               str(error), "It is of another run, or older than lm-eval 0.4.5: copy the whole "
-               "output folder again, or run lm_eval again")
+    about = (where, f"{beside[0].name} must say what was done in the task {task!r}",
+             "It is of another run, or older than lm-eval 0.4.5: copy the whole output folder "
+             "again, or run lm_eval again")
+    run = as_shape(read_file(beside[0], where), dict[str, object], *about)
+    as_shape(run, _Run, *about)
+    said = {name: value[task] for name, value in run.items()
+            if isinstance(value, dict) and task in value}
+    return run, as_shape(said, _Said, *about)
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c010
 def by_task(
@@ -191,6 +194,35 @@ def noting_clusters(arms: dict, cluster: str | None) -> dict:
     return {task: arm.changed(provenance={**arm.provenance, "unclustered": cluster})
             if cluster and lacking(arm) else arm for task, arm in arms.items()}
 
+# %% ../../nbs/files/03_lm_eval.ipynb #shapes01
+class _Value(msgspec.Struct):
+    "A row's number of the metric."
+    value: float | bool
+
+    def __post_init__(self):
+        if not math.isfinite(self.value): raise ValueError("no finite number")
+
+
+class _Sum(msgspec.Struct):
+    "A row's log-likelihood and what it counts by."
+    value: tuple[float, int]
+
+
+class _Choices(_Value):
+    "A row's log-likelihood of each choice."
+    class Asked(msgspec.Struct):
+        arg_1: str
+
+    target: str
+    filtered_resps: list[tuple[float, object]]
+    arguments: dict[str, Asked]
+    acc_mutual_info: object = msgspec.UNSET
+
+    def __post_init__(self):
+        super().__post_init__()
+        if len(self.arguments) != len(self.filtered_resps) or not self.arguments:
+            raise ValueError("not a likelihood for each choice")
+
 # %% ../../nbs/files/03_lm_eval.ipynb #c038
 class _Row(msgspec.Struct):
     "What every row must have; a metric's number stands under its name."
@@ -208,26 +240,21 @@ class _Row(msgspec.Struct):
         return {"target": self.target, **(self.doc if isinstance(self.doc, dict) else {})}
 
 
-def _rows(task: _Task, value: Callable) -> tuple[dict, list]:
+def _rows(task: _Task, shape: type, value: Callable) -> tuple[dict, list]:
     "Ids, prompts and fields of a task's documents, in their order, and a value of each row."
     rows, hashed = [], hashlib.sha256()
-    with open(task.file, "rb") as lines:
-        for i, line in enumerate(lines, 1):
-            place = f"{task.where}, line {i}"
-            try:
-                cells = loose_json(line)
-                row = msgspec.convert(cells, _Row, strict=False)
-            except (ValueError, RecursionError) as error:
-                refuse(place, "every line must be a JSON object with the hashes of a row",
-                       str(error), f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}")
-            hashed.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
-            if row.filter != task.filter: continue
-            try: rows.append((row, value(cells)))
-            except (LookupError, TypeError, ValueError, AttributeError, OverflowError) as e:
-                refuse(place, f"a row must have the numbers of {task.metric}",
-                       f"{cells.get(task.metric)!r} ({type(e).__name__})",
-                       "It has no number for each example: choose another with score=")
-    if len(rows) != (count := task.said.n_samples.get("effective")):
+    for place, line in read_lines(task.file, task.where):
+        cells = as_shape(line, dict, *(about := (
+            place, "every line must be a JSON object with the hashes of a row",
+            f"Run lm_eval 0.4.5 or newer. {_COPY_AGAIN}")))
+        row = as_shape(cells, _Row, *about, strict=False)
+        hashed.update((row.doc_hash + row.prompt_hash + row.target_hash).encode())
+        if row.filter != task.filter: continue
+        cells["value"] = cells.get(task.metric)
+        rows.append((row, value(as_shape(
+            cells, shape, place, f"a row must have the numbers of {task.metric}",
+            "It has no number for each example: choose another with score=", strict=False))))
+    if len(rows) != (count := task.said.n_samples.effective):
         refuse(task.where, f"{count} rows of filter {task.filter!r} must be there, as the "
                "results file says", str(len(rows)), f"Rows were lost or added. {_COPY_AGAIN}")
     if hashed.hexdigest() != (recorded := task.said.task_hashes):
@@ -250,7 +277,7 @@ def _shared(task: _Task, n: int) -> dict:
         "task_version": said.versions, "task_hash": said.task_hashes, "metric": task.metric,
         "filter": task.filter, "kind": said.kind, "file": task.file.name,
         "older_files": task.older, "examples": n, "shots": said.n_shot,
-        "examples_of_task": said.n_samples.get("original"),
+        "examples_of_task": said.n_samples.original,
         "max_length": run.get("max_length"), "chat_template": run.get("chat_template_sha"),
         "system_instruction": run.get("system_instruction_sha"),
         "limit": (run.get("config") or {}).get("limit"),
@@ -273,11 +300,6 @@ def _check_number(task: _Task, ours: float) -> None:
                "The file was changed, or the metric is no mean: choose another with score=")
 
 
-def _finite(value) -> float:
-    if math.isfinite(number := float(value)): return number
-    raise ValueError("no finite number")
-
-
 def _scores(task: _Task, about: dict, values: list) -> Scores:
     higher = task.said.higher_is_better.get(task.metric)
     if not isinstance(higher, bool):
@@ -293,11 +315,9 @@ _PERPLEXITIES = {  # metric: (unit, what the harness makes of nats)
 
 
 def _losses(task: _Task) -> WindowLosses:
-    def value(row):  # a single target has a log-likelihood and no size
-        if task.said.kind == "loglikelihood": return _finite(row[task.metric]), 1
-        return _finite(row[task.metric][0]), row[task.metric][1]
-
-    about, values = _rows(task, value)
+    if task.said.kind == "loglikelihood":  # of a single target, without a size
+        about, values = _rows(task, _Value, lambda row: (row.value, 1))
+    else: about, values = _rows(task, _Sum, lambda row: row.value)
     likelihood, size = map(np.array, zip(*values, strict=True))
     unit, as_printed = _PERPLEXITIES[task.metric]
     _check_number(task, float(as_printed(math.fsum(-likelihood) / int(size.sum()))))
@@ -320,19 +340,18 @@ def _answers(task: _Task) -> Predictions | Scores:
     else: delimiter = config.get("target_delimiter", " ")
 
     def value(row):
-        scores = [float(pair[0]) for pair in row["filtered_resps"]]
-        texts = [asked["arg_1"].removeprefix(delimiter) for asked in row["arguments"].values()]
-        if len(scores) != len(texts): raise ValueError("not a likelihood for each choice")
-        if "acc_mutual_info" in row:  # then come the unconditional ones
+        scores = [score for score, _ in row.filtered_resps]
+        texts = [asked.arg_1.removeprefix(delimiter) for asked in row.arguments.values()]
+        if row.acc_mutual_info is not msgspec.UNSET:  # then come the unconditional ones
             scores, texts = scores[:len(scores) // 2], texts[:len(texts) // 2]
-        target = row["target"]
+        target = row.target
         place = int(target) if target.isdecimal() and len(target) < 4 else -1
-        return (scores, list(map(_SIZES[task.metric], texts)), _finite(row[task.metric]),
+        return (scores, list(map(_SIZES[task.metric], texts)), row.value,
                 place if place < len(texts) else -1,
                 texts.index(target) if target in texts else -1,
                 hashlib.sha256("\0".join(texts).encode()).hexdigest()[:12])
 
-    about, values = _rows(task, value)
+    about, values = _rows(task, _Choices, value)
     scores, sizes, right, *places, asked = zip(*values, strict=True)
     _check_number(task, math.fsum(right) / len(right))
     about["prompt_digests"] = [f"{prompt} choices {texts}" for prompt, texts in zip(
@@ -396,6 +415,6 @@ def _arm(task: _Task):
     if task.metric in _PERPLEXITIES and task.said.kind.startswith("loglikelihood"):
         return _losses(task)
     if task.metric in _SIZES and task.said.kind == "multiple_choice": return _answers(task)
-    about, values = _rows(task, lambda row: _finite(row[task.metric]))
+    about, values = _rows(task, _Value, lambda row: float(row.value))
     _check_number(task, math.fsum(values) / max(len(values), 1))
     return _scores(task, about, values)

@@ -23,11 +23,12 @@ import numpy as np
 
 from ..arms.window_losses import (LARGEST, RESERVED, WEIGHT_UNITS, StreamedLosses,
                                          WindowLosses, as_means)
+from ..arms.arm import Provenance
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
-from ..foundations.store import (as_file, canonical_json, digest, strict_json,
-                                        whole_file)
+from ..foundations.store import (as_file, as_shape, canonical_json, digest, open_file,
+                                        strict_json, whole_file)
 from ..foundations.text_column import TextColumn, join_columns, text_column
 
 # %% ../../nbs/files/01_losses.ipynb #54572a6a
@@ -46,7 +47,7 @@ class _Header(msgspec.Struct, forbid_unknown_fields=True):
     windows: Annotated[int, msgspec.Meta(ge=1)]
     model: str = ""
     data_id: str = ""
-    provenance: dict = {}  # whatever else is to be kept
+    provenance: Provenance = Provenance()  # whatever else is to be kept
     weight_unit: Literal[WEIGHT_UNITS] = "tokens"
     columns: list[str] = []
     digest: str = ""
@@ -61,11 +62,10 @@ def check_header(text: str | bytes, where: str) -> dict:
                repr(schema or header),
                "Read it with the version that wrote it, or score again" if schema else CURE,
                code="not_losses")
-    try: names = msgspec.convert(header, _Header).columns
-    except msgspec.ValidationError as error:
-        refuse(where, "the header must be one of a loss file", str(error), "It has schema and "
-               f"windows, and may have {', '.join(_Header.__struct_fields__[2:])}; anything "
-               "else belongs under provenance")
+    names = as_shape(
+        header, _Header, where, "the header must be one of a loss file", "It has schema and "
+        f"windows, and may have {', '.join(_Header.__struct_fields__[2:])}; anything else "
+        "belongs under provenance").columns
     if {*names} & {*RESERVED} or len({*names}) < len(names):
         refuse(where, "the header's columns must be names of further columns, each once",
                repr(names), "Leave out the fields that every loss file has")
@@ -464,7 +464,7 @@ LARGE = 4_000_000    # windows from which on an arm of losses stays in its file
 
 def open_losses(path: str | os.PathLike) -> LossFile:
     "A loss file whose header was read; what is not one is refused with file, line and cure."
-    return LossFile(partial(open, as_file(path, "read_losses"), "rb"), str(path))
+    return LossFile(partial(open_file, as_file(path, "read_losses"), "read_losses"), str(path))
 
 
 def read_losses(path: str | os.PathLike) -> WindowLosses:

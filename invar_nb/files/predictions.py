@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['COLUMNS', 'MOST_VALUES', 'ASKED_VALUES', 'SCHEMA', 'predictions_from_columns', 'predictions_bytes',
-           'write_predictions', 'read_predictions']
+           'write_predictions', 'parse_kept', 'read_predictions']
 
 # %% ../../nbs/files/02_predictions.ipynb #625bf3b6
 import json, math, os, re
@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from ..foundations.refuse import UsageError, as_printed, find_precision, refuse
-from ..foundations.store import (as_file, canonical_json, digest, strict_json,
-                                        write_bytes)
+from ..foundations.store import (as_shape, canonical_json, digest, read_file,
+                                        strict_json, write_bytes)
 from ..arms.arm import as_name, listed
 from ..arms.predictions import Predictions
 from .tables import as_number, column_named, parse_table
@@ -259,15 +259,16 @@ def write_predictions(arm: Predictions, path: str | os.PathLike) -> None:
     write_bytes(path, predictions_bytes(arm))
 
 # %% ../../nbs/files/02_predictions.ipynb #kept0001
-def _from_kept(data: bytes, where: str) -> Predictions:
-    "Answers as they were kept; any edit is refused."
+def parse_kept(data: bytes, name: str) -> Predictions:
+    "Answers in the bytes of a file that we wrote; any edit is refused."
+    where = f"read_predictions: {name}"
     first, *lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
     header = strict_json(first, where=f"{where}, line 1")
     if not isinstance(header, dict) or header.get("schema") != SCHEMA:
         refuse(where, f"line 1 must be a header with the schema {SCHEMA!r}", first,
                "Read it with the version that wrote it, or answer again")
     cut = "" if data.endswith(b"\n") else ", the last one cut off"
-    if cut or header.get("examples") != len(lines):
+    if cut or not lines or header.get("examples") != len(lines):
         refuse(where, f"{header.get('examples')} examples must follow the header",
                f"{len(lines)}{cut}",
                "Rows were lost or added: copy the file again, or answer again")
@@ -275,16 +276,18 @@ def _from_kept(data: bytes, where: str) -> Predictions:
     if recorded != digest("\n".join([canonical_json(header), *lines])):
         refuse(where, "the content must have the digest that its header records", recorded,
                "The file was changed: restore it, or answer again", code="digest")
-    rows = [strict_json(line, where=f"{where}, line {i}") for i, line in enumerate(lines, 2)]
-    column = lambda name: [row[name] for row in rows] if name in rows[0] else None
+    about = list[dict], where, "an example must be a JSON object", "Answer again"
+    rows = as_shape([strict_json(line, where=f"{where}, line {i}")
+                     for i, line in enumerate(lines, 2)], *about)
+    column = lambda name: [row.get(name) for row in rows] if name in rows[0] else None
     fields = {field: column(name) for name, field in _FIELDS.items()}
-    slices = column("slices") or [{}]
+    slices = as_shape(column("slices") or [{}], *about)
     if fields["probabilities"]: fields["confidence"] = None  # follows from them
     return Predictions(
         **fields, where=where,
-        slices={name: [row[name] for row in slices] for name in slices[0]},
+        slices={name: [row.get(name) for row in slices] for name in slices[0]},
         places=tuple(f"line {i}" for i in range(2, len(rows) + 2)),
-        **{name: header[name] for name in _KEPT})
+        **{name: header.get(name) for name in _KEPT})
 
 
 def read_predictions(
@@ -296,9 +299,9 @@ def read_predictions(
 ) -> Predictions:
     "Predictions from a file, as `predictions_from_columns` makes them of its columns."
     where = f"read_predictions: {path}"
-    data = as_file(path, "read_predictions").read_bytes()
+    data = read_file(path, "read_predictions")
     if f'"schema":"{SCHEMA[:-1]}'.encode() in data.partition(b"\n")[0]:
-        arm = _from_kept(data, where)
+        arm = parse_kept(data, str(path))
         if options.get("cluster"):
             refuse(where, "kept answers have the clusters with which they were asked",
                    f"cluster={options['cluster']!r}", "Leave it out", error=UsageError)

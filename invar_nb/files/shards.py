@@ -14,11 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from ..foundations.store import (as_path, canonical_json, canonical_text,
+from ..foundations.store import (as_path, as_shape, canonical_json, canonical_text,
                                         clear_staging, content_digest, first_difference,
-                                        read_canonical, write_bytes)
+                                        read_canonical, read_file, write_bytes)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..arms.window_losses import WindowLosses
 from .losses import (columns_of, join_batches, losses_from, read_losses,
@@ -158,12 +159,30 @@ def write_part(
     return name
 
 # %% ../../nbs/files/08_shards.ipynb #c051
+class _Cut(msgspec.Struct):
+    index: int
+    of: int
+    windows: int
+    data_id: str
+    command: str | None = None
+
+
+class _Known(msgspec.Struct):
+    shard: _Cut
+
+
+class _Head(msgspec.Struct):
+    "What every part says of itself."
+    model: str
+    provenance: _Known
+
+
 def read_part(target: Target, name: str) -> Part:
     "A part, whole and under its own name; raises ContractError."
     losses, where = None, f"read_part: {name}"
     with target.local(name) as path:
         if name.endswith(".json"):
-            header = read_canonical(path.read_bytes(), where=where)
+            header = read_canonical(read_file(path, where), where=where)
             if header.pop("digest", None) != content_digest(header):
                 refuse(where, "the content must have the digest that it records",
                        "another one", "The file was changed after it was written",
@@ -171,18 +190,18 @@ def read_part(target: Target, name: str) -> Part:
         else:
             losses = read_losses(path)
             header = {"model": losses.model, "provenance": losses.provenance}
-    known = dict(header.get("provenance") or {})
-    shard = known.pop("shard", None)
-    if not isinstance(shard, dict) or losses is not None and "window" not in losses.columns:
-        refuse(where, "the file must be a part", f"{name}, a loss file",
-               "score --shard writes parts", code="not_part")
-    at = Shard(shard.get("index", 0), shard.get("of", 0))
+    must, cure = "the file must be a part", "score --shard writes parts"
+    cut = as_shape(header, _Head, where, must, cure, code="not_part").provenance.shard
+    if losses is not None and "window" not in losses.columns:
+        refuse(where, must, f"{name}, a loss file", cure, code="not_part")
+    known, at = dict(header["provenance"]), Shard(cut.index, cut.of)
+    shard = known.pop("shard")
     if at != part_names(target).get(name):
         refuse(where, "a part must have the name of its shard", f"{name}, which holds shard "
                f"{at}", "Rename it back, or remove it", code="renamed")
     plan = {k: v for k, v in shard.items() if k not in ("index", "of", "command")}
-    return Part(name=name, shard=at, losses=losses, command=shard.get("command") or "",
-                facts={"model": header.get("model"), **known, "shard": plan})
+    return Part(name=name, shard=at, losses=losses, command=cut.command or "",
+                facts={"model": header["model"], **known, "shard": plan})
 
 # %% ../../nbs/files/08_shards.ipynb #c032
 def check_cut(target: Target, shard: Shard) -> None:

@@ -23,7 +23,8 @@ from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import losses_of
 from .plain_table import ARRAYS, USUAL, Roles, read_plain
 from .predictions import read_predictions
-from ..foundations.store import as_file, as_path
+from ..foundations.store import (as_file, as_path, as_shape, open_file, read_file,
+                                        read_lines)
 from .tables import read_table
 from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
                                          of_part, refuse)
@@ -41,7 +42,8 @@ def first_names(path: Path) -> set[str]:
                    code="damaged")
         about = (schema.metadata or {}).values()
         return {*schema.names, *(text.decode("utf-8", "replace") for text in about)}
-    with open(path, "rb") as file: text = file.read(2**20).decode("utf-8-sig", "replace")
+    with open_file(path, "read_table") as file: head = file.read(2**20)
+    text = head.decode("utf-8-sig", "replace")
     line = text.strip().partition("\n")[0]  # after the mark with which Excel begins
     if line.startswith(("{", "[")):
         try: record = msgspec.json.decode(line)
@@ -98,14 +100,11 @@ def read_every_eval(
 ) -> dict[str, Scores]:
     "The scores of each evaluation in a file."
     where, runs = f"read_every_eval: {path}", {}
-    with open(as_file(path, "read_every_eval"), "rb") as file:
-        for i, line in enumerate(file, 1):
-            try: sample = msgspec.json.decode(line, type=_Sample)
-            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-                refuse(f"{where}, line {i}", "every line must be a sample of Every Eval Ever",
-                       str(error), "Export it again, with hashes and without failed samples",
-                       code="damaged")
-            runs.setdefault(sample.evaluation_name, []).append(sample)
+    for place, line in read_lines(path, where):
+        sample = as_shape(line, _Sample, place, "every line must be a sample of Every Eval "
+                          "Ever", "Export it again, with hashes and without failed samples",
+                          code="damaged")
+        runs.setdefault(sample.evaluation_name, []).append(sample)
     if not runs: refuse(where, "the file must hold samples", "none", "Export it again")
     arms = {}
     for name, samples in runs.items():
@@ -148,7 +147,7 @@ def read_translations(
     "The lines of a text, each with its references."
     texts = []
     for file in (path, *references):
-        data = as_file(file, "read_arms").read_bytes()
+        data = read_file(file, "read_arms")
         try: lines = data.decode("utf-8").replace("\r\n", "\n").split("\n")
         except UnicodeDecodeError as error:
             refuse(f"read_arms: {file}", "a translation must be UTF-8", f"byte "
@@ -267,7 +266,7 @@ def find_source(
     elif path.suffix in (".safetensors", ".bin", ".pt", ".pth"):
         cure = f"These are weights: give their folder, {path.parent}"
     else:
-        with open(path, "rb") as file: head = file.read(2**16)
+        with open_file(path, "find_source") as file: head = file.read(2**16)
         if b"kl_divergence: computing over" in head:
             cure = ("This log of --kl-divergence has rounded numbers of one comparison: name "
                     "the two files that --kl-divergence-base wrote, one for each model")

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from .refuse import refuse
-from .store import (canonical_json, clear_staging, differences,
+from .store import (as_shape, canonical_json, clear_staging, differences,
                                         digest, file_digest, lock_file, locked)
 
 # %% ../../nbs/foundations/03_journal.ipynb #c025
@@ -73,19 +73,25 @@ def _begun(link: sqlite3.Connection, path: Path, key: str) -> dict:
             "CREATE TABLE record (name TEXT PRIMARY KEY, value TEXT, digest TEXT);")
         link.execute("INSERT INTO work VALUES (?, ?, NULL)", (_FORMAT, key))
         link.execute("COMMIT")
-    written, old = link.execute("SELECT format, key FROM work").fetchone() or ("", "{}")
+    read = lambda value, shape: as_shape(
+        value, shape, "Journal", "the file must be a journal written by invar_nb",
+        f"It is damaged. {again}", code="damaged")
+    written, old = read(link.execute("SELECT format, key FROM work").fetchone() or ("", "{}"),
+                        tuple[str, str])
     if written != _FORMAT:
         refuse("Journal", f"the journal must have the format {_FORMAT!r}", repr(written),
                f"Another version wrote it. {again}", code="damaged")
     if old != key:
         refuse("Journal", "the inputs changed since the interrupted run; they must be the "
-               "same", _differing(json.loads(old), json.loads(key)), again, code="key")
+               "same", _differing(read(old.encode(), dict), json.loads(key)), again,
+               code="key")
     rows = link.execute("SELECT name, value, digest FROM record ORDER BY rowid").fetchall()
+    rows = read(rows, list[tuple[str, str, str]])
     for name, value, seal in rows:
         if seal != digest(f"{name}{value}"):
             refuse("Journal", "a record must have the digest it was written with",
                    f"{name!r} in {path}", f"The file is damaged. {again}", code="damaged")
-    return {name: json.loads(value) for name, value, _ in rows}
+    return {name: read(value.encode(), object) for name, value, _ in rows}
 
 # %% ../../nbs/foundations/03_journal.ipynb #c029
 class Journal(Mapping):

@@ -6,7 +6,7 @@
 __all__ = ['accuracy_metric', 'score_metric', 'share_fields', 'score_of', 'pass_at']
 
 # %% ../../nbs/metrics/02_means.ipynb #c012
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 
@@ -43,8 +43,7 @@ def share_fields(
 
 def _titled(*arms):
     "Other tools have several accuracies: the title says which one was read."
-    source = arms[0].provenance.get("source")
-    name = source.get("metric") if isinstance(source, Mapping) else None
+    name = arms[0].source.get("metric")
     return replace(accuracy_metric, prepare=None, title=f"accuracy ({name})" if name else "")
 
 

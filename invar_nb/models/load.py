@@ -15,11 +15,15 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
 
 # %% ../../nbs/models/02_load.ipynb #c004
 from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
                                          refuse)
-from ..foundations.store import as_file, as_path, canonical_json, digest, strict_json
+from ..foundations.store import (as_file, as_path, as_shape, canonical_json, digest,
+                                        file_digest, open_file, read_file)
 from .text import tokenizer_digest
 
 # %% ../../nbs/models/02_load.ipynb #c020
@@ -79,13 +83,20 @@ def _files_digest(files: Iterable[Path]) -> str:
 @functools.lru_cache(maxsize=4096)
 def _hashed(path: Path, *unchanged: int) -> str:
     "SHA-256 of a file, read once in a process as long as its size, times and inode stay."
-    with open(path, "rb") as file: return hashlib.file_digest(file, "sha256").hexdigest()
+    return file_digest(path)[7:]
 
 # %% ../../nbs/models/02_load.ipynb #c011
+class _Facts(msgspec.Struct):
+    "What is read of a GGUF's metadata."
+    architecture: str = msgspec.field(name="general.architecture")
+    parts: int = msgspec.field(name="split.count", default=1)
+    tokens: list[str] = msgspec.field(name="tokenizer.ggml.tokens", default=[])
+
+
 def is_gguf(path: str | Path) -> bool:
     "Whether a file begins as a GGUF file does."
     try:
-        with open(as_file(path, "is_gguf"), "rb") as file: return file.read(4) == b"GGUF"
+        with open_file(path, "is_gguf") as file: return file.read(4) == b"GGUF"
     except (OSError, ValueError): return False  # no file, or a pipe
 
 
@@ -118,8 +129,7 @@ def read_gguf(path: str | Path) -> Checkpoint:
                                   offset=int(t.data_offset), n_bytes=int(t.n_bytes)))
         if not tensors: raise ValueError("it holds no tensors")
         if reader.endianess != gguf.GGUFEndian.LITTLE: raise ValueError("it is big-endian")
-        if not isinstance(metadata.get("general.architecture"), str):
-            raise ValueError("general.architecture does not name the model's kind")
+        msgspec.convert(metadata, _Facts)
     except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
         refuse(f"read_gguf: {path.name}", "a GGUF file must be whole, version 2 or 3",
                str(error), "It is cut off, damaged or no GGUF: download or convert it again",
@@ -168,6 +178,13 @@ def gguf_facts(
                      "note": NOTE, "bits_per_weight": round(bits, 4)}}
 
 # %% ../../nbs/models/02_load.ipynb #c022
+_Name = TypeVar("_Name")
+
+
+class _Index(msgspec.Struct, Generic[_Name]):
+    weight_map: Annotated[dict[str, _Name], msgspec.Meta(min_length=1)]
+
+
 def weight_files(
     folder: Path,
     allow_pickle: bool,  # the caller takes the risk
@@ -182,15 +199,12 @@ def weight_files(
                 refuse(where, "weights must have one layout, one file or shards with an index",
                        f"{single} and {index.name} in {folder.name}",
                        "Delete the one out of date")
-            content = strict_json(index.read_bytes(), where=f"{where}: {index}")
-            shards = content.get("weight_map") if isinstance(content, dict) else None
-            names = sorted({*map(str, shards.values())}) if isinstance(shards, dict) else []
-            plain = rf"[^/\\:\x00]+{re.escape(one.suffix)}"
-            wrong = next((name for name in names if not re.fullmatch(plain, name)), None)
-            if wrong or not names:
-                refuse(where, f"the index must map weights to plain {one.suffix} files beside "
-                       "it, under weight_map", wrong or f"no map in {index.name}",
-                       "Save the model again; files elsewhere are not followed")
+            plain = msgspec.Meta(pattern=rf"^[^/\\:\x00]+\{one.suffix}\Z")
+            names = sorted({*as_shape(
+                read_file(index, where), _Index[Annotated[str, plain]], f"{where}: {index}",
+                f"the index must map weights to plain {one.suffix} files beside it, under "
+                "weight_map", "Save the model again; files elsewhere are not followed"
+            ).weight_map.values()})
             missing = next((name for name in names if not (folder / name).is_file()), None)
             if missing:
                 refuse(where, "every shard named by the index must exist", missing,
@@ -276,7 +290,7 @@ def stored_tensors(checkpoint: Checkpoint) -> list[Stored]:
     tensors = []
     for path in checkpoint.files:
         with safe_open(path, framework="numpy"): pass  # the library checks the header
-        with open(path, "rb") as file:
+        with open_file(path, "load_model") as file:
             begin = 8 + int.from_bytes(file.read(8), "little")
             header = json.loads(file.read(begin - 8))
         header.pop("__metadata__", None)

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from os.path import commonprefix  # of any sequences
 from pathlib import Path
+from typing import Annotated
 
+import msgspec
 import numpy as np
 
 # %% ../../nbs/models/11_questions.ipynb #c003
@@ -22,7 +24,7 @@ from ..arms.windows import Window
 from ..files.predictions import predictions_from_columns
 from ..files.tables import read_table
 from ..foundations.refuse import UsageError, as_choice, refuse, suggest
-from ..foundations.store import canonical_json, digest
+from ..foundations.store import as_shape, canonical_json, digest
 from .score import differing, score_plan, scoring_facts
 from .text import BOS_POLICIES, document_start
 from .windows import TextPlan, plan_ids
@@ -53,6 +55,10 @@ class Examples:
         return digest(canonical_json([list(row) for row in rows]))
 
 # %% ../../nbs/models/11_questions.ipynb #c015
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_Texts = Annotated[list[_Text], msgspec.Meta(min_length=1)]
+_CANDIDATES = ("candidates must be a list of texts, none empty, none twice",
+               'Write ["yes", "no"]')
 TRUTHS = ("expected", "label")  # columns that may say which candidate is right; first wins
 
 
@@ -69,13 +75,10 @@ def read_examples(
         if first.setdefault(name, place) != place:
             refuse(where, "every question must have an id of its own",
                    f"{name!r} at {first[name]} and {place}", "Rename one")
-        if not isinstance(prompt, str):
-            refuse(where, "a prompt must be text", f"{prompt!r} at {place}", "Write a string")
-        wrong = not isinstance(texts, list) or not texts or any(
-            not isinstance(text, str) or not text or texts.count(text) > 1 for text in texts)
-        if wrong:
-            refuse(where, "candidates must be a list of texts, none empty, none twice",
-                   f"{texts!r} at {place}", 'Write ["yes", "no"]')
+        as_shape(prompt, str, f"{where}, {place}", "a prompt must be text", "Write a string")
+        as_shape(texts, _Texts, f"{where}, {place}", *_CANDIDATES)
+        if len({*texts}) < len(texts): refuse(f"{where}, {place}", _CANDIDATES[0],
+                                              repr(texts), _CANDIDATES[1])
         k = texts.index(answer) if answer in texts else answer
         if not isinstance(k, int) or isinstance(k, bool) or not 0 <= k < len(texts):
             refuse(where, f"the right answer must be one of {listed(texts)}, or its place "

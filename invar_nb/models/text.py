@@ -16,7 +16,7 @@ import numpy as np
 
 # %% ../../nbs/models/00_text.ipynb #c004
 from ..foundations.refuse import PairingError, UsageError, refuse
-from ..foundations.store import as_file, canonical_json, digest
+from ..foundations.store import canonical_json, digest, read_file
 from ..files.tables import read_table
 
 # %% ../../nbs/models/00_text.ipynb #c013
@@ -128,7 +128,7 @@ def read_documents(
 
 def _read_text(path: Path) -> str:
     "A file's text, decoded strictly."
-    data, bad = as_file(path, "read_documents").read_bytes(), None
+    data, bad = read_file(path, "read_documents"), None
     try: text = data.decode()
     except UnicodeDecodeError as error: bad = error.start
     if data.startswith(b"\xef\xbb\xbf"): bad = 0

@@ -14,13 +14,16 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
+import msgspec
 import numpy as np
 
 # %% ../../nbs/models/08_weights.ipynb #c003
 from ..comparison.units import counted
 from ..foundations.interval import Shown
 from ..foundations.refuse import refuse
-from ..foundations.store import ABSENT, as_file, as_path, differences, strict_json
+from ..foundations.store import (ABSENT, as_path, as_shape, differences, open_file,
+                                        read_file, strict_json)
 from .load import Checkpoint, Stored, find_checkpoint, stored_tensors
 
 # %% ../../nbs/models/08_weights.ipynb #c011
@@ -68,7 +71,7 @@ def pieces(t: Stored) -> list[tuple[int, int]]:
 def raw(t: Stored, start: int, stop: int) -> bytes:
     "The bytes of the elements start to stop."
     first, last = (k * t.n_bytes // t.n for k in (start, stop))
-    with open(t.path, "rb") as file:
+    with open_file(t.path, "compare_weights") as file:
         file.seek(t.offset + first)
         return file.read(last - first)
 
@@ -100,7 +103,8 @@ def not_comparable(a: Checkpoint, b: Checkpoint) -> str:
     if (a.kind == "gguf") != (b.kind == "gguf"):
         facts = a.metadata or b.metadata
         kind = facts["general.architecture"]
-        if kind not in _TURNED or not isinstance(facts.get(f"{kind}.block_count"), int):
+        tensors = len((a if a.metadata else b).tensors)  # each block has one or more
+        if kind not in _TURNED or facts.get(f"{kind}.block_count") not in range(tensors + 1):
             return (f"a GGUF of architecture {kind} has its own layout, so its tensors are "
                     "not compared with a folder's")
     return ""
@@ -111,7 +115,12 @@ def unpermute(x: np.ndarray, heads: int) -> np.ndarray:
     return x.reshape(heads, len(x) // heads // 2, 2, -1).swapaxes(1, 2)
 
 
-def as_in_folder(file: Checkpoint, names: Iterable[str], config: Mapping) -> list[Stored]:
+class _Heads(msgspec.Struct):
+    num_attention_heads: Annotated[int, msgspec.Meta(ge=1)] = 1
+    num_key_value_heads: Annotated[int, msgspec.Meta(ge=1)] | None = None
+
+
+def as_in_folder(file: Checkpoint, names: Iterable[str], config: _Heads) -> list[Stored]:
     "The tensors of a GGUF under the names and in the layout of a folder's."
     from gguf import MODEL_ARCH_NAMES, get_tensor_name_map
     kind, stored = file.metadata["general.architecture"], []
@@ -124,8 +133,8 @@ def as_in_folder(file: Checkpoint, names: Iterable[str], config: Mapping) -> lis
             if kind == "gpt2":
                 turn, shape = (lambda x, shape=shape: x.reshape(shape).T), shape[::-1]
             else:
-                heads = config.get("num_attention_heads", 1)
-                if "attn_k." in t.name: heads = config.get("num_key_value_heads", heads)
+                heads = config.num_attention_heads
+                if "attn_k." in t.name: heads = config.num_key_value_heads or heads
                 turn = functools.partial(unpermute, heads=heads)
         stored.append(dataclasses.replace(t, name=names.get(t.name, t.name), shape=shape,
                                           turn=turn))
@@ -281,7 +290,7 @@ def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     for name in sorted({p.name for c in (a, b) for kind in _READ for p in c.folder.glob(kind)
                         if p.is_file()}):
         files = [c.folder / name for c in (a, b) if (c.folder / name).is_file()]
-        data = [as_file(path, "compare_weights").read_bytes() for path in files]
+        data = [read_file(path, "compare_weights") for path in files]
         if len(files) < 2:
             arm = "baseline" if files[0].parent == a.folder else "candidate"
             lines.append(f"{name} only in the {arm}")
@@ -423,7 +432,9 @@ def _tables(checkpoints: list[Checkpoint]) -> list[dict[str, Stored]]:
     if kinds.count("gguf") == 1:
         k = kinds.index("gguf")
         path = checkpoints[1 - k].folder / "config.json"
-        config = strict_json(path.read_bytes(), where=f"compare_weights: {path}")
+        where = f"compare_weights: {path}"
+        config = as_shape(read_file(path, where), _Heads, where, "the config must say how "
+                          "many heads there are", "Save it again")
         tables[k] = {t.name: t for t in as_in_folder(checkpoints[k], tables[1 - k], config)}
     return tables
 
@@ -441,11 +452,12 @@ def compare_weights(
         here = as_path(path).exists()  # nothing is fetched that is not read
         both.append(find_checkpoint(path, revision=None if here else revision,
                                     allow_pickle=here))
+    reason = not_comparable(*both)
+    one, two = ({}, {}) if reason else _tables(both)  # damaged ones are not hashed first
     digests = tuple(c.weights_digest for c in both)
     facts = {"baseline": both[0].name, "candidate": both[1].name, "digests": digests,
-             "settings": tuple(compare_settings(*both)), "reason": not_comparable(*both)}
-    if facts["reason"]: return WeightsDifference(**facts)
-    one, two = _tables(both)
+             "settings": tuple(compare_settings(*both)), "reason": reason}
+    if reason: return WeightsDifference(**facts)
     if digests[0] == digests[1]: return WeightsDifference(**facts, tensors=len(one))
     renamed, layout = _renamed(one, two), []
     two = {renamed.get(name, name): t for name, t in two.items()}

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['SAID', 'STATES', 'STRETCH', 'MATTERS', 'SETTINGS', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS',
            'weights_between', 'find_facts', 'recorded', 'language_table', 'worst_stretch', 'passage_section',
-           'listed_passages', 'pair_doubts', 'source_of', 'other_scores', 'pair_warnings', 'family_notes', 'said_of',
-           'gain_doubt', 'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section',
-           'unseen_share', 'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files',
-           'arm_section', 'looks_section', 'signature_of', 'document_of']
+           'listed_passages', 'pair_doubts', 'other_scores', 'pair_warnings', 'family_notes', 'said_of', 'gain_doubt',
+           'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section', 'unseen_share',
+           'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section',
+           'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping
@@ -57,7 +57,7 @@ def weights_between(baseline, candidate) -> Mapping:
     digests = {"baseline": baseline.provenance.get("weights_digest"),
                "candidate": candidate.provenance.get("weights_digest")}
     weights = candidate.provenance.get("weights")  # of these two models, or of others
-    if isinstance(weights, Mapping) and weights.get("digests") == digests: return weights
+    if weights and weights.get("digests") == digests: return weights
     one, two = digests.values()
     state = "unknown" if None in (one, two) else "identical" if one == two else "different"
     return {"state": state, "sentence": STATES[state], "settings": ()}
@@ -101,8 +101,8 @@ def language_table(arms: Mapping) -> dict[str, dict] | None:
     "Documents, windows, tokens and perplexities of each language, where recorded."
     of, counts = recorded(arms, "document_languages"), recorded(arms, "languages")
     documents = next((arm.document_ids for arm in arms.values() if arm.document_ids), None)
-    if not (isinstance(of, Mapping) and documents and of.keys() >= {*documents.distinct()}):
-        if not isinstance(counts, Mapping): return None
+    if not (of and documents and of.keys() >= {*documents.distinct()}):
+        if counts is None: return None
         return {name: {"documents": part["documents"], "tokens": part["tokens"],
                        "windows": None, "perplexity": None} for name, part in counts.items()}
     codes, tokens = documents.codes()[0], next(iter(arms.values())).tokens
@@ -139,8 +139,7 @@ def passage_section(pair, level: float) -> dict | None:
     "The section `passages`: ids and numbers; text where the candidate's evidence has it."
     if pair.kind != "losses": return None
     section, known = {}, pair.candidate.provenance
-    texts, tokens = (x if isinstance(x := known.get(name), Mapping) else {}
-                     for name in ("passage_text", "passage_tokens"))
+    texts, tokens = (known.get(name) or {} for name in ("passage_text", "passage_tokens"))
     place = {name: i for i, name in enumerate(pair.ids) if name in tokens}
     for kind, ranked in find_passages(pair, level=level).items():
         section[kind] = ranked and ranked.to_dict()
@@ -210,15 +209,10 @@ def pair_doubts(measured, d) -> list[str]:
     return lines
 
 
-def source_of(arm) -> Mapping:
-    "What the files of another tool said of an arm."
-    source = arm.provenance.get("source")
-    return source if isinstance(source, Mapping) else {}
-
 # %% ../../nbs/report/05_build.ipynb #g9xae9t3
 def other_scores(arm) -> list[str]:
     "What else the files of another tool have, where no score or filter was asked for."
-    source = source_of(arm)
+    source = arm.source
     of = f" of {task}" if (task := source.get("task")) else ""
     rows = (("score", "metric", "--score ", source.get("metric_asked")),
             ("filter", "filter", "--set filter=", False))
@@ -236,7 +230,7 @@ def pair_warnings(measured, d, level: float) -> list[str]:
                      f"differences a {100 * level:.4g} % interval of so few may cover less.")
     lines += _settings(measured, SETTINGS)
     for name in ("baseline", "candidate"):
-        if older := source_of(getattr(measured.pair, name)).get("older_files"):
+        if older := getattr(measured.pair, name).source.get("older_files"):
             lines.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
     lines += other_scores(measured.pair.candidate)
     if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(

@@ -34,13 +34,14 @@ from ..comparison.study import Study
 from ..comparison.difference import shown_unit
 from ..experiments.runs import read_row
 from ..experiments.improvement import RunsArm
-from ..files.losses import losses_bytes, read_losses
-from ..files.predictions import predictions_bytes, read_predictions
+from ..files.losses import losses_bytes, parse_losses
+from ..files.predictions import parse_kept, predictions_bytes
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
-from ..foundations.refuse import UsageError, refuse
-from ..foundations.store import (canonical_json, canonical_text, content_digest, digest,
-                                        file_digest, strict_json, write_folder)
+from ..foundations.refuse import ContractError, refuse
+from ..foundations.store import (as_shape, canonical_json, canonical_text,
+                                        content_digest, digest, file_digest, read_file,
+                                        strict_json, write_folder)
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
@@ -206,10 +207,10 @@ def _object_form(kind):
     names = [f.name for f in fields(kind)]
     later = {"others", "lower"} & {*names}  # written where they are
 
-    def read(path):
-        values = strict_json(path.read_bytes(), where=f"verify: {path.name}")
+    def read(data, name):
+        values = strict_json(data, where=f"verify: {name}")
         if not isinstance(values, dict) or values.keys() | {*later} != {*names}:
-            refuse("verify", f"{path.name} must hold {kind.kind}", "another object",
+            refuse("verify", f"{name} must hold {kind.kind}", "another object",
                    "Ask for the file")
         return kind(**values)
     return ".json", lambda arm: canonical_json(
@@ -222,20 +223,23 @@ def _runs_bytes(arm):
     return "".join(canonical_json(row) + "\n" for row in rows).encode()
 
 
-def _read_runs(path):
-    rows = [strict_json(line, where=f"verify: {path.name} line {i}")
-            for i, line in enumerate(path.read_bytes().splitlines(), 1)]
-    labels = {row.pop("arm") for row in rows}
+def _read_runs(data, name):
+    where = f"verify: {name}"
+    rows = [as_shape(strict_json(line, where=f"{where} line {i}"), dict, f"{where} line {i}",
+                     "a row must be a run", "Ask for the file")
+            for i, line in enumerate(data.splitlines(), 1)]
+    labels = {str(row.pop("arm", None)) for row in rows}
     if len(labels) != 1:
-        refuse("verify", f"{path.name} must hold the runs of one arm", f"{len(labels)}",
+        refuse("verify", f"{name} must hold the runs of one arm", f"{len(labels)}",
                "Ask for the file")
     return RunsArm(runs=tuple(map(read_row, rows)), model=labels.pop())
 
 
-FORMS = {  # kind of evidence: ending, arm -> bytes, path -> arm
-    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"), read_losses),
+FORMS = {  # kind of evidence: ending, arm -> bytes, (bytes, name) -> arm
+    "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"),
+               lambda data, name: parse_losses(data, name=name)),
     "runs": (".jsonl", _runs_bytes, _read_runs),
-    "answers": (".jsonl", predictions_bytes, read_predictions),
+    "answers": (".jsonl", predictions_bytes, parse_kept),
     "scores": _object_form(Scores), "translations": _object_form(Translations)}
 
 
@@ -302,10 +306,9 @@ class Report(Shown):
     arms: Mapping = field(repr=False)  # (name, part) -> arm
 
     def __post_init__(self):
-        try: msgspec.json.decode(self.text.encode(), type=Document, strict=True)
-        except msgspec.ValidationError as error:
-            refuse("report", "report.json must have the structure of its schema", str(error),
-                   "It was edited, or another version wrote it", code="structure")
+        as_shape(self.text.encode(), Document, "report", "report.json must have the structure "
+                 "of its schema", "It was edited, or another version wrote it",
+                 code="structure")
 
     def document(self) -> dict:
         "A fresh copy of the content of report.json."
@@ -435,13 +438,17 @@ def render(report: Report) -> dict[str, str]:
     return pages | {"slices.csv": out.getvalue()}
 
 
+class _Older(msgspec.Struct):
+    arms: dict[str, object] = {}
+    evidence: dict[str, object] = {}
+
+
 def files_of_older(folder: Path) -> set[str]:
     "Files of an older report: its pages and tables, and the evidence that it names."
-    try: old = json.loads((folder / "report.json").read_bytes())
-    except (OSError, ValueError, RecursionError): old = None
-    arms = old.get("arms") or old.get("evidence") if isinstance(old, dict) else None
-    stems = [stem for stem in arms if re.fullmatch(r"[\w.-]{1,200}", stem)] \
-        if isinstance(arms, dict) else []
+    try: old = as_shape(read_file(folder / "report.json", ""), _Older, "", "", "")
+    except ContractError: old = _Older()
+    stems = [stem for stem in old.arms or old.evidence
+             if re.fullmatch(r"[\w.-]{1,200}", stem)]
     ends = (".parquet", ".jsonl", ".json", ".reliability.svg")
     return {*PAGES} | {stem + end for stem in stems for end in ends}
 

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_COVERED', 'FAMILY', 'ANSWER', 'UNLIKE', 'read_evidence', 'metric_names', 'comparable', 'check_metrics',
-           'compute_again', 'check_pages', 'Verification', 'verify']
+           'compute_again', 'read_report', 'check_pages', 'Verification', 'verify']
 
 # %% ../../nbs/report/07_verify.ipynb #c002
 from collections.abc import Collection, Mapping
@@ -19,13 +19,13 @@ from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
 from ..files.losses import open_losses
-from ..foundations.store import (as_file, content_digest, file_digest,
-                                        first_difference, read_canonical)
+from ..foundations.store import (as_file, content_digest, digest, file_digest,
+                                        first_difference, read_canonical, read_file)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
 from .build import document_of
 from .figures import visible
-from .report import FORMS, Report, render
+from .report import FORMS, Report, files_of_older, render
 
 # %% ../../nbs/report/07_verify.ipynb #c007
 NOT_COVERED = (
@@ -50,14 +50,18 @@ def read_evidence(
         if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
             refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
                    repr(name), "A report must not point to files elsewhere")
-        path = as_file(folder / name, "verify")
-        if (now := file_digest(path)) != expected:
+        if entry["streamed"]:
+            path = as_file(folder / name, "verify")
+            arm, now = StreamedLosses(file=open_losses(path)), file_digest(path)
+        else:  # read once: what is hashed is what is used
+            data = read_file(folder / name, "verify")
+            arm, now = None, digest(data)
+        if now != expected:
             refuse("verify", f"{name} must have the digest in arms.{stem}.sha256",
                    f"{now[:19]}, recorded {expected[:19]}",
                    "The evidence is not what the report was made from",
                    code="evidence_changed")
-        read[entry["name"], entry["part"]] = StreamedLosses(file=open_losses(path)) \
-            if entry["streamed"] else FORMS[entry["kind"]][2](path)
+        read[entry["name"], entry["part"]] = arm or FORMS[entry["kind"]][2](data, name)
     return read
 
 # %% ../../nbs/report/07_verify.ipynb #c010
@@ -127,16 +131,38 @@ def compute_again(folder: Path, d: dict, without: Collection[str] = ()) -> tuple
                "The report was changed", code="structure")
 
 
+def read_report(path: Path) -> tuple[Report, dict]:
+    "A report.json, read once, and its content; its spelling, structure and digest hold."
+    data = read_file(path, "verify")
+    d = read_canonical(data, where=f"verify: {path.name}")
+    if str(d.get("schema")).startswith("invar_nb/report/1"):
+        refuse("verify", "the report must be of this schema", d["schema"],
+               f"Verify it with invar_nb {d.get('version')}, which wrote it", code="structure")
+    report = Report(text=data.decode("utf-8"), arms={})
+    if content_digest(d) != d["digest"]:
+        refuse("verify", "digest must be that of the document as written", d["digest"],
+               "The report was changed", code="differs")
+    return report, d
+
+
 def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     "(files that are what report.json renders to, those that are not there)"
-    files, missing = [path.name], []
-    for name, text in render(report).items():
+    files, missing, pages = [path.name], [], render(report)
+    evidence = {arm["file"] for arm in report.document()["arms"].values()}
+    there = files_of_older(path.parent) & {*os.listdir(path.parent)}
+    if more := sorted(there - {*pages} - evidence):
+        refuse("verify", "only what was made from report.json may lie beside it", more[0],
+               "Another report has such a file: remove it", code="page_differs")
+    for name, text in pages.items():
         if name == "report.json": continue
         if not (path.parent / name).exists():
             missing.append(f"{name} is missing")
             continue
         files.append(name)
-        lines = as_file(path.parent / name, "verify").read_bytes().split(b"\n")
+        if (path.parent / name).is_symlink():  # a line of another file is not shown
+            refuse("verify", f"{name} must be a file beside report.json", "a link",
+                   "Copy the report again", code="page_differs")
+        lines = read_file(path.parent / name, "verify").split(b"\n")
         pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
             if got != right: refuse(
@@ -174,15 +200,7 @@ def verify(
 ) -> Verification:
     "Compute a report again from its evidence; ContractError names the first difference."
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
-    data = as_file(path, "verify").read_bytes()
-    d = read_canonical(data, where=f"verify: {path.name}")
-    if str(d.get("schema")).startswith("invar_nb/report/1"):
-        refuse("verify", "the report must be of this schema", d["schema"],
-               f"Verify it with invar_nb {d.get('version')}, which wrote it", code="structure")
-    report = Report(text=data.decode("utf-8"), arms={})
-    if content_digest(d) != d["digest"]:
-        refuse("verify", "digest must be that of the document as written", d["digest"],
-               "The report was changed", code="differs")
+    report, d = read_report(path)
     check_metrics(d, without)
     again, arms = compute_again(path.parent, d, without)
     words = ("headline", "rationale", "warnings", "words", "signature")

@@ -11,7 +11,6 @@ __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'DIVERGENCE', 'arm_kind', 'planned', '
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import gc
-import json
 import re
 import shlex
 import sys
@@ -39,7 +38,8 @@ from ..files.predictions import read_predictions
 from ..files.sources import find_source
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
-from ..foundations.store import as_file, as_path, content_digest, file_digest
+from ..foundations.store import (as_path, as_shape, content_digest, file_digest,
+                                        read_file)
 from ..models.text import check_same_tokenizer, read_documents
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
@@ -191,8 +191,8 @@ def earlier_arms(out: Path) -> list[Earlier]:
 def _of_report(folder):
     "Arms of a report that are saved beside it; none where it is not one of ours, as written."
     try:
-        if not (folder / "report.json").is_file(): return []  # a pipe would wait for ever
-        d = Report(text=(folder / "report.json").read_text("utf-8"), arms={}).document()
+        text = read_file(folder / "report.json", "earlier_arms").decode("utf-8")
+        d = Report(text=text, arms={}).document()
         if content_digest(d) != d["digest"]: return []  # edited
         names = ("kind", "provenance", "data_id", "n", "sha256")
         return [Earlier(path=folder / Path(arm["file"]).name, place=f"{folder}/",
@@ -347,9 +347,8 @@ def fit_models(o: Scoring, models: list[str]) -> Scoring:
     limits = set()
     for name in models:  # read without loading anything
         file = as_path(name) / "config.json"
-        try: config = json.loads(as_file(file, "fit_models").read_bytes())
-        except (OSError, ValueError, RecursionError): continue  # refused when it is loaded
-        config = config if isinstance(config, dict) else {}
+        try: config = as_shape(read_file(file, "fit_models"), dict, "", "", "")
+        except ContractError: continue  # refused when it is loaded
         limit = config.get("max_position_embeddings") or config.get("n_positions")
         if isinstance(limit, int) and not isinstance(limit, bool): limits.add(limit)
     if o.max_length is None and len(limits) > 1:

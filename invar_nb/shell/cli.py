@@ -332,16 +332,24 @@ def find_report(
 ) -> Path:
     "The report.json that was meant; what `--json` printed is not one."
     path = report / "report.json" if report.is_dir() else report
+    from invar_nb.foundations.store import read_file
     must, missing = "REPORT must be a report.json or its folder", not report.exists()
     if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
         o.usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
               f"verified; to plan again: invar-nb plan {path.parent}/*.jsonl")
     if path.suffix != ".json" or not path.is_file():
         o.usage(must, f"{str(report)!r}{', which does not exist' * missing}", "Name one")
-    if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', path.read_bytes()):
+    data = read_file(path, "find_report")
+    if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', data):
         o.usage(must, f"the output of --json, {path}", "Give the folder that it names: "
-                f"{printed[1].decode() or '.'}")
+                f"{printed[1].decode('utf-8', 'replace') or '.'}")
     return path
+
+
+def _document(report):
+    "The content of a report.json whose structure and digest hold."
+    from invar_nb.report.verify import read_report
+    return read_report(find_report(report))[1]
 
 # %% ../../nbs/shell/09_cli.ipynb #c010
 @command("verify invar-nb-report")
@@ -484,8 +492,7 @@ def card(
                                           "on the Hub.")] = False,
 ):
     "Write the metrics block of a Hugging Face model card from a report."
-    from invar_nb.foundations.store import read_canonical
-    d = read_canonical(find_report(report).read_bytes(), where="card")
+    d = _document(report)
     block = model_card(d, candidate=candidate, dataset=dataset, results=results)
     return {"block": block}, block.rstrip()
 
@@ -498,9 +505,8 @@ def export(
                                        "junit.")] = "junit",
 ):
     "Write a report in the format of a build server or a dashboard, on stdout."
-    from invar_nb.foundations.store import read_canonical
     from invar_nb.report.export import EXPORTS
-    text = EXPORTS[to](read_canonical(find_report(report).read_bytes(), where="export"))
+    text = EXPORTS[to](_document(report))
     return {"text": text}, text
 
 

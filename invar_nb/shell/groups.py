@@ -499,9 +499,8 @@ def describe_keys() -> str:
 
 # %% ../../nbs/shell/02_groups.ipynb #readers
 def _decoded(path):
-    from invar_nb.foundations.store import as_file
-    try: return msgspec.toml.decode(
-        as_file(path, "read_study").read_text(encoding="utf-8-sig"))
+    from invar_nb.foundations.store import read_file
+    try: return msgspec.toml.decode(read_file(path, "read_study", 2**20).decode("utf-8-sig"))
     except (ValueError, OSError, RecursionError) as error:  # also a number of 5000 digits
         cure = getattr(error, "cure", None)  # of what is no file
         usage(f"--study must be {'a file that can be read' if cure else 'TOML'}",

@@ -91,7 +91,7 @@ def check_foreign(asked: g.Asked, arms: Mapping) -> None:
     "Refuse a metric of another tool by the name that it has there; UsageError."
     theirs = {}
     for arm in arms.values():
-        source = arm.provenance.get("source") or {}
+        source = arm.source
         if source.get("format") == "plain table": continue  # its columns are nobody's metrics
         names = (source.get("metric"), source.get("scorer"), *source.get("other_metrics", ()))
         theirs |= {name: (source.get("format"), PRIMARY.get(arm.kind)) for name in names}

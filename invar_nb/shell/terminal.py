@@ -234,6 +234,9 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
         signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _Ending(arguments) as ending:
         words, command = [*arguments] or ["--help"], typer.main.get_command(app)
+        if any(re.search(r"\w\w:/+[^/\s]*@", word) for word in words):  # not repeated
+            usage("an address must hold no user or password", "one that does",
+                  "Put a key into the environment variable INVAR_NB_API_KEY")
         if words[0] not in command.commands and not words[0].startswith("-"):
             usage("the first word must be a command", repr(words[0]),
                   f"Did you mean: invar-nb compare {shlex.join(words)}"
