@@ -1,0 +1,235 @@
+"""Can the tests see a mistake? `python tests/mutants.py --n 300 --seed 1` plants mistakes, one at a time, and looks whether a test fails.
+
+A seeded sample of the places in TARGETS where one operator, number, condition, returned value or statement can be another. One process
+imports everything and collects the tests in FILES and the checks of the pages. One fork of it notes which lines each test reaches, and its
+time; then one fork a mutant takes the changed code into the functions in memory (no file is written) and runs the tests that reach the
+statement, fastest first, until one fails. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
+say. A command that a test starts as a process of its own sees no mutant. The table is tests/data/mutants.csv; the reason that is written
+there beside a survivor is kept."""
+import argparse
+import ast
+import csv
+import gc
+import os
+import pickle
+import random
+import resource
+import shutil
+import signal
+import sys
+import tempfile
+import time
+import traceback
+import types
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+TESTS = Path(__file__).parent
+sys.path[:0] = [str(TESTS), str(TESTS.parent / "tools"), str(TESTS.parent)]
+import pages
+import pytest
+
+TABLE, LIB = TESTS / "data/mutants.csv", pages.lib
+TARGETS = [*sorted(LIB.glob("statistics/[a-z]*.py")), LIB / "comparison/study.py", LIB / "comparison/verdict.py", *sorted(LIB.glob("report/[a-z]*.py"))]
+FILES = "statistics intervals families looks planning plan study laws verify report answer displays control passages gates large many evaluation frozen".split()
+LONGEST, BUDGET = 2, 12  # seconds of the processor: of one test, and of all those run for one mutant
+SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
+         ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.Mult,
+         ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And}
+NAMES = {a: b for pair in (("min", "max"), ("any", "all"), ("minimum", "maximum")) for a, b in (pair, pair[::-1])}
+PAGES = [p for p in pages.rooms() if p.parent.name in ("statistics", "comparison", "report")]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=pages.page_id)
+def test_page(page, monkeypatch):
+    "The checks of a page, on the library in memory."
+    monkeypatch.chdir(page.parent)
+    module = sys.modules["page"] = types.ModuleType("page")
+    for cell in pages.as_installed(pages.read(page)).cells:
+        if cell.cell_type == "code" and not pages.skipped(cell): exec(compile(cell.source, str(page), "exec"), vars(module))
+
+
+def changes(node):
+    "What could stand in the place of a node: each is one mistake."
+    other = lambda **parts: ast.copy_location(type(node)(**dict(ast.iter_fields(node)) | parts), node)
+    kind, op, value = type(node), getattr(node, "op", None), getattr(node, "value", None)
+    if type(op) in SWAPS: yield other(op=SWAPS[type(op)]())
+    if kind is ast.Compare: yield from (other(ops=[*node.ops[:i], SWAPS[type(o)](), *node.ops[i + 1:]]) for i, o in enumerate(node.ops))
+    if kind is ast.Constant and isinstance(value, (bool, int, float)): yield other(value=not value if isinstance(value, bool) else value + 1 if isinstance(value, int) else value * 1.5)
+    if kind is ast.Name and node.id in NAMES: yield other(id=NAMES[node.id])
+    if kind is ast.Attribute and node.attr in NAMES: yield other(attr=NAMES[node.attr])
+    if kind is ast.UnaryOp and isinstance(op, (ast.Not, ast.USub)): yield node.operand
+    if kind in (ast.If, ast.IfExp, ast.While): yield other(test=ast.UnaryOp(ast.Not(), node.test))
+    if kind is ast.Return and value and not isinstance(value, ast.Constant): yield other(value=ast.Constant(None))
+    if kind in (ast.AugAssign, ast.Raise, ast.Continue, ast.Break) or kind is ast.Expr and not isinstance(value, ast.Constant): yield ast.copy_location(ast.Pass(), node)
+
+
+@cache
+def text_of(path): return path.read_text().splitlines()
+
+
+class Site(NamedTuple):
+    "Where a mistake can be planted: what `owner` holds at `key` becomes `new`; `name`: the top-level name that this makes."
+    path: Path
+    tree: ast.Module
+    owner: object
+    key: object
+    old: ast.AST
+    new: ast.AST
+    statement: ast.stmt
+    name: str | None
+
+    @property
+    def row(self):
+        "Module, text of the line, and mutation."
+        first = lambda node: ast.unparse(ast.fix_missing_locations(node)).split("\n")[0]
+        return str(self.path.relative_to(LIB)), text_of(self.path)[self.old.lineno - 1].strip(), f"{first(self.old)} -> {first(self.new)}"
+
+    def plant(self, functions):
+        "Change the functions in memory: each code object of the module, whoever holds it; or a top-level name, in each module that has it."
+        self.owner.__setitem__(self.key, self.new) if isinstance(self.owner, list) else setattr(self.owner, self.key, self.new)
+        if self.name:
+            module = sys.modules["invar_nb." + ".".join(self.path.relative_to(LIB).with_suffix("").parts)]
+            old = vars(module)[self.name]
+            exec(compile(ast.fix_missing_locations(ast.Module([self.statement], [])), str(self.path), "exec"), vars(module))
+            for one in [*sys.modules.values()]:
+                if vars(one).get(self.name) is old: setattr(one, self.name, vars(module)[self.name])
+            return
+
+        def swap(code):
+            for function in functions[code.co_filename, code.co_qualname, code.co_firstlineno]: function.__code__ = code
+            for inner in code.co_consts:
+                if isinstance(inner, types.CodeType): swap(inner)
+        swap(compile(ast.fix_missing_locations(self.tree), str(self.path), "exec"))
+
+
+def sites(path):
+    "Every possible mistake of a module: in the bodies of its functions, and in what its top-level names are."
+    def visit(node, statement, name):
+        for field, child in ast.iter_fields(node):
+            if field in ("decorator_list", "args", "annotation", "returns") and isinstance(node, (ast.FunctionDef, ast.Lambda, ast.AnnAssign)): continue
+            for key, part in enumerate(child) if isinstance(child, list) else [(field, child)]:
+                inside = part if isinstance(part, ast.stmt) else statement
+                if not isinstance(part, ast.AST) or isinstance(part, ast.JoinedStr) or isinstance(node, ast.ClassDef) and not isinstance(part, ast.FunctionDef): continue
+                yield from (Site(path, tree, child if isinstance(child, list) else node, key, part, new, inside, name) for new in changes(part))
+                yield from visit(part, inside, name)
+    for part in (tree := ast.parse(path.read_text())).body:
+        if isinstance(part, (ast.FunctionDef, ast.ClassDef)): yield from visit(part, part, None)
+        elif isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name) and not part.targets[0].id.startswith("__"): yield from visit(part, part, part.targets[0].id)
+
+
+class Late(BaseException): "A test took too long."
+
+
+class Runner:
+    "A plugin of pytest: what was collected is run in forks."
+
+    def __init__(self, sites, jobs): self.sites, self.jobs, self.failed, self.results, self.limit = sites, jobs, None, {}, 0
+
+    def pytest_runtest_logreport(self, report):
+        if not report.passed: self.failed = report.nodeid
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self):
+        signal.setitimer(signal.ITIMER_VIRTUAL, self.limit)
+        try: return (yield)
+        finally: signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+
+    def passes(self, item, following=None):
+        self.failed = None
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        return not self.failed
+
+    def fork(self, work):
+        "The id of a child that writes what `work` returns, and where it writes."
+        folder = Path(tempfile.mkdtemp(prefix="mutant-"))
+        if pid := os.fork(): return pid, folder
+        try:
+            self.temporary._basetemp = folder
+            (folder / "answer").write_bytes(pickle.dumps(work()))
+        except BaseException: traceback.print_exc(file=sys.__stderr__)
+        finally: os._exit(0)
+
+    def reach(self):
+        "(file, line) -> the tests that reach it, and test -> seconds; without those that fail, are skipped, or take too long."
+        from coverage import Coverage
+
+        def late(*_): raise Late
+        signal.signal(signal.SIGVTALRM, late)
+        cover, seconds, lines, self.limit = Coverage(data_file=None, config_file=False, include=[str(LIB / "*")]), {}, defaultdict(set), LONGEST
+        cover.start()
+        for i, (item, following) in enumerate(zip(self.items, [*self.items[1:], None], strict=True)):
+            cover.switch_context(str(i))
+            began = time.process_time()
+            if self.passes(item, following): seconds[i] = time.process_time() - began
+            else: print("not used:", item.nodeid, file=sys.__stderr__, flush=True)
+        cover.stop()
+        for path in map(str, TARGETS):
+            for line, tests in cover.get_data().contexts_by_lineno(path).items(): lines[path, line] |= {int(t) for t in tests if t and int(t) in seconds}
+        return dict(lines), seconds
+
+    def judge(self, site, functions, lines, seconds):
+        "The test that fails, or nothing."
+        resource.setrlimit(resource.RLIMIT_CPU, (4 * BUDGET, 4 * BUDGET))
+        signal.alarm(60 * BUDGET)
+        last = site.old.lineno if hasattr(site.old, "body") else site.old.end_lineno
+        tests = {t for (path, line), some in lines.items() if path == str(site.path) and (site.name or site.statement.lineno <= line <= last) for t in some}
+        site.plant(functions)
+        spent = 0
+        for t in sorted(tests, key=seconds.get):
+            if (spent := spent + seconds[t]) > BUDGET: break
+            if not self.passes(self.items[t]): return self.items[t].nodeid
+        return ""
+
+    def pytest_runtestloop(self, session):
+        functions, self.items, self.temporary = defaultdict(list), session.items, session.config._tmp_path_factory
+        gc.collect()
+        gc.freeze()
+        for f in gc.get_objects():
+            if isinstance(f, types.FunctionType): functions[f.__code__.co_filename, f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
+        if os.path.exists(os.environ.get("MAP", "")):
+            folder = Path(tempfile.mkdtemp()); shutil.copy(os.environ["MAP"], folder / "answer")
+        else:
+            pid, folder = self.fork(self.reach)
+            os.waitpid(pid, 0)
+        if os.environ.get("MAP") and not os.path.exists(os.environ["MAP"]): shutil.copy(folder / "answer", os.environ["MAP"])
+        reached = pickle.loads((folder / "answer").read_bytes())
+        print(f"{len(reached[1])} of {len(self.items)} tests are used; they take {sum(reached[1].values()):.0f} s", file=sys.__stderr__, flush=True)
+        waiting, running = self.sites[::-1], {}
+        while waiting or running:
+            while waiting and len(running) < self.jobs:
+                site = waiting.pop()
+                pid, folder = self.fork(lambda site=site: self.judge(site, functions, *reached))
+                running[pid] = site, folder
+            site, folder = running.pop(os.wait()[0])
+            done = (folder / "answer").exists()
+            self.results[site.row] = by = pickle.loads((folder / "answer").read_bytes()) if done else "timeout"
+            print(len(self.results), *site.row, by or "SURVIVED", sep=" | ", file=sys.__stderr__, flush=True)
+            shutil.rmtree(folder)
+        return True
+
+
+def main(argv=None):
+    p = argparse.ArgumentParser()
+    for name, value in (("--n", 300), ("--seed", 1), ("--jobs", 2)): p.add_argument(name, type=int, default=value)
+    p.add_argument("--again", action="store_true", help="only those that survive in the table")
+    a = p.parse_args(argv)
+    with open(TABLE, newline="") as f: table = {tuple(row[:3]): row for row in csv.reader(f)}
+    everywhere = {site.row: site for path in TARGETS for site in sites(path)}
+    chosen = random.Random(a.seed).sample(list(everywhere), a.n)
+    runner = Runner([everywhere[row] for row in chosen if not (a.again and row in table and table[row][3])], a.jobs)
+    from hypothesis import settings
+    settings.register_profile("mutants", derandomize=True, database=None, deadline=None)
+    settings.load_profile("mutants")
+    pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-n0", "--capture=sys", *(str(TESTS / f"test_{name}.py") for name in FILES), __file__], plugins=[runner])
+    table |= {row: [*row, by, "" if by or row not in table else table[row][4]] for row, by in runner.results.items()}
+    rows = sorted(table[row] for row in chosen)
+    with open(TABLE, "w", newline="") as f: csv.writer(f, lineterminator="\n").writerows([["module", "line", "mutation", "killed by", "argument"], *rows])
+    killed, equal = (sum(map(bool, (row[k] for row in rows))) for k in (3, 4))
+    print(f"{killed} of {len(rows)} killed ({killed / len(rows):.1%}); {equal} survivors change nothing: {killed / (len(rows) - equal):.1%} of the rest")
+    return killed / (len(rows) - equal)
+
+
+if __name__ == "__main__": sys.exit(main() < .9)
