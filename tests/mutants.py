@@ -28,13 +28,14 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "tools"), str(TESTS.parent)]
-import pages
-import pytest
+import pages  # noqa: E402
+import pytest  # noqa: E402
+from coverage import Coverage  # noqa: E402
 
 TABLE, LIB = TESTS / "data/mutants.csv", pages.lib
 TARGETS = [*sorted(LIB.glob("statistics/[a-z]*.py")), LIB / "comparison/study.py", LIB / "comparison/verdict.py", *sorted(LIB.glob("report/[a-z]*.py"))]
-FILES = "statistics intervals families looks planning plan study laws verify report answer displays control passages gates large many evaluation frozen".split()
-LONGEST, BUDGET = 2, 12  # seconds of the processor: of one test, and of all those run for one mutant
+FILES = "statistics intervals families planning study laws verify report answer displays".split()
+LONGEST, BUDGET = 3, 12  # seconds of the processor: of one test, and of all those run for one mutant
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
          ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.Mult,
          ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And}
@@ -120,116 +121,96 @@ def sites(path):
         elif isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name) and not part.targets[0].id.startswith("__"): yield from visit(part, part, part.targets[0].id)
 
 
-class Late(BaseException): "A test took too long."
-
-
 class Runner:
     "A plugin of pytest: what was collected is run in forks."
 
-    def __init__(self, sites, jobs): self.sites, self.jobs, self.failed, self.results, self.limit = sites, jobs, None, {}, 0
+    def __init__(self, sites, jobs, done): self.sites, self.jobs, self.done, self.failed = sites, jobs, done, None
 
     def pytest_runtest_logreport(self, report):
         if not report.passed: self.failed = report.nodeid
 
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self):
-        signal.setitimer(signal.ITIMER_VIRTUAL, self.limit)
-        try: return (yield)
-        finally: signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-
-    def passes(self, item, following=None):
+    def passes(self, item):
         self.failed = None
-        item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+        item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         return not self.failed
 
-    def fork(self, work):
-        "The id of a child that writes what `work` returns, and where it writes."
-        folder = Path(tempfile.mkdtemp(prefix="mutant-"))
-        if pid := os.fork(): return pid, folder
-        try:
-            self.temporary._basetemp = folder
-            (folder / "answer").write_bytes(pickle.dumps(work()))
-        except BaseException: traceback.print_exc(file=sys.__stderr__)
-        finally: os._exit(0)
+    def each(self, seconds, work, over):
+        "(one, work(one)) for each, in forks that have some seconds of the processor; where they end otherwise, None."
+        waiting, running = list(over)[::-1], {}
+        while waiting or running:
+            while waiting and len(running) < self.jobs:
+                one, folder = waiting.pop(), Path(tempfile.mkdtemp(prefix="mutant-"))
+                if pid := os.fork():
+                    running[pid] = one, folder
+                    continue
+                try:
+                    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+                    signal.alarm(60 * seconds)  # of the clock
+                    self.temporary._basetemp = folder
+                    (folder / "answer").write_bytes(pickle.dumps(work(one)))
+                except BaseException: traceback.print_exc(file=sys.__stderr__)
+                finally: os._exit(0)
+            one, folder = running.pop(os.wait()[0])
+            yield one, pickle.loads((folder / "answer").read_bytes()) if (folder / "answer").exists() else None
+            shutil.rmtree(folder)
 
-    def reach(self):
-        "(file, line) -> the tests that reach it, and test -> seconds; without those that fail, are skipped, or take too long."
-        from coverage import Coverage
-
-        def late(*_): raise Late
-        signal.signal(signal.SIGVTALRM, late)
-        cover, seconds, lines, self.limit = Coverage(data_file=None, config_file=False, include=[str(LIB / "*")]), {}, defaultdict(set), LONGEST
+    def reach(self, t):
+        "Seconds of a test, and (file, line) that it reaches; None where it fails or is skipped."
+        cover, began = Coverage(data_file=None, config_file=False, include=[*map(str, TARGETS)]), time.process_time()
         cover.start()
-        for i, (item, following) in enumerate(zip(self.items, [*self.items[1:], None], strict=True)):
-            cover.switch_context(str(i))
-            began = time.process_time()
-            if self.passes(item, following): seconds[i] = time.process_time() - began
-            else: print("not used:", item.nodeid, file=sys.__stderr__, flush=True)
+        if not self.passes(self.items[t]): return None
         cover.stop()
-        for path in map(str, TARGETS):
-            for line, tests in cover.get_data().contexts_by_lineno(path).items(): lines[path, line] |= {int(t) for t in tests if t and int(t) in seconds}
-        return dict(lines), seconds
+        return time.process_time() - began, [(path, line) for path in cover.get_data().measured_files() for line in cover.get_data().lines(path)]
 
-    def judge(self, site, functions, lines, seconds):
+    def judge(self, site):
         "The test that fails, or nothing."
-        resource.setrlimit(resource.RLIMIT_CPU, (4 * BUDGET, 4 * BUDGET))
-        signal.alarm(60 * BUDGET)
         last = site.old.lineno if hasattr(site.old, "body") else site.old.end_lineno
-        tests = {t for (path, line), some in lines.items() if path == str(site.path) and (site.name or site.statement.lineno <= line <= last) for t in some}
-        site.plant(functions)
+        tests = {t for (path, line), some in self.lines.items() if path == str(site.path) and (site.name or site.statement.lineno <= line <= last) for t in some}
+        site.plant(self.functions)
         spent = 0
-        for t in sorted(tests, key=seconds.get):
-            if (spent := spent + seconds[t]) > BUDGET: break
-            if not self.passes(self.items[t]): return self.items[t].nodeid
+        for t in sorted(tests, key=self.seconds.get):
+            if (spent := spent + self.seconds[t]) > BUDGET: break
+            if not self.passes(self.items[t]): return self.items[t].nodeid.removeprefix("tests/")
         return ""
 
     def pytest_runtestloop(self, session):
-        functions, self.items, self.temporary = defaultdict(list), session.items, session.config._tmp_path_factory
+        self.items, self.temporary, self.functions, self.lines, self.seconds = session.items, session.config._tmp_path_factory, defaultdict(list), defaultdict(list), {}
         gc.collect()
         gc.freeze()
         for f in gc.get_objects():
-            if isinstance(f, types.FunctionType): functions[f.__code__.co_filename, f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
-        if os.path.exists(os.environ.get("MAP", "")):
-            folder = Path(tempfile.mkdtemp()); shutil.copy(os.environ["MAP"], folder / "answer")
-        else:
-            pid, folder = self.fork(self.reach)
-            os.waitpid(pid, 0)
-        if os.environ.get("MAP") and not os.path.exists(os.environ["MAP"]): shutil.copy(folder / "answer", os.environ["MAP"])
-        reached = pickle.loads((folder / "answer").read_bytes())
-        print(f"{len(reached[1])} of {len(self.items)} tests are used; they take {sum(reached[1].values()):.0f} s", file=sys.__stderr__, flush=True)
-        waiting, running = self.sites[::-1], {}
-        while waiting or running:
-            while waiting and len(running) < self.jobs:
-                site = waiting.pop()
-                pid, folder = self.fork(lambda site=site: self.judge(site, functions, *reached))
-                running[pid] = site, folder
-            site, folder = running.pop(os.wait()[0])
-            done = (folder / "answer").exists()
-            self.results[site.row] = by = pickle.loads((folder / "answer").read_bytes()) if done else "timeout"
-            print(len(self.results), *site.row, by or "SURVIVED", sep=" | ", file=sys.__stderr__, flush=True)
-            shutil.rmtree(folder)
+            if isinstance(f, types.FunctionType): self.functions[f.__code__.co_filename, f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
+        for t, answer in self.each(LONGEST, self.reach, range(len(self.items))):
+            if answer is None: print("not used:", self.items[t].nodeid, file=sys.__stderr__, flush=True)
+            else:
+                self.seconds[t] = answer[0]
+                for line in answer[1]: self.lines[line].append(t)
+        print(f"{len(self.seconds)} of {len(self.items)} tests are used; they take {sum(self.seconds.values()):.0f} s", file=sys.__stderr__, flush=True)
+        for site, by in self.each(4 * BUDGET, self.judge, self.sites): self.done(site.row, "timeout" if by is None else by)
         return True
 
 
 def main(argv=None):
     p = argparse.ArgumentParser()
     for name, value in (("--n", 300), ("--seed", 1), ("--jobs", 2)): p.add_argument(name, type=int, default=value)
-    p.add_argument("--again", action="store_true", help="only those that survive in the table")
+    p.add_argument("--again", action="store_true", help="only those that no test of the table kills")
     a = p.parse_args(argv)
     with open(TABLE, newline="") as f: table = {tuple(row[:3]): row for row in csv.reader(f)}
     everywhere = {site.row: site for path in TARGETS for site in sites(path)}
     chosen = random.Random(a.seed).sample(list(everywhere), a.n)
-    runner = Runner([everywhere[row] for row in chosen if not (a.again and row in table and table[row][3])], a.jobs)
+
+    def done(row, by):
+        table[row] = [*row, by, "" if by or row not in table else table[row][4]]
+        print(*table[row], sep=" | ", flush=True, file=sys.__stdout__)
     from hypothesis import settings
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None)
     settings.load_profile("mutants")
-    pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-n0", "--capture=sys", *(str(TESTS / f"test_{name}.py") for name in FILES), __file__], plugins=[runner])
-    table |= {row: [*row, by, "" if by or row not in table else table[row][4]] for row, by in runner.results.items()}
-    rows = sorted(table[row] for row in chosen)
-    with open(TABLE, "w", newline="") as f: csv.writer(f, lineterminator="\n").writerows([["module", "line", "mutation", "killed by", "argument"], *rows])
-    killed, equal = (sum(map(bool, (row[k] for row in rows))) for k in (3, 4))
-    print(f"{killed} of {len(rows)} killed ({killed / len(rows):.1%}); {equal} survivors change nothing: {killed / (len(rows) - equal):.1%} of the rest")
-    return killed / (len(rows) - equal)
+    runner = Runner([everywhere[row] for row in chosen if not (a.again and row in table and table[row][3])], a.jobs, done)
+    pytest.main(["-q", "-p", "no:cacheprovider", "-n0", "--capture=sys", *(str(TESTS / f"test_{name}.py") for name in FILES), __file__], plugins=[runner])
+    rows = sorted(table[row] for row in chosen if row in table)
+    with open(TABLE, "w", newline="") as f: csv.writer(f, lineterminator="\n").writerows([["module", "line", "mutation", "killed by", "why it changes nothing"], *rows])
+    killed, equal = (sum(bool(row[k]) for row in rows) for k in (3, 4))
+    print(f"{killed} of {len(rows)} killed, {killed / len(rows):.1%}; without the {equal} that change nothing {killed / (len(rows) - equal):.1%}")
+    return killed / (a.n - equal)
 
 
 if __name__ == "__main__": sys.exit(main() < .9)
