@@ -4,6 +4,8 @@ A law takes the arms of one kind of study (studies.py), changes them by a seed t
 must be in the new one. Numbers agree within rounding, derived from eps: a sum of n terms of at most `size` is known to n eps size; a p-value
 to that over the standard error; a level, which is the exponential of such a sum or is one, to that in relation to itself."""
 import json
+import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from functools import cache
@@ -198,3 +200,10 @@ def test_law(law, kind, seed): holds(law, kind, seed, verified=law in (permute, 
 @pytest.mark.parametrize("law, kind", CASES)
 @drawn(5)
 def test_laws_of_verified_reports(law, kind, seed): holds(law, kind, seed, verified=True)
+
+
+@pytest.mark.slow
+def test_nine_of_ten_mistakes_are_seen():
+    "Half an hour on two cores; see mutants.py."
+    done = subprocess.run([sys.executable, Path(__file__).with_name("mutants.py")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
