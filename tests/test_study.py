@@ -54,16 +54,6 @@ def test_the_order_of_arms_changes_nothing_and_its_shape_is_the_one_of_its_kind(
     assert (one.claim, document_of(one)["exit"]["code"], Counter(row.role for row in one)) == SHAPES[kind]
 
 
-@pytest.mark.parametrize("both", [windows(documents=np.repeat(np.arange(20), 3)), answers(n=60), losses(n=60)], ids=["documents", "answers", "losses"])
-def test_rows_may_come_in_any_order(both):
-    order = np.random.default_rng(5).permutation(both.n)
-    one, two = ({row.key: row for row in compare(some)} for some in (both, both.take(order)))
-    assert one.keys() == two.keys()
-    for a, b in ((one[key], two[key]) for key in one):
-        assert a.claim == b.claim
-        np.testing.assert_allclose([*ends(a), a.value.p_value or 0], [*ends(b), b.value.p_value or 0], rtol=1e-9, atol=1e-12)
-
-
 # --- families -------------------------------------------------------------------------------------------------------------------------
 def holm_of(rows, question="change"): return multipletests([row.p[question] for row in rows], method="holm")[1]
 

@@ -215,13 +215,14 @@ class Arm:
         return f"{type(self).__name__}(model={self.model!r}, n={len(self)})"
 
     def take(self, index) -> "Arm":  # places, or a mask
-        "The arm of some items, in the order of the index."
+        "The arm of some items, in the order of the index, or of the ids where `by_id`."
         index, n = np.asarray(index), len(self)
         if index.dtype == bool and index.shape == (n,): index = np.flatnonzero(index)
         whole = index.ndim == 1 and index.size and index.dtype.kind in "iu"
         if not whole or index.min() < 0 or index.max() >= n:
             refuse(f"{type(self).__name__}.take", f"index must hold places below {n}, or be a "
                    f"mask of {n} with one True", repr(index), "Pass the places of the items")
+        if self.by_id: index = np.sort(index)
         return self.changed(
             **{name: entries_at(getattr(self, name), index) for name in self.per_item})
 
