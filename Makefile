@@ -5,6 +5,7 @@
 #   make room R=04_bootstrap  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells)
+#   make versions       the tests under the lowest and the newest versions that settings.ini admits, each in a venv of its own
 #   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
 #   make sbom           what is installed as CycloneDX (sbom.cdx.json); its files, versions and licences are checked without a network
 #   make bench          every benchmark, with peers and the machine's limits (ARGS=startup: one of them)
@@ -14,6 +15,9 @@ VENV    ?= .venv
 WORKERS ?= 2
 R       ?=
 ARGS    ?=
+CONSTRAINTS ?= constraints.txt
+LOWEST  ?= python3.11
+NEWEST  ?= python3.13
 
 py  := $(VENV)/bin/python
 pip := $(py) -m pip --disable-pip-version-check -qq
@@ -29,7 +33,7 @@ offline  := HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1 TOKENIZERS_PARALLELISM=false
 run      := env -u PYTHONDONTWRITEBYTECODE $(one_core) $(offline) INVAR_NB_TORCH=$(TORCH) $(py)
 
 stamps  := $(VENV)/stamps
-sources := settings.ini constraints.txt setup.py pyproject.toml
+sources := settings.ini $(CONSTRAINTS) setup.py pyproject.toml
 comma := ,
 # What each target needs; the torch choice is part of the stamp's name, so changing it installs again.
 demo_ready := $(stamps)/demo-torch-$(TORCH)
@@ -37,7 +41,7 @@ test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
-.PHONY: help demo test docs room fresh slow processors bench sbom clean check-python check-torch
+.PHONY: help demo test docs room fresh slow versions processors bench sbom clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -55,9 +59,9 @@ $(py): | check-python
 define install
 	@case "$(TORCH)" in yes|no) ;; *) echo "make: TORCH must be yes or no; got '$(TORCH)'." >&2; exit 1;; esac
 	@echo "make: installing into $(VENV) (Python $(version), torch: $(TORCH), extras: $(1)); some minutes the first time ..."
-	@if [ "$(TORCH)" = yes ]; then $(pip) install -c constraints.txt '$(TORCH_SPEC)' || { \
+	@if [ "$(TORCH)" = yes ]; then $(pip) install -c $(CONSTRAINTS) '$(TORCH_SPEC)' || { \
 	  echo "make: $(TORCH_SPEC) cannot be had here. Install PyTorch's CPU build into $(VENV) yourself, or go without: make TORCH=no test" >&2; exit 1; }; fi
-	@$(pip) install -c constraints.txt -e '.[$(1)]'
+	@$(pip) install -c $(CONSTRAINTS) -e '.[$(1)]'
 	@mkdir -p $(stamps) && rm -f $(stamps)/*-torch-$(if $(filter yes,$(TORCH)),no,yes) && touch $@
 endef
 
@@ -81,6 +85,10 @@ test: check-python $(test_ready)
 
 slow: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+versions:
+	@$(MAKE) test TORCH=no PYTHON=$(LOWEST) VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt
+	@$(MAKE) test TORCH=no PYTHON=$(NEWEST) VENV=.venv-newest CONSTRAINTS=constraints-newest.txt
 
 processors: check-python $(test_ready)
 	@$(run) tools/processors.py --workers $(WORKERS) $(ARGS)

@@ -351,7 +351,7 @@ def alive(pid):
     except FileNotFoundError: return False
 
 
-def until(holds, seconds=10.0):
+def until(holds, seconds=60.0):
     end = time.monotonic() + seconds
     while time.monotonic() < end and not holds(): time.sleep(0.02)
     return bool(holds())

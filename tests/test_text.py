@@ -1,5 +1,6 @@
 "Documents, tokens, bytes and windows: what is read is what is scored."
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,7 +41,8 @@ def test_files_and_lines_are_documents(tmp_path):
     ("f.txt", b"a\0b", "got byte 0x00 at offset 1"), ("f.jsonl", b"a\0b", "NUL"), ("e.jsonl", b'{"text": 3}\n', "e.jsonl, line 1"), ("f.jsonl", b'{"text": "a"}\n{"text"\n', "f.jsonl, line 2"),
     ("g.jsonl", b"\n", "g.jsonl"), ("h.jsonl", b'{"text": ""}\n', "not empty; got '' in .*h.jsonl, line 1"), ("i.jsonl", b'{"text": "\\ud800"}\n', "UTF-8"),
     ("j.jsonl", b'{"text": "x", "language": ["en"]}\n', "j.jsonl, line 1"), ("k.jsonl", b'{"text": "x", "language": ""}\n', 'a language must be text.* got .. in .*k.jsonl, line 1'), ("l.jsonl", b'{"text": "a"}\n{"txt": "b"}\n', "line 2"),
-    ("missing.txt", None, "a text file must exist"), ("", None, "a text file must exist")])
+    ("missing.txt", None, "a text file must exist"), ("", None, "a text file must exist"),
+    (os.fsdecode(b"m\xe9.txt"), b"ab", r"a text file's name must be UTF-8; got 'm\\udce9\.txt'")])
 def test_bad_files_are_refused(tmp_path, name, data, words):
     if data is not None: (tmp_path / name).write_bytes(data)
     with pytest.raises(ContractError, match=words) as caught: read_documents(tmp_path / name)

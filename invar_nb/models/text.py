@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 # %% ../../nbs/models/00_text.ipynb #c004
-from ..foundations.refuse import PairingError, UsageError, refuse
+from ..foundations.refuse import (PairingError, UsageError, is_writable,
+                                         refuse)
 from ..foundations.store import canonical_json, digest, read_file
 from ..files.tables import read_table
 
@@ -94,15 +95,18 @@ def read_documents(
         refuse("read_documents", "there must be at least one file", "none", "Name a text file")
     short, rows = len({path.name for path in paths}) == len(paths), []
     for path in paths:
+        called = path.name if short else str(path)
         if not path.is_file():
             refuse("read_documents", "a text file must exist", str(path), "Check the path")
+        if not is_writable(called):
+            refuse("read_documents", "a text file's name must be UTF-8", repr(called),
+                   "Rename it")
         if path.suffix == ".jsonl":
             table = read_table(path)
             columns = ([f"{path}, {place}" for place in table.places], table.column("text"),
                        table.columns.get("language", [None] * len(table)))
         else: columns = [str(path)], [_read_text(path)], [None]
-        rows += [(*row, path.name if short else str(path))
-                 for row in zip(*columns, strict=True)]
+        rows += [(*row, called) for row in zip(*columns, strict=True)]
     places, texts, languages, files = zip(*rows, strict=True)
     name = ", ".join(path.name for path in paths)
     whole = Documents(texts=texts, languages=languages, places=places, name=name,
