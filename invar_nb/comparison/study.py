@@ -385,10 +385,11 @@ class Table(Shown):
     ratio_interval: Interval | None
     p_value: float | None            # two-sided, of no difference
     n: int                           # items
-    n_eff: float                     # independent items that carry as much information
+    n_eff: float                     # independent items that would give so wide an interval:
+    #   windows, so that there may be more of them than documents
     units: str                       # what the interval counts
     n_units: int                     # how many of these
-    units_eff: float                 # equal units that carry as much information
+    units_eff: float                 # units of equal weight that they are worth (Kish)
     level: float
     method: str                      # of the interval
     fallback: Fallback | None        # None: the interval is the one asked for
