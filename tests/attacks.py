@@ -1,0 +1,546 @@
+"""Attacks on what invar_nb promises: `python tests/attacks.py edits|race|kills|faults|servers|limits --n 50000 --seed 1`
+
+They share no code with the tests: public commands and functions, and edits of plain files. nbs/reference/attacks.csv keeps what was
+tried and what held; `differs` says what was accepted, and why it may be. An attack that is not held ends the program with code 1."""
+import argparse, contextlib, copy, csv, ctypes, errno, hashlib, io, json, os, random, shutil, signal, subprocess, sys, tempfile, time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+import invar_nb
+from invar_nb import Predictions, Rules, Scores, Translations, WindowLosses, study
+from invar_nb.shell.cli import main
+
+TABLE = Path(__file__).parents[1] / "nbs/reference/attacks.csv"
+DEMO = Path(invar_nb.__file__).parent / "demo_models"
+WORDS = "the cat sat on a mat and one old dog came in from the rain to see what they had".split()
+
+
+def compact(value): return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+def sha(data): return "sha256:" + hashlib.sha256(data if isinstance(data, bytes) else data.encode()).hexdigest()
+def lines(rows): return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def quietly(words):
+    "(code, stdout, stderr) of a command in this process."
+    with contextlib.redirect_stdout(io.StringIO()) as out, contextlib.redirect_stderr(io.StringIO()) as err: code = main([*map(str, words)])
+    return code, out.getvalue(), err.getvalue()
+
+
+def keep(rows, seed):
+    "Put rows of (attack, tried, held, differs) into the table; whether all held."
+    head, old = ["attack", "tried", "held", "differs", "seed"], {}
+    if TABLE.exists(): old = {row["attack"]: row for row in csv.DictReader(TABLE.open())}
+    for row in rows:
+        old[row[0]] = dict(zip(head, [*row, seed], strict=True))
+        print(*row, sep=" | ", flush=True)
+    with TABLE.open("w", newline="") as file:
+        table = csv.DictWriter(file, head, lineterminator="\n")
+        table.writeheader()
+        table.writerows(old[name] for name in sorted(old))
+    return all(tried == held for _, tried, held, _ in rows)
+
+
+# --- reports of every kind, small ----------------------------------------------------------------------------------------------------
+SHIFT = {"baseline": 0, "control": 0, "candidate": .03, "q8": .004, "q4": .06, "q2": .2}
+TWO, THREE = ("baseline", "candidate"), ("baseline", "q8", "q4", "q2")
+
+
+def draw(*seed): return np.random.default_rng([ord(c) for c in " ".join(map(str, seed))])
+
+
+def losses(name, part="", n=24):
+    values = draw(part).gamma(9, .3, n) + (0 if name == "baseline" else SHIFT[name] + (1e-6 if name == "control" else .02) * draw(name, part).normal(size=n))
+    facts = {"dtype": "float32", "document_languages": {f"d{i}": ("en", "es")[i % 2] for i in range(n // 2)}, "batch_tokens": 512 if name == "control" else 64}
+    return WindowLosses.from_arrays([f"{i // 2}:{i % 2}" for i in range(n)], [64 - i % 3 for i in range(n)], values, model=f"models/{name}", data_id=f"text {part}",
+                                    document_ids=[f"d{i // 2}" for i in range(n)], n_bytes=[200 + i for i in range(n)], provenance=facts)
+
+
+def answers(name, part="", n=40):
+    label = ["ny"[i % 2] for i in range(n)]
+    sure = np.clip(.8 + .25 * draw(part).normal(size=n) - 2 * SHIFT[name] * draw(name, part).random(n), .05, .95)
+    rows = [[p, 1 - p] if word == "n" else [1 - p, p] for p, word in zip(sure, label, strict=True)]
+    return Predictions(ids=[f"q{i}" for i in range(n)], label=label, labels=("n", "y"), probabilities=np.array(rows), model=f"models/{name}",
+                       slices={"language": [("en", "es")[i % 4 == 0] for i in range(n)]})
+
+
+def scores(name, part="", n=30, better="lower"):
+    values = draw(part).random(n) + SHIFT[name] + .05 * draw(name, part).normal(size=n)
+    return Scores(ids=[f"q{i}" for i in range(n)], values=values, score="seconds", better=better, model=f"models/{name}", data_id=f"task {part}",
+                  clusters=[f"c{i // 2}" for i in range(n)], prompt_digests=[f"p{i}" for i in range(n)], slices={"level": ["easy" if i % 3 else "hard" for i in range(n)]})
+
+
+def translations(name, part="", n=20):
+    right = [" ".join(WORDS[(7 * i + k * k) % 19] for k in range(6 + i % 5)) for i in range(n)]
+    worse = lambda text, i: text.rsplit(" ", 1 + i % 2)[0] + " fish" if name != "baseline" and i % 2 else text.replace("cat", "hat")
+    return Translations(ids=[f"s{i}" for i in range(n)], hypotheses=[worse(text, i) for i, text in enumerate(right)], references=right, model=f"models/{name}")
+
+
+def grid(make, names, parts=("",)): return {(name, part): make(name, part) for part in parts for name in names}
+
+
+def streamed(folder):
+    from invar_nb.arms.window_losses import StreamedLosses
+    for name in TWO: invar_nb.write_losses(losses(name), folder / f"{name}.jsonl")
+    return {(name, ""): StreamedLosses(file=invar_nb.open_losses(folder / f"{name}.jsonl")) for name in TWO}
+
+
+def tables(folder):
+    "Texts, questions and tables for commands."
+    rng = draw("tables")
+    (folder / "t.jsonl").write_text(lines({"text": " ".join(rng.choice(WORDS, 30))} for _ in range(8)))
+    (folder / "q.jsonl").write_text(lines({"id": f"q{i}", "prompt": " ".join(rng.choice(WORDS, 4)), "candidates": [" cat", " mat"], "label": " cat"} for i in range(16)))
+    for k, name in enumerate(THREE):
+        rows = [f"{s},{2 + .1 * (s % 3) + .2 * k + .01 * ((7 * s + k) % 5)},{3 + (s + k) % 2},ok" for s in range(6)]
+        (folder / f"runs-{name}.csv").write_text("seed,loss,hours,terminal\n" + "\n".join(rows) + "\n")
+        rows = [f"{i},d{i // 2},{losses(name).log_loss[i]},{64 - i % 3}" for i in range(24)]
+        (folder / f"{name}.csv").write_text("id,document,loss,tokens\n" + "\n".join(rows) + "\n")
+    return folder
+
+
+MODELS = [DEMO / "base", DEMO / "tuned", "--max-length", 48, "--device", "cpu"]
+KINDS = {  # shape -> arms and rules, or the words of a command
+    "losses 1 x 1": lambda f: (grid(losses, TWO), {"gate": 1.2, "by": ("language",)}), "losses, bootstrap": lambda f: (grid(losses, TWO), {"method": "bca", "replicates": 99, "seed": 3}),
+    "k x 1": lambda f: (grid(losses, THREE), {"contrasts": True, "deciding": "q8"}), "1 x m": lambda f: (grid(losses, TWO, ("code", "law", "news")), {"required": "parts"}),
+    "k x m": lambda f: (grid(losses, THREE, ("law", "news")), {"metrics": ["perplexity"]}), "pooled": lambda f: (grid(losses, TWO, ("code", "law", "news")), {"pooling": "random"}),
+    "noise floor": lambda f: (grid(losses, (*TWO, "control")), {}), "totals": lambda f: (streamed(f), {}), "wide": lambda f: (grid(scores, TWO, "abcdefgh"), {"by": ()}),
+    "answers": lambda f: (grid(answers, TWO), {"metrics": ["accuracy", "brier"]}), "scores": lambda f: (grid(scores, TWO), {"margin": .1, "by": ("level",)}), "translations": lambda f: (grid(translations, TWO), {}),
+    "text and questions": lambda f: (grid(losses, THREE[:3], ("text",)) | grid(answers, THREE[:3], ("questions",)), {"metrics": ["perplexity", "accuracy"]}),
+    "one arm": lambda f: (grid(losses, TWO[:1]), {}), "evaluate": lambda f: ["evaluate", f / "q8.csv", f / "q4.csv"],
+    "runs": lambda f: ["compare", *(f / f"runs-{name}.csv" for name in THREE), "--metric", "loss", "--metric", "hours", "--better", "loss=lower", "--better", "hours=lower"],
+    "stopped by looks": lambda f: ["compare", *MODELS, "--text", f / "t.jsonl", "--until-decided", "--set", "target=text", "--margin", "0.5"],
+    "models, spread": lambda f: ["compare", *MODELS, "--text", f / "t.jsonl", "--questions", f / "q.jsonl", "--windows", 12]}
+
+
+def make(kind, folder):
+    "The folder of a report of one kind."
+    made = KINDS[kind](tables(folder))
+    if isinstance(made, list):
+        code, _, err = quietly([*made, "--out", folder / "r", "-q"])
+        assert code in (0, 1), (kind, code, err)
+    else: study(made[0], Rules(**made[1])).report().save(folder / "r")
+    return folder / "r"
+
+
+# --- edits ---------------------------------------------------------------------------------------------------------------------------
+def seal(d):
+    "The bytes of a document with its digest renewed."
+    d["digest"] = sha(compact({name: part for name, part in d.items() if name not in ("digest", "environment")}))
+    return spell(d)
+
+
+def spell(d): return (json.dumps(d, sort_keys=True, ensure_ascii=False, indent=2) + "\n").encode("utf-8", "surrogatepass")
+
+
+def spots(value, at=()):
+    "Paths of everything in a JSON value."
+    yield at
+    for name, part in value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else (): yield from spots(part, (*at, name))
+
+
+def reach(value, at):
+    for name in at: value = value[name]
+    return value
+
+
+def other_leaf(rng, x, texts):
+    if isinstance(x, bool): return rng.choice([not x, None, int(x), str(x).lower()])
+    if isinstance(x, (dict, list)): return rng.choice([None, {"zz": 1}, ["zz"], [0.5], "zz"])
+    if x is None: return rng.choice([0.0, "", False, [], "x", 1])
+    if isinstance(x, str): return rng.choice([x + "x", x[:-1], "", x.swapcase(), x[::-1], None, " " + x, rng.choice(texts), x.replace("0", "1"), 0])
+    return rng.choice([x * (1 + 1e-6) or 1e-6, x * (1 + 1e-12), -x, x + 1, x * 10, None, str(x), 0, float(x) if isinstance(x, int) else int(x), [x]])
+
+
+def edit(rng, value, texts):
+    "One edit of a copy: (copy, path, before, after, whether of a container)."
+    value = copy.deepcopy(value)
+    places = [*spots(value)][1:]
+    at = rng.choice(places)
+    inner, x = reach(value, at[:-1]), reach(value, at)
+    group = isinstance(x, (dict, list)) and bool(x)
+    before = copy.deepcopy(x)
+    if group and isinstance(x, dict):
+        name, way = rng.choice(sorted(x)), rng.randrange(4)
+        if way == 0: x[rng.choice(["approved", "zz", "note"])] = rng.choice([True, "approved by an auditor", copy.deepcopy(x[name])])
+        elif way == 1: del x[name]
+        elif way == 2: x[name + "x"] = x.pop(name)
+        else:
+            two = rng.choice(sorted(x))
+            x[name], x[two] = x[two], x[name]
+    elif group:
+        i, way = rng.randrange(len(x)), rng.randrange(5)
+        if way == 0: del x[i]
+        elif way == 1: x.insert(i, copy.deepcopy(x[i]))
+        elif way == 2: x.reverse()
+        elif way == 3: x.append(rng.choice([None, "approved", 0]))
+        else: x.clear()
+    else: inner[at[-1]] = other_leaf(rng, x, texts)
+    return value, at, before, reach(value, at), group
+
+
+def width_beside(d, at):
+    "Width of the interval that a number is an end of, or that stands beside it."
+    wide = lambda x: abs(x[1] - x[0]) if isinstance(x, list) and len(x) == 2 and all(isinstance(y, float) for y in x) else 0
+    inner = reach(d, at[:-1])
+    if isinstance(inner, list): return wide(inner)
+    return max(wide(inner.get("ci")), wide(inner.get("interval")), wide([inner.get("low"), inner.get("high")])) if isinstance(inner, dict) else 0
+
+
+def below(x, y, width=0.0): return isinstance(x, float) and isinstance(y, float) and abs(x - y) <= 1e-9 * max(abs(x), abs(y), width)
+
+
+def load(path):
+    "The evidence of a file as a JSON value."
+    if path.suffix == ".json": return json.loads(path.read_bytes())
+    if path.suffix == ".jsonl": return {"rows": [json.loads(line) for line in path.read_text().splitlines()]}
+    table = pq.read_table(path)
+    return {"header": json.loads(table.schema.metadata[b"invar_nb"]), "columns": table.to_pydict()}
+
+
+def store(path, value, like):
+    "A file of such a value, its inner digest renewed or left out; ValueError, TypeError where there can be none."
+    if path.suffix == ".json": return path.write_text(compact(value))
+    if path.suffix == ".jsonl":
+        first, rows = value["rows"][0], [compact(row) for row in value["rows"][1:]]
+        if isinstance(first, dict) and first.pop("digest", None) and "examples" in first: first["digest"] = sha("\n".join([compact(first), *rows]))
+        return path.write_text("\n".join([compact(first), *rows]) + "\n")
+    value["header"].pop("digest", None)
+    columns = {}
+    for name, values in value["columns"].items():
+        try: columns[name] = pa.array(values, like.field(name).type)
+        except (pa.ArrowException, TypeError, KeyError): columns[name] = pa.array(values)
+    pq.write_table(pa.table(columns).replace_schema_metadata({"invar_nb": compact(value["header"])}), path)
+
+
+def content(value):
+    "An evidence file without its inner digest, to see whether it changed."
+    value = copy.deepcopy(value)
+    first = value.get("header") or value.get("rows", [{}])[0]
+    if isinstance(first, dict): first.pop("digest", None)
+    return compact(value)
+
+
+def verdict(folder):
+    "None where a report is refused, 'bug' where it breaks, else what was accepted."
+    try: return invar_nb.verify(folder)
+    except ValueError as error: return None if isinstance(error, invar_nb.ContractError) and not isinstance(error, invar_nb.UsageError) else f"bug {error!r}"
+    except Exception as error: return f"bug {error!r}"  # noqa: BLE001
+
+
+UNREAD = {"ids", "window_id", "id", "document_id", "n_bytes", "prompt_digests", "prompt_digest", "repeats", "others", "slices", "clusters", "cluster", "confidence", "labels_from", "ambiguous_label"}
+
+
+def same_bleu(d, at, after):
+    "Whether sacrebleu counts the same with another text in one place."
+    import sacrebleu
+    new = copy.deepcopy(d)
+    reach(new, at[:-1])[at[-1]] = after
+    if not isinstance(after, str): return False
+    facts = [[str(sacrebleu.corpus_bleu([h], [[r[0]]])) for h, r in zip(x["hypotheses"], x["references"], strict=True)] for x in (d, new)]
+    return facts[0] == facts[1]
+
+
+def why(what, at, before, after, d):
+    "Why an accepted edit may be accepted, by the list that verify prints; None where it may not."
+    if what.startswith("report"):
+        if at[0] == "environment": return "the environment"
+        return "below the tolerance" if below(before, after, width_beside(d, at)) else None
+    if at[0] == "header" or at[:2] == ("rows", 0) and "examples" in d["rows"][0] or at[0] in ("model", "provenance", "data_id"): return "labels"
+    if below(before, after) or before == after and not isinstance(before, bool): return "below the tolerance"
+    names = {name for name in at if isinstance(name, str)}
+    if isinstance(before, dict) and isinstance(after, dict):
+        if {*before} < {*after}: return "unread columns"  # an added one
+        names |= {name for name in before if before[name] != after.get(name)} if {*before} == {*after} and len(before) else {*before} - {*after}
+    if names & {"hypotheses", "references"} and same_bleu(d, at, after): return "unread columns"
+    return "unread columns" if names & UNREAD else None
+
+
+def attack_kind(kind, n, seed):
+    "Counter of (attack, outcome) for one kind of report, and what was accepted without a reason."
+    rng, found, odd = random.Random(f"{seed} {kind}"), Counter(), []
+    with tempfile.TemporaryDirectory() as place:
+        whole, bare = make(kind, Path(place)), Path(place) / "bare"
+        assert verdict(whole)
+        d, original = json.loads((whole / "report.json").read_bytes()), (whole / "report.json").read_bytes()
+        shutil.copytree(whole, bare, ignore=lambda _, names: [name for name in names if name.startswith(("report.", "summary", "badge", "result", "slices")) or name.endswith(".svg")])
+        texts = [x for at in spots(d) if isinstance(x := reach(d, at), str)]
+        evidence = {name: load(bare / name) for name in sorted({arm["file"] for arm in d["arms"].values()})}
+        bytes_of = {name: (bare / name).read_bytes() for name in evidence}
+        pages = sorted({p.name for p in whole.iterdir()} - {*evidence, "report.json"})
+        while sum(found.values()) < n:
+            what = rng.choices(["report, digest stale", "report, digest renewed", "report, bytes", "evidence, hash stale", "evidence, hash renewed", "pages"], [3, 52, 4, 3, 28, 10])[0]
+            folder, reason, at, before, after = bare, None, (), None, None
+            (bare / "report.json").write_bytes(original)
+            if what in ("report, digest stale", "report, digest renewed"):
+                new, at, before, after, group = edit(rng, d, texts)
+                if compact(new) == compact(d) or at == ("digest",) and what.endswith("renewed"): continue
+                (bare / "report.json").write_bytes(seal(new) if what.endswith("renewed") else spell(new))
+                if group and what.endswith("renewed"): what = "report, containers"
+            elif what in ("report, bytes", "pages"):
+                name = "report.json" if what == "report, bytes" else rng.choice(pages)
+                folder, data = whole, (whole / name).read_bytes()
+                i, way, at = rng.randrange(len(data)), rng.randrange(4), (name,)
+                new = [data[:i] + data[i + 1:], data[:i] + bytes([rng.randrange(256)]) + data[i:], data[:i] + bytes([data[i] ^ 1 << rng.randrange(8)]) + data[i + 1:], data + b"\n"][way]
+                if what == "report, bytes" and b'"environment"' in new and new[:new.find(b'"environment"')] == data[:data.find(b'"environment"')]: at = ("environment",)
+                if new == data: continue
+                (whole / name).write_bytes(new)
+            else:
+                name = rng.choice([*evidence])
+                new, at, before, after, _ = edit(rng, evidence[name], texts)
+                try: store(bare / name, new, pq.read_schema(whole / name) if name.endswith(".parquet") else None)
+                except (ValueError, TypeError, LookupError, AttributeError, pa.ArrowException): continue
+                if content(load(bare / name)) == content(evidence[name]): continue
+                if what.endswith("renewed"):
+                    sealed = copy.deepcopy(d)
+                    for arm in sealed["arms"].values(): arm["sha256"] = sha((bare / name).read_bytes()) if arm["file"] == name else arm["sha256"]
+                    (bare / "report.json").write_bytes(seal(sealed))
+            result = verdict(folder)
+            if what == "report, bytes" or what == "pages":
+                (whole / name).write_bytes(data)
+                if result and at == ("environment",): reason = "the environment"
+            elif result and not isinstance(result, str): reason = why(what, at, before, after, evidence[name] if what.startswith("evidence") else d)
+            if what.startswith("evidence"):
+                (bare / name).write_bytes(bytes_of[name])
+                if what.endswith("stale"): reason = None
+            found[what, "refused" if result is None else reason or "NOT HELD"] += 1
+            if result and not reason: odd.append((kind, what, at, str(before)[:160], str(after)[:160], result if isinstance(result, str) else "accepted"))
+    return found, odd
+
+
+def edits(n, seed):
+    "Edits of reports and evidence of every kind, two processes at a time."
+    found, odd = Counter(), []
+    weight = {kind: 1 if " x m" in kind or " and " in kind or kind == "models, spread" else 3 for kind in KINDS}  # the large ones take longest
+    shares = {kind: -(-n * weight[kind] // sum(weight.values())) for kind in KINDS}
+    run = lambda kind: subprocess.run([sys.executable, __file__, "edits", "--kind", kind, "--n", str(shares[kind]), "--seed", str(seed)], capture_output=True, text=True)
+    with ThreadPoolExecutor(2) as pool:
+        for kind, done in zip(KINDS, pool.map(run, KINDS), strict=True):
+            assert done.returncode == 0, (kind, done.stderr)
+            counts, strange = json.loads(done.stdout)
+            found, odd = found + Counter({tuple(name): count for name, count in counts}), odd + strange
+            print(kind, counts, flush=True)
+    for line in odd[:200]: print("NOT HELD", *line, sep=" | ")
+    rows = []
+    for what in sorted({what for what, _ in found}):
+        each = {reason: count for (name, reason), count in found.items() if name == what}
+        tried = sum(each.values())
+        rows.append((what, tried, tried - each.get("NOT HELD", 0), "; ".join(f"{reason} {count}" for reason, count in sorted(each.items()) if reason not in ("refused", "NOT HELD"))))
+    return rows
+
+
+# --- kills and faults ------------------------------------------------------------------------------------------------------------------
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+long at, seen, how, forever; char root[1024]; /* how: an errno, or minus a signal */
+__attribute__((constructor)) static void begin(void) {
+    char *e = getenv("ATTACK"); if (e) sscanf(e, "%ld %ld %ld %1000s", &at, &how, &forever, root); unsetenv("ATTACK"); }
+static int hit(const char *path, int fd, int undoes, int data) { /* an operation that writes below the root: must it fail? */
+    char link[64], real[4096]; static long done;
+    if (!root[0]) return 0;
+    if (!path) { snprintf(link, 64, "/proc/self/fd/%d", fd); ssize_t n = readlink(link, real, 4095); if (n < 0) return 0; real[n] = 0; path = real; }
+    if (path[0] == '/' && strncmp(path, root, strlen(root))) return 0;
+    seen++;
+    if (!at || seen < at || (how == ENOSPC && undoes) || (how == EACCES && data)) return 0;
+    if (how < 0) { if (!done++) kill(getpid(), -how); return 0; }
+    if (done && !forever) return 0;
+    done = 1; errno = how; return 1; }
+#define REAL(name) static __typeof__(name) *real; if (!real) real = dlsym(RTLD_NEXT, #name)
+#define FD(name, args, call) ssize_t name args { REAL(name); return hit(0, fd, 0, 1) ? -1 : real call; }
+FD(write, (int fd, const void *b, size_t n), (fd, b, n))
+FD(pwrite64, (int fd, const void *b, size_t n, off64_t o), (fd, b, n, o))
+FD(pwrite, (int fd, const void *b, size_t n, off_t o), (fd, b, n, o))
+#undef FD
+#define FD(name, args, call) int name args { REAL(name); return hit(0, fd, 0, 1) ? -1 : real call; }
+FD(fsync, (int fd), (fd))
+FD(fdatasync, (int fd), (fd))
+FD(ftruncate, (int fd, off_t o), (fd, o))
+FD(ftruncate64, (int fd, off64_t o), (fd, o))
+#define PATH(name, args, call, undoes) int name args { REAL(name); return hit(p, 0, undoes, 0) ? -1 : real call; }
+PATH(unlink, (const char *p), (p), 1)
+PATH(unlinkat, (int d, const char *p, int f), (d, p, f), 1)
+PATH(rmdir, (const char *p), (p), 1)
+PATH(mkdir, (const char *p, mode_t m), (p, m), 0)
+PATH(rename, (const char *p, const char *q), (p, q), 0)
+#define OPEN(name, first, pass) int name(first const char *p, int f, ...) { REAL(name); va_list v; va_start(v, f); int m = va_arg(v, int); va_end(v); \
+    return (f & (O_WRONLY | O_RDWR | O_CREAT)) && hit(p, 0, 0, 0) ? -1 : real(pass p, f, m); }
+#define COMMA ,
+OPEN(open, , )
+OPEN(open64, , )
+OPEN(openat, int d COMMA, d COMMA)
+OPEN(openat64, int d COMMA, d COMMA)
+"""
+LIMITS = ["--max-length", 40, "--batch-tokens", 120, "--device", "cpu", "-q"]
+
+
+def scenarios(data):
+    "name -> (commands, commands that make what stands there before)."
+    base, tuned, text, ask, csvs = DEMO / "base", DEMO / "tuned", data / "t.jsonl", data / "q.jsonl", [data / "baseline.csv", data / "q8.csv"]
+    score = lambda *more: ["score", base, "--text", text, *LIMITS, *more]
+    models = lambda *more: ["compare", base, tuned, "--text", text, *LIMITS, "--out", "out/r", *more]
+    files = lambda *more: ["compare", *csvs, "-q", "--out", "out/r", *more]
+    older = ["compare", csvs[0], csvs[0], "-q", "--out", "out/r"]
+    return {
+        "score": ([score("--out", "out/x.parquet")], []), "score, replaced": ([score("--out", "out/x.jsonl", "--force")], [score("--max-length", 30, "--out", "out/x.jsonl")]),
+        "score in shards, merge": ([*(score("--out", "out", "--shard", f"{i}/2") for i in (1, 2)), ["merge", "out", "-q"]], []),
+        "answer": ([["answer", base, ask, *LIMITS[2:], "--out", "out/a.jsonl"]], []), "compare models": ([models()], []), "compare models, replaced": ([models("--force")], [older]),
+        "compare, divergence": ([models("--divergence")], []), "compare, control": ([models("--control")], []), "compare, questions": ([models("--questions", ask)], []),
+        "compare, until decided": ([models("--until-decided", "--set", "target=text", "--set", "looks=3", "--margin", "0.5")], []),
+        "compare files": ([files()], []), "compare files, replaced": ([files("--force")], [older]),
+        "update the baseline": ([["compare", "out/b.jsonl", "out/c.jsonl", "--out", "out/r", "-q", "--update-baseline", "--force"]],
+                                [score("--out", "out/b.jsonl"), score("--out", "out/c.jsonl"), ["compare", "out/b.jsonl", "out/c.jsonl", "--out", "out/r", "-q"]]),
+        "evaluate": ([["evaluate", *csvs, "--out", "out/r", "-q"]], []), "evaluate, replaced": ([["evaluate", *csvs, "--out", "out/r", "-q", "--force"]], [older]),
+        "plan": ([["plan", *csvs, "--margin", "1%", "--out", "out/p", "-q"]], []), "init": ([["init", "-q"]], []),
+        "export": ([["export", "out/r", "--to", "junit"]], [older]), "card": ([["card", "out/r"]], [older]), "runs": ([["runs", "out/runs.jsonl"]], [])}
+
+
+def runs(path):
+    "Experiments that a journal keeps, and the file of their runs."
+    from invar_nb.experiments.runner import ExperimentSpec, over_seeds, run_all, write_runs
+    spec = ExperimentSpec(experiment_id="e", command=("/bin/sh", "-c", "echo '{\"loss\": 2.5}'"), seed=0, metric_keys=("loss",))
+    write_runs(run_all(over_seeds(spec, range(6)), results_file=f"{path}.journal", workers=2), path)
+    return 0
+
+
+class Command:
+    "Runs commands in processes that are forked from this one, which knows all modules, or in their own."
+
+    def __init__(self, scratch, shim): self.scratch, self.shim = Path(scratch), shim
+
+    def run(self, folder, words, at=0, how=0, forever=0, after=None, own=False):
+        "(exit code or None where it was killed, seconds, operations seen)"
+        words, began = [*map(str, words)], time.monotonic()
+        (folder / "tmp").mkdir(exist_ok=True)
+        if own:
+            env = {**os.environ, "ATTACK": f"{at} {how} {forever} {folder}", "TMPDIR": str(folder / "tmp"), "PYTHONPATH": str(TABLE.parents[2])}
+            with open(self.scratch / "out", "wb") as out, open(self.scratch / "err", "wb") as err: status = subprocess.run([sys.executable, "-m", "invar_nb", *words], cwd=folder, env=env, stdout=out, stderr=err).returncode
+            return (None if status < 0 else status), time.monotonic() - began, 0
+        told = self.scratch / "seen"
+        if not (pid := os.fork()):
+            try: self.child(folder, words, at, how, forever, told)
+            finally: os._exit(99)
+        if after is not None:
+            while time.monotonic() - began < after and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None: time.sleep(.001)
+            with contextlib.suppress(ProcessLookupError): os.kill(pid, -how)
+        status = os.waitpid(pid, 0)[1]
+        return (None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)), time.monotonic() - began, int(told.read_text() or 0) if told.exists() else 0
+
+    def child(self, folder, words, at, how, forever, told):
+        os.chdir(folder)
+        tempfile.tempdir = os.environ["TMPDIR"] = str(folder / "tmp")
+        for stream, name in ((1, "out"), (2, "err")): os.dup2(os.open(self.scratch / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
+        sys.stdout, sys.stderr = (open(stream, "w", closefd=False) for stream in (1, 2))
+        for name, value in (("at", at), ("how", how), ("forever", forever), ("seen", 0)): ctypes.c_long.in_dll(self.shim, name).value = value
+        (ctypes.c_char * 1024).in_dll(self.shim, "root").value = str(folder).encode()
+        code = runs(words[1]) if words[0] == "runs" else main(words)
+        (ctypes.c_char * 1024).in_dll(self.shim, "root").value = b""
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError): stream.flush()
+        told.write_text(str(ctypes.c_long.in_dll(self.shim, "seen").value))
+        os._exit(code)
+
+    def said(self): return (self.scratch / "err").read_text(errors="replace")
+
+
+def visible(folder): return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and not unseen(p, folder)}
+def unseen(p, folder): return any(part.startswith(".") and part != ".github" or part == "tmp" or part.endswith("runs.jsonl.journal") for part in p.relative_to(folder).parts)
+def left(folder): return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.name != "tmp" and unseen(p, folder) and not p.name.endswith("runs.jsonl.journal"))
+
+
+def disturb(scratch, shim, name, plan, rng, n, faults):
+    "Disturbed runs of one scenario: (kind of disturbance -> count, what was not held)."
+    run, (commands, first), found, odd = Command(scratch, shim), plan, Counter(), []
+    start, there, steps = Path(scratch) / "start", {}, []
+    (start / "out").mkdir(parents=True)
+    for words in first: assert run.run(start, words)[0] in (0, 1), run.said()
+    shutil.copytree(start, whole := Path(scratch) / "whole")
+    for words in commands:
+        before = visible(whole)
+        code, seconds, operations = run.run(whole, words)
+        assert code in (0, 1) and not left(whole), (name, code, run.said(), left(whole))
+        steps.append((words, code, seconds, operations, before, visible(whole), (Path(scratch) / "out").read_bytes()))
+    while sum(found.values()) < n:
+        folder, log = Path(scratch) / "turn", []
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(start, folder)
+        for words, code, seconds, operations, old, new, shown in steps:
+            own, ended = rng.random() < .08 and words[0] in ("compare", "evaluate", "export", "init", "plan") and "--text" not in words, None
+            for _ in range(1 if faults else rng.randrange(1, 3)):
+                if faults: what = rng.choice(["no space, once", "no space", "I/O error", "no access", "SIGINT", "SIGTERM"])
+                else: what = rng.choice(["killed at an operation", "killed at a time"])
+                how = {"no space": errno.ENOSPC, "no space, once": errno.ENOSPC, "I/O error": errno.EIO, "no access": errno.EACCES, "SIGINT": -signal.SIGINT, "SIGTERM": -signal.SIGTERM}.get(what, -signal.SIGKILL)
+                timed = not own and (what == "killed at a time" or how < 0 and faults and rng.random() < .5)
+                at = 0 if timed else rng.randrange(1, max(operations, 1) + 1)
+                ended, *_ = run.run(folder, words, at=at, how=how, forever=what == "no space", after=rng.uniform(0, seconds) if timed else None, own=own)
+                here, said = visible(folder), run.said()
+                log = [name, what, at, words[0], "own process" if own else "", f"code {ended}"]
+                report = lambda state: {k: v for k, v in state.items() if k.startswith("out/r/")}
+                between = not report(here) and {"out/.r.old", "out/.r.new"} <= {*left(folder)}
+                if not (between or report(here) in (report(old), report(new))) or any(v not in (old.get(k), new.get(k)) for k, v in here.items()):
+                    odd.append([*log, "neither old nor new:", [k for k, v in here.items() if v not in (old.get(k), new.get(k))]])
+                if ended is not None:
+                    right = {130, code} if how < 0 else {2, 3, 5, code}
+                    if ended not in right or "Traceback" in said or "bug" in said or faults and ended != code and len(said.strip().splitlines()) != 1: odd.append([*log, "ended badly:", said[-300:]])
+                    if ended == code and faults and (here != new or left(folder)) and words[0] not in ("export", "card"): odd.append([*log, "a success that left:", left(folder), said[-200:]])
+                if faults or ended is None: found[what] += 1
+                if ended is not None: break
+            again, *_ = run.run(folder, words)
+            refused = again == 2 and visible(folder) == new and any(word in run.said() for word in ("give --force", "new files only", "must be a new"))
+            if again != code and not refused: odd.append([*log, f"run again: {again}", run.said()[-300:]])
+            elif visible(folder) != new: odd.append([*log, "another result:", [k for k in {**new, **visible(folder)} if new.get(k) != visible(folder).get(k)]])
+            elif left(folder): odd.append([*log, "left:", left(folder)])
+            elif words[0] in ("export", "card") and (Path(scratch) / "out").read_bytes() != shown: odd.append([*log, "another text"])
+    return found, odd
+
+
+def disturb_all(n, seed, faults=False):
+    os.environ |= {"SOURCE_DATE_EPOCH": "1700000000", "INVAR_NB_API_KEY": ""}
+    found, odd = Counter(), []
+    with tempfile.TemporaryDirectory() as place:
+        library, data = Path(place) / "shim.so", Path(place) / "data"
+        if not os.environ.get("LD_PRELOAD"):
+            library = Path(tempfile.gettempdir()) / f"invar-shim-{os.getpid()}.so"
+            subprocess.run(["cc", "-shared", "-fPIC", "-w", "-x", "c", "-", "-o", library, "-ldl"], input=SHIM.encode(), check=True)
+            os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "LD_PRELOAD": str(library)})
+        shim = ctypes.CDLL(os.environ["LD_PRELOAD"])
+        data.mkdir()
+        plans = scenarios(tables(data))
+        for words in (["compare", *MODELS, "--text", data / "t.jsonl", "--divergence", "-q", "--out", Path(place) / "warm"], ["card", Path(place) / "warm"]): assert quietly(words)[0] in (0, 1)  # imports everything
+        weight = {name: 1 if any("--text" in words for words in sum(plan, [])) or name == "answer" else 3 for name, plan in plans.items()}
+        for name, plan in plans.items():
+            began, share = time.monotonic(), -(-n * weight[name] // sum(weight.values()))
+            with tempfile.TemporaryDirectory() as scratch: more, strange = disturb(scratch, shim, name, plan, random.Random(f"{seed} {name}"), share, faults)
+            found, odd = found + more, odd + strange
+            print(f"{name}: {dict(more)}, {time.monotonic() - began:.0f} s, {len(strange)} not held", *strange, sep="\n  ", flush=True)
+        Path(os.environ["LD_PRELOAD"]).unlink()
+    bad = Counter(line[1] for line in odd)
+    return [(f"{'faults' if faults else 'kills'}: {what}", count, count - bad[what], "") for what, count in sorted(found.items())]
+
+
+ATTACKS = {"edits": (edits, 50_000), "kills": (disturb_all, 250), "faults": (lambda n, seed: disturb_all(n, seed, True), 500)}
+
+if __name__ == "__main__":
+    p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    p.add_argument("attack", choices=ATTACKS)
+    p.add_argument("--n", type=int)
+    p.add_argument("--seed", type=int, default=1)
+    p.add_argument("--kind", choices=KINDS)
+    p.add_argument("--only", default="")
+    a = p.parse_args()
+    if a.kind:
+        found, odd = attack_kind(a.kind, a.n, a.seed)
+        sys.exit(print(json.dumps([[*found.items()], odd])))
+    sys.exit(not keep(ATTACKS[a.attack][0](a.n or ATTACKS[a.attack][1], a.seed), a.seed))
