@@ -2,10 +2,11 @@
 
 They share no code with the tests: public commands and functions, and edits of plain files. nbs/reference/attacks.csv keeps what was
 tried and what held; `differs` says what was accepted, and why it may be. An attack that is not held ends the program with code 1."""
-import argparse, contextlib, copy, csv, ctypes, errno, hashlib, io, json, os, random, shutil, signal, subprocess, sys, tempfile, time
+import argparse, contextlib, copy, csv, ctypes, errno, hashlib, html, io, json, mmap, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, zipfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from urllib.parse import quote, unquote
 
 import numpy as np
 import pyarrow as pa
@@ -530,7 +531,287 @@ def disturb_all(n, seed, faults=False):
     return [(f"{'faults' if faults else 'kills'}: {what}", count, count - bad[what], "") for what, count in sorted(found.items())]
 
 
-ATTACKS = {"edits": (edits, 50_000), "kills": (disturb_all, 250), "faults": (lambda n, seed: disturb_all(n, seed, True), 500)}
+# --- forgeries and races ---------------------------------------------------------------------------------------------------------------
+def forge(d, name):
+    "Documents that carry a metric that does not exist, and what it may hide: a better headline, an exit, claims, rows, conventions."
+    row = copy.deepcopy(d["rows"][0])
+    row["key"]["metric"], row["role"], row["claim"] = name, "rest", "improved"
+    lies = {"headline": f"Improved: {name} +40 points.", "claim": "improved", "exit": {"code": 0, "rule": "not_worse", "because": "Every metric is fine."}, "conventions": ["Audited."], "warnings": []}
+    places = {"rules": lambda x: x["rules"].update(metrics=[name]), "margin": lambda x: x["rules"].update(margin={name: .1}), "better": lambda x: x["rules"].update(better={name: "lower"}),
+              "row": lambda x: x["rows"].append(row), "missing": lambda x: [pair["missing"].update({name: "not measured"}) for pair in x["pairs"]], "runs": lambda x: [x["rows"].append(row), x["parts"][0].update(kind="runs")],
+              "levels": lambda x: [arm["levels"].update({name: {"value": 1.0, "ci": None, "title": name, "unit": ""}}) for arm in x["arms"].values()], "arms": lambda x: [x["rows"].append(row), [arm.update(kind="runs") for arm in x["arms"].values()]]}
+    for where in places:
+        for lie in (None, *lies):
+            new = copy.deepcopy(d)
+            places[where](new)
+            if lie: new[lie] = lies[lie]
+            elif where not in ("row", "runs", "arms"): continue
+            yield new
+
+
+def forgeries(n, seed):
+    "A metric that does not exist, in every kind of report that tables give: verified never, partly only without a lie that is not listed."
+    tried = held = 0
+    with tempfile.TemporaryDirectory() as place:
+        for kind in [kind for kind in KINDS if kind not in ("stopped by looks", "models, spread")]:
+            (folder := Path(place) / kind.replace(" ", "")).mkdir()
+            d = json.loads((make(kind, folder) / "report.json").read_bytes())
+            for p in (folder / "r").iterdir():
+                if p.name not in {arm["file"] for arm in d["arms"].values()}: p.unlink()
+            for name in ("zz", "human preference"):
+                for new in forge(d, name):
+                    (folder / "r/report.json").write_bytes(seal(new))
+                    tried, held = tried + 1, held + (verdict(folder / "r") is None)
+                    if tried % 40: continue
+                    codes = [quietly(["verify", folder / "r", *more])[0] for more in ([], ["--without", name])]
+                    tried, held = tried + 2, held + sum(code in (2, 3) for code in codes)
+    return [("forged: a metric that does not exist", tried, held, "")]
+
+
+def races(n, seed):
+    "Calls of verify while another process exchanges a file that is read."
+    rows = []
+    with tempfile.TemporaryDirectory() as place:
+        folder, place = make("scores", Path(place)), Path(place)
+        report, files, later = folder / "report.json", ("baseline.json", "candidate.json"), grid(scores, TWO) | {("candidate", ""): scores("candidate", better="lower").changed(values=scores("candidate").values / 2)}
+        study(later, Rules(margin=.1, by=("level",))).report().save(place / "other")
+        d, other = (json.loads((where / "report.json").read_bytes()) for where in (folder, place / "other"))
+        for p in (*folder.iterdir(), ): p.unlink() if p.name not in (*files, "report.json") else None
+        for stem in other["arms"]: other["arms"][stem]["sha256"] = d["arms"][stem]["sha256"]
+        cases = {"report.json": (report, [spell(d), seal(copy.deepcopy(d) | {"headline": "Improved by 20 %."})], spell(d), d["headline"]), "evidence": (folder / "candidate.json", [(x / "candidate.json").read_bytes() for x in (folder, place / "other")], seal(other), None)}
+        for what, (path, versions, start, right) in cases.items():
+            report.write_bytes(start)
+            counter, count, calls, right_ones, wrong = mmap.mmap(-1, 8), 0, 0, 0, 0
+            if not (pid := os.fork()):
+                for count in range(1, 10 ** 9):
+                    (place / "next").write_bytes(versions[count % 2])
+                    os.replace(place / "next", path)
+                    counter[:8] = struct.pack("q", count)
+                    time.sleep(random.uniform(0, .004))
+            while calls < n:
+                count, result = struct.unpack("q", counter[:8])[0], verdict(folder)
+                calls += struct.unpack("q", counter[:8])[0] > count
+                if isinstance(result, str) or result and result.report.headline != right: wrong += 1
+                elif result: right_ones += 1
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            print(f"race on {what}: {count} exchanges, {calls} calls, {right_ones} verified, {wrong} wrongly", flush=True)
+            rows.append((f"race: {what} exchanged", n, n - min(wrong, n), ""))
+    return rows
+
+
+# --- servers ---------------------------------------------------------------------------------------------------------------------------
+NAMES = ("data id object owned_by root parent max_model_len version model_path weight_version choices logprobs tokens token_logprobs top_logprobs prompt_logprobs prompt_token_ids text usage "
+         "completion_tokens prompt_tokens meta_info input_token_logprobs model error message detail n_ctx default_generation_settings").split()
+
+
+def odd_key(rng):
+    plain = "sk-" + "".join(rng.choices("abcdefghijkmnpqrstuvwxyzABCDEF0123456789", k=24))
+    middle = rng.choice(["", "", "\n", "\r\n", "\t", "\x1b[31m", "\x7f", "\x01", "ключ", "é", "東京", " ", '"', "\\", "'", "%41", "&amp;", "<b>", "+/=", "\\n", "\\u0041", "{}", "[key]", "\u2028", "x" * 9000])
+    return plain[:14] + middle + plain[14:] if rng.random() < .97 else "ab12"
+
+
+def spelled(rng, key):
+    "The key as a server may echo it."
+    return rng.choice([key, key, f"Bearer {key}", json.dumps(key)[1:-1], json.dumps(json.dumps(key))[1:-1], quote(key, safe=""), html.escape(key), key.upper(), f"<p>{key}</p>", "".join(f"\\u{ord(c):04x}" if c < "\uffff" else c for c in key),
+                       "".join(f"&#{ord(c)};" for c in key), "".join(f"%{b:02X}" for b in key.encode()), "".join(f"&#x{ord(c):X};" for c in key)])
+
+
+def junk(rng, key, depth=0):
+    "A JSON value of any shape, with names that servers use."
+    way = rng.randrange(10 if depth < 5 else 6)
+    if way < 6: return [None, rng.choice([True, False]), rng.choice([0, -1, 5, 1e308, -9999.0, 0.5, 10 ** 400, -0.25]), "", spelled(rng, key), rng.choice(["gpt", "vllm", "sglang", "llamacpp", "\ud800", "\x1b[2J", "0.11"])][way]
+    if way < 8: return [junk(rng, key, depth + 1) for _ in range(rng.randrange(6))]
+    return {rng.choice([*NAMES, spelled(rng, key)]): junk(rng, key, depth + 1) for _ in range(rng.randrange(5))}
+
+
+def body(rng, key):
+    way = rng.randrange(12)
+    text = json.dumps(junk(rng, key)).encode()
+    return [text, text, text, text[:-1], b"[" * 100_000, b"{\"a\":" * 5000, b"<html>" + spelled(rng, key).encode("utf-8", "replace") + b"<" * 50_000, bytes(rng.randrange(256) for _ in range(300)), b"NaN", b"[[],[]," * 400_000, b"",
+            json.dumps({"data": [{"id": spelled(rng, key), "owned_by": rng.choice(["vllm", "sglang", "x"])}] * rng.randrange(1, 3)}).encode()][way]
+
+
+def reply(rng, key, path, fits):
+    "Bytes of an answer, and how they are sent: at once, dripping, for ever, or never."
+    if path == b"/v1/models" and fits: data, status, extra = json.dumps({"data": [{"id": "m", "owned_by": fits}]}).encode(), "200 OK", ""
+    else:
+        data = body(rng, key)
+        status = rng.choice(["200 OK"] * 6 + [f"200 {spelled(rng, key)}", f"401 {key}", "403 No", "404 Not Found", "429 Later", "500 Broken", "503", "301 Moved", "999 What", "100 Continue", "204 Empty", f"{spelled(rng, key)}", ""])
+        extra = rng.choice(["", "", f"X-Echo: {spelled(rng, key)}\r\n", f"Retry-After: {rng.choice([spelled(rng, key), '0.1', '-1', '1e9', '999'])}\r\n", f"Location: http://127.0.0.1:9/{spelled(rng, key)}\r\n", "no colon\r\n", "Content-Length: -5\r\n", "Content-Encoding: gzip\r\n",
+                            f"{spelled(rng, key)}: x\r\n", "X: " + "y" * 100_000 + "\r\n", "Transfer-Encoding: chunked\r\n", "\x00\r\n"])
+    length = rng.choice([f"Content-Length: {len(data)}\r\n"] * 5 + ["", f"Content-Length: {10 ** 12}\r\n", "Content-Length: x\r\n"]) if not (path == b"/v1/models" and fits) else f"Content-Length: {len(data)}\r\n"
+    head = rng.choice(["HTTP/1.1"] * 9 + ["HTTP/9.9", key]) if not fits else "HTTP/1.1"
+    return f"{head} {status}\r\nContent-Type: application/json\r\n{extra}{length}Connection: close\r\n\r\n".encode("utf-8", "surrogatepass"), data
+
+
+def hostile(rng, key, sock):
+    "Serve until killed."
+    fits, how = rng.choice(["vllm", "sglang", "openai", ""]), rng.choice(["send"] * 12 + ["100 Continue", "drip", "drip head", "huge", "close", "silent", "reset"])
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+    def one(link):
+        with contextlib.suppress(OSError), link:
+            asked = link.recv(65536)
+            head, data = reply(rng, key, asked.split(b" ")[1] if b" " in asked else b"", fits)
+            if asked.startswith(b"POST") and b"\r\n\r\n" in asked and len(asked.split(b"\r\n\r\n", 1)[1]) < 10: link.recv(65536)
+            if how == "send" or fits and b"/v1/models" in asked: return link.sendall(head + data)
+            if how == "reset": link.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            if how in ("close", "reset"): return None
+            if how == "huge": link.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n[")
+            while True:
+                if how == "100 Continue": link.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                elif how == "drip head": link.sendall(b"X")
+                elif how == "drip": link.sendall(head if not data else b" ")
+                elif how == "huge": link.sendall(b"[]," * 300_000)
+                if how != "huge": time.sleep(.05)
+    while True: threading.Thread(target=one, args=(sock.accept()[0],), daemon=True).start()
+
+
+def leaks(text, key):
+    "Whether a text shows the key, or a line of it, however it is spelled."
+    seen = {text, html.unescape(text), unquote(text), re.sub(r"\\+u([0-9a-fA-F]{4})", lambda m: chr(int(m[1], 16)), text), text.replace("\\", "")}
+    seen |= {unquote(html.unescape(x)) for x in seen}
+    parts = [key, *re.split(r"[^\x21-\x7e]+", key)]
+    return any(part.lower() in x.lower() for part in parts if len(part) > 6 and part != "x" * 9000 for x in seen)
+
+
+def servers(n, seed):
+    "Servers that answer anything, and keys of any kind: what a command prints or writes."
+    from invar_nb.models import servers as asked
+    asked.Requests.__init__.__kwdefaults__.update(timeout=1.0, retries=1, backoff=.05)
+    bad, longest, rng = Counter(), 0, random.Random(seed)
+    with tempfile.TemporaryDirectory() as place:
+        place = Path(place)
+        tables(place)
+        quietly(["score", DEMO / "base", "--text", place / "t.jsonl", *LIMITS, "--out", place / "warm.jsonl"])  # imports everything
+        for turn in range(n):
+            (folder := place / "turn").mkdir()
+            key, sock = odd_key(rng), socket.create_server(("127.0.0.1", 0), backlog=64)
+            words = ["score", f"{rng.choice(['openai', 'vllm', 'sglang'])}:http://127.0.0.1:{sock.getsockname()[1]}" + rng.choice(["#m", "", "/v1"]), "--text", place / "t.jsonl", "--max-length", 40, "--tokenizer", DEMO / "base", "--out", folder / "x.jsonl",
+                     *rng.choice([[], ["--json"], ["--debug"], ["--json", "--debug"]])]
+            if not (serving := os.fork()):
+                try: hostile(random.Random(f"{seed} {turn}"), key, sock)
+                finally: os._exit(0)
+            sock.close()
+            began = time.monotonic()
+            if not (pid := os.fork()):
+                os.environ["INVAR_NB_API_KEY"] = key
+                for stream, name in ((1, "out"), (2, "err")): os.dup2(os.open(folder / name, os.O_CREAT | os.O_WRONLY), stream)
+                sys.stdout, sys.stderr = (open(stream, "w", closefd=False) for stream in (1, 2))
+                code = 99
+                try: code = main([*map(str, words)])
+                finally:
+                    for stream in (sys.stdout, sys.stderr): stream.flush()
+                    os._exit(code)
+            while not (status := os.waitpid(pid, os.WNOHANG))[0] and time.monotonic() - began < 120: time.sleep(.01)
+            spent, late = time.monotonic() - began, not status[0]
+            for one in (*[pid] * late, serving): os.kill(one, signal.SIGKILL)
+            for one in (*[pid] * late, serving): os.waitpid(one, 0)
+            longest = max(longest, spent)
+            text = "\n".join(p.read_bytes().decode("utf-8", "replace") for p in folder.rglob("*") if p.is_file())
+            code = os.waitstatus_to_exitcode(status[1])
+            for what, fails in (("a key shown", leaks(text, key)), ("a bug", "This is a bug" in text or code not in (0, 2, 3, 5)), ("no end in time", late)):
+                bad[what] += fails
+                if fails: print("NOT HELD", what, turn, repr(key)[:60], code, f"{spent:.1f} s", text[-400:], sep=" | ", flush=True)
+            shutil.rmtree(folder)
+    print(f"longest: {longest:.1f} s, with a time limit of 1 s a request and one repetition")
+    return [(f"servers: {what}", n, n - bad[what], "") for what in ("a bug", "a key shown", "no end in time")]
+
+
+# --- limits ----------------------------------------------------------------------------------------------------------------------------
+def measure(words, folder, env=(), seconds=120):
+    "(exit code or None where it was ended, seconds, peak MiB, last line) of a command."
+    began = time.monotonic()
+    with open(folder / "said", "wb") as said: run = subprocess.Popen([sys.executable, "-m", "invar_nb", *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=said, cwd=folder, env={**os.environ, "PYTHONPATH": str(TABLE.parents[2]), **dict(env)})
+    timer = threading.Timer(seconds, run.kill)
+    timer.start()
+    _, status, used = os.wait4(run.pid, 0)
+    timer.cancel()
+    code = os.waitstatus_to_exitcode(status)
+    return None if code < 0 else code, time.monotonic() - began, used.ru_maxrss / 1024, ((folder / "said").read_text(errors="replace").strip().splitlines() or [""])[-1]
+
+
+def endless(folder):
+    "name -> (words, files that are replaced by a FIFO and by a link to /dev/zero)."
+    report = make("scores", folder)
+    shutil.copytree(DEMO / "base", folder / "model")
+    (folder / "eval").mkdir()
+    (folder / "parts").mkdir()
+    files = {name: folder / name for name in ("t.jsonl", "q.jsonl", "baseline.csv", "model/model.safetensors", "model/config.json", "model/tokenizer.json", "eval/samples_a.jsonl", "eval/results_a.json", "parts/part-00001-of-00002.parquet", "info.json", "study.toml", "one")}
+    score = ["score", "model", "--text", "t.jsonl", "--out", "o.jsonl", "--max-length", 40, "-q"]
+    for name, words in {"t.jsonl": score, "model/model.safetensors": score, "model/config.json": score, "model/tokenizer.json": score, "baseline.csv": ["compare", "baseline.csv", "q8.csv"], "one": ["score", "one", *score[2:]], "q.jsonl": ["answer", "model", "q.jsonl", "--out", "a.jsonl"],
+                        "eval/samples_a.jsonl": ["evaluate", "eval"], "eval/results_a.json": ["evaluate", "eval"], "parts/part-00001-of-00002.parquet": ["merge", "parts"], "study.toml": [*score, "--study", "study.toml"],
+                        "info.json": ["compare", "model", "model", "--questions", "q.jsonl", "--set", "checkpoint_info=info.json"]}.items(): yield name, words, files[name]
+    for name in ("report.json", "baseline.json", "report.md", "slices.csv"): yield f"verify, {name}", ["verify", "r"], report / name
+    yield "diff", ["diff", "model", DEMO / "tuned"], files["model/model.safetensors"]
+    yield "card", ["card", "r"], report / "report.json"
+
+
+def archives(folder):
+    "An archive of inspect with a member of 2.6 GB, by Zstandard and by deflate."
+    import zstandard
+    head = json.dumps({"version": 2, "status": "success", "eval": {"task": "t", "model": "m", "dataset": {}}, "results": {}})
+    for name in ("zstd.eval", "deflate.eval"):
+        zeros = b"a" * 2 ** 20
+        with zipfile.ZipFile(folder / name, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("header.json", head)
+            if name == "deflate.eval":
+                with archive.open("samples/1_epoch_1.json", "w", force_zip64=True) as member:
+                    for _ in range(2600): member.write(zeros)
+            else:
+                packer = zstandard.ZstdCompressor(level=3).compressobj(size=2600 * 2 ** 20)
+                data = b"".join(packer.compress(zeros) for _ in range(2600)) + packer.flush()
+                info = zipfile.ZipInfo("samples/1_epoch_1.json")
+                archive.writestr(info, data, zipfile.ZIP_STORED)
+                info.compress_type, info.file_size = 93, 2600 * 2 ** 20
+        yield f"{name}, {(folder / name).stat().st_size // 1000} kB", ["evaluate", name]
+
+
+def big_reply(sock, post):
+    "250 MB of brackets, as the list of models or as log-probabilities."
+    while True:
+        link = sock.accept()[0]
+        with contextlib.suppress(OSError), link:
+            listing = b"/v1/models" in link.recv(65536)
+            data = json.dumps({"data": [{"id": "m", "owned_by": "vllm"}]}).encode() if post and listing else b"[[]" + b",[]" * 83_000_000 + b"]"
+            link.sendall(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\nConnection: close\r\n\r\n" % len(data) + data)
+
+
+def limits(n, seed):
+    "Inputs without an end or of gigabytes: 120 s and 1 GiB beside what PyTorch takes are enough for each to be refused."
+    bad, tried = Counter(), Counter()
+
+    def look(group, name, words, folder, env=()):
+        code, seconds, peak, said = measure(words, folder, env)
+        held = code in (2, 3, 5) and peak < 1024 and "bug" not in said and "Traceback" not in said
+        tried[group], bad[group] = tried[group] + 1, bad[group] + (not held)
+        print(f"{'' if held else 'NOT HELD '}{group}: {name}: code {code}, {seconds:.1f} s, {peak:.0f} MiB: {said[:150]}", flush=True)
+    with tempfile.TemporaryDirectory() as place:
+        place = Path(place)
+        for name, words, path in [*endless(place)]:
+            kept = path.with_name(path.name + ".kept")
+            if path.exists(): path.rename(kept)
+            for group, put in (("a pipe", os.mkfifo), ("/dev/zero", lambda p: p.symlink_to("/dev/zero"))):
+                put(path)
+                look(f"limits: {group}", name, words, place)
+                path.unlink()
+            if kept.exists(): kept.rename(path)
+        for name, words in archives(place): look("limits: an archive of 2.6 GB", name, words, place)
+        config = json.loads((place / "model/config.json").read_text())
+        (place / "model/config.json").write_text(json.dumps(config | {"num_hidden_layers": 100_000}))
+        for words in (["score", "model", "--text", "t.jsonl", "--out", "o.jsonl"], ["compare", "model", DEMO / "tuned", "--text", "t.jsonl"]): look("limits: 100,000 layers", words[0], words, place)
+        for post in (False, True):
+            sock = socket.create_server(("127.0.0.1", 0))
+            if not (pid := os.fork()): big_reply(sock, post)
+            address = f"vllm:http://127.0.0.1:{sock.getsockname()[1]}"
+            look("limits: a reply of 250 MB", "log-probabilities" if post else "models", ["score", address, "--text", "t.jsonl", "--tokenizer", DEMO / "base", "--max-length", 40, "--out", "o.jsonl"], place)
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+    return [(what, tried[what], tried[what] - bad[what], "") for what in sorted(tried)]
+
+
+ATTACKS = {"edits": (edits, 50_000), "forgeries": (forgeries, 0), "race": (races, 200), "kills": (disturb_all, 250), "faults": (lambda n, seed: disturb_all(n, seed, True), 500), "servers": (servers, 300), "limits": (limits, 0)}
 
 if __name__ == "__main__":
     p = argparse.ArgumentParser(description=__doc__.split("\n")[0])
@@ -538,7 +819,6 @@ if __name__ == "__main__":
     p.add_argument("--n", type=int)
     p.add_argument("--seed", type=int, default=1)
     p.add_argument("--kind", choices=KINDS)
-    p.add_argument("--only", default="")
     a = p.parse_args()
     if a.kind:
         found, odd = attack_kind(a.kind, a.n, a.seed)
