@@ -175,6 +175,21 @@ def test_exchanged_evidence_is_refused(kind, tmp_path):
     with pytest.raises(ContractError): verify(folder)
 
 
+def test_evidence_that_is_exchanged_once_it_was_hashed_is_not_read(tmp_path, monkeypatch):
+    "Hashed as one file and read as another, it let a report pass that the recorded file does not give."
+    folder, other = (compare(marks(shift=shift, better="lower"), margin=.1).report().save(tmp_path / str(shift)) for shift in (.05, -.2))
+    true, forged = (json.loads((place / "report.json").read_text()) for place in (folder, other))
+    (folder / "report.json").write_text(canonical_text(changed(forged, ("arms", "candidate", "sha256"), true["arms"]["candidate"]["sha256"])))
+
+    def hashed(path, read=page.file_digest):
+        found = read(path)
+        if path.name == "candidate.json": shutil.copy(other / path.name, folder / path.name)
+        return found
+    monkeypatch.setattr(page, "file_digest", hashed)
+    for name in ("report.md", "report.html", "summary.md", "badge.json", "result.svg"): (folder / name).unlink(missing_ok=True)
+    with pytest.raises(ContractError, match="must be what the evidence gives"): verify(folder)
+
+
 def test_what_is_missing_elsewhere_or_cut_is_refused(tmp_path, refused):
     folder = STUDIES["scores"]().report().save(tmp_path / "r")
     document = json.loads((folder / "report.json").read_text())

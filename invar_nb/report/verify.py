@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 import os
 from pathlib import Path
+import shutil
+import tempfile
 
 import invar_nb
 from ..arms.window_losses import StreamedLosses
@@ -42,22 +44,24 @@ def read_evidence(
 ) -> dict[tuple[str, str], object]:  # (name, part) -> arm
     "The arms beside a report; ContractError where a file is not the recorded one."
     read = {}
-    for stem, entry in arms.items():
-        name, expected = entry["file"], entry["sha256"]
-        if name is None or expected is None:
-            refuse("verify", f"arms.{stem} must name a saved file", "none",
-                   "The report was never saved with its evidence; Report.save does that")
-        if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
-            refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
-                   repr(name), "A report must not point to files elsewhere")
-        path = as_file(folder / name, "verify")
-        if (now := file_digest(path)) != expected:
-            refuse("verify", f"{name} must have the digest in arms.{stem}.sha256",
-                   f"{now[:19]}, recorded {expected[:19]}",
-                   "The evidence is not what the report was made from",
-                   code="evidence_changed")
-        read[entry["name"], entry["part"]] = StreamedLosses(file=open_losses(path)) \
-            if entry["streamed"] else FORMS[entry["kind"]][2](path)
+    with tempfile.TemporaryDirectory() as own:  # what is read is what was hashed
+        for stem, entry in arms.items():
+            name, expected = entry["file"], entry["sha256"]
+            if name is None or expected is None:
+                refuse("verify", f"arms.{stem} must name a saved file", "none",
+                       "The report was never saved with its evidence; Report.save does that")
+            if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
+                refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
+                       repr(name), "A report must not point to files elsewhere")
+            path = as_file(folder / name, "verify")
+            if not entry["streamed"]: path = Path(shutil.copyfile(path, Path(own, name)))
+            if (now := file_digest(path)) != expected:
+                refuse("verify", f"{name} must have the digest in arms.{stem}.sha256",
+                       f"{now[:19]}, recorded {expected[:19]}",
+                       "The evidence is not what the report was made from",
+                       code="evidence_changed")
+            read[entry["name"], entry["part"]] = StreamedLosses(file=open_losses(path)) \
+                if entry["streamed"] else FORMS[entry["kind"]][2](path)
     return read
 
 # %% ../../nbs/report/07_verify.ipynb #c010
