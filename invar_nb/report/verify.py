@@ -27,7 +27,7 @@ from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
 from .build import document_of
 from .figures import visible
-from .report import FORMS, Report, render
+from .report import FORMS, PAGES, Report, render
 
 # %% ../../nbs/report/07_verify.ipynb #c007
 NOT_COVERED = (
@@ -133,18 +133,25 @@ def compute_again(folder: Path, d: dict, without: Collection[str] = ()) -> tuple
 
 def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     "(files that are what report.json renders to, those that are not there)"
-    files, missing = [path.name], []
-    for name, text in render(report).items():
+    files, missing, pages = [path.name], [], render(report)
+    for name in sorted(os.listdir(path.parent)):
+        if name in PAGES or name.endswith(".reliability.svg"):
+            if name not in pages: refuse(
+                "verify", f"{name} must be a file of this report", "one that it does not have",
+                "It was added; delete it", code="page_differs")
+    for name, text in pages.items():
         if name == "report.json": continue
         if not (path.parent / name).exists():
             missing.append(f"{name} is missing")
             continue
         files.append(name)
-        lines = as_file(path.parent / name, "verify").read_bytes().split(b"\n")
+        page = as_file(path.parent / name, "verify")
+        lines = page.read_bytes().split(b"\n")
         pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
             if got != right: refuse(
                 "verify", f"{name} must be what report.json renders to",
+                f"line {line} of a linked file" if page.is_symlink() else  # perhaps a secret
                 f"line {line}: {(got or b'').decode('utf-8', 'replace')[:100]!r}",
                 "It was edited, or another version wrote it", code="page_differs")
     return files, missing
