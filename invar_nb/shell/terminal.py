@@ -332,7 +332,7 @@ def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
                                  and not check_out(p, force, **kinds) and _held(p) and free(p))
         if place != usual and not free(usual) and _held(usual): clear_finished(usual)
         return place
-    held = out.is_dir() and not os.path.ismount(out) and os.access(
+    held = os.path.isdir(out) and not os.path.ismount(out) and os.access(
         out / "..", os.W_OK) and _held(out.resolve())  # a mark that was left goes, too
     check_out(out, force, **kinds)
     if not held and out.parent.is_dir() and not _held(out):
