@@ -253,7 +253,8 @@ def why(what, at, before, after, d):
         if at[0] == "environment": return "the environment"
         return "below the tolerance" if below(before, after, width_beside(d, at)) else None
     if at[0] == "header" or at[:2] == ("rows", 0) and "examples" in d["rows"][0] or at[0] in ("model", "provenance", "data_id"): return "labels"
-    if below(before, after) or str(before) == str(after): return "below the tolerance"
+    with contextlib.suppress(ValueError):  # a number spelled otherwise is the same
+        if below(float(str(before)), float(str(after))): return "below the tolerance"
     names = {name for name in at if isinstance(name, str)}
     if isinstance(before, dict) and isinstance(after, dict):
         if {*before} < {*after}: return "unread columns"  # an added one
