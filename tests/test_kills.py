@@ -1,4 +1,4 @@
-"Nothing is lost when a process dies, or the disk is full: see kills.py, which also runs by itself."
+"Nothing is lost when a process dies, or the disk is full: see attacks.py, which also runs by itself."
 import os
 import subprocess
 import sys
@@ -32,7 +32,8 @@ def test_a_report_on_a_full_disk_leaves_the_old_one_and_one_line(tmp_path):
 
 
 @pytest.mark.slow
-def test_two_hundred_kills():
+@pytest.mark.parametrize("attack, n", [("kills", 200), ("faults", 200)])
+def test_commands_that_are_killed_or_cannot_write(attack, n, tmp_path):
     pytest.importorskip("torch")
-    from kills import kill_all
-    assert kill_all(200, seed=17) == []
+    done = subprocess.run([sys.executable, Path(__file__).with_name("attacks.py"), attack, "--n", str(n), "--seed", "17", "--table", tmp_path / "t.csv"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -317,6 +317,17 @@ def test_of_two_processes_on_one_folder_one_writes_and_the_other_says_so(text, t
     assert (tmp_path / "link").is_symlink() and shell("verify", tmp_path / "real")[0] == 0 and not list(tmp_path.glob(".*"))
 
 
+@pytest.mark.parametrize("words", [["--out", "r"], []])
+def test_the_mark_of_a_command_that_was_killed_goes_with_the_next(files, monkeypatch, words):
+    "Killed between its report and its end, it left a hidden file that a refused command did not take away."
+    monkeypatch.chdir(files)
+    evaluate = lambda: shell("evaluate", "new.csv", *words)[0]
+    assert evaluate() == 0
+    name = f".{words[-1] if words else 'invar-nb-evaluation'}.run.lock"
+    (files / name).touch()
+    assert evaluate() == (2 if words else 0) and not (files / name).exists()
+
+
 def test_two_runs_at_the_same_time_have_two_folders(tmp_path, monkeypatch):
     "The first one holds the usual folder until it ends; both are there, whole, and neither was refused."
     monkeypatch.chdir(tmp_path)

@@ -175,6 +175,21 @@ def test_exchanged_evidence_is_refused(kind, tmp_path):
     with pytest.raises(ContractError): verify(folder)
 
 
+def test_evidence_that_is_exchanged_once_it_was_hashed_is_not_read(tmp_path, monkeypatch):
+    "Hashed as one file and read as another, it let a report pass that the recorded file does not give."
+    folder, other = (compare(marks(shift=shift, better="lower"), margin=.1).report().save(tmp_path / str(shift)) for shift in (.05, -.2))
+    true, forged = (json.loads((place / "report.json").read_text()) for place in (folder, other))
+    (folder / "report.json").write_text(canonical_text(changed(forged, ("arms", "candidate", "sha256"), true["arms"]["candidate"]["sha256"])))
+
+    def hashed(path, read=page.file_digest):
+        found = read(path)
+        if path.name == "candidate.json": shutil.copy(other / path.name, folder / path.name)
+        return found
+    monkeypatch.setattr(page, "file_digest", hashed)
+    for name in ("report.md", "report.html", "summary.md", "badge.json", "result.svg"): (folder / name).unlink(missing_ok=True)
+    with pytest.raises(ContractError, match="must be what the evidence gives"): verify(folder)
+
+
 def test_what_is_missing_elsewhere_or_cut_is_refused(tmp_path, refused):
     folder = STUDIES["scores"]().report().save(tmp_path / "r")
     document = json.loads((folder / "report.json").read_text())
@@ -263,3 +278,21 @@ def test_a_line_that_was_added_to_a_page_is_found(tmp_path, name):
         with pytest.raises(ContractError, match=f"{name} must be what report.json renders to"): verify(folder)
         page.write_text(text)
     assert verify(folder)
+
+
+@pytest.mark.parametrize("name", ["slices.csv", "baseline.reliability.svg"])
+def test_a_page_that_the_report_does_not_have_is_refused(tmp_path, name):
+    folder = STUDIES["losses"]().report().save(tmp_path / "r")
+    (folder / "notes.txt").write_text("ours")
+    assert verify(folder) and not (folder / name).exists()
+    (folder / name).write_text("all is well")
+    with pytest.raises(ContractError, match=f"{name} must be a file of this report"): verify(folder)
+
+
+def test_a_page_that_links_to_a_secret_does_not_show_it(tmp_path):
+    folder = STUDIES["losses"]().report().save(tmp_path / "r")
+    (tmp_path / "netrc").write_text("password hunter2")
+    (folder / "report.md").unlink()
+    (folder / "report.md").symlink_to(tmp_path / "netrc")
+    with pytest.raises(ContractError, match="report.md must be what") as caught: verify(folder)
+    assert "hunter2" not in str(caught.value) and "line 1 of a linked file" in str(caught.value)

@@ -333,10 +333,12 @@ def free_out(out: Path, force: bool, quiet: bool = False, **kinds) -> Path:
         numbered = (out.with_name(f"{out.name}-{k}") for k in itertools.count(2))
         usual, place = out, next(p for p in itertools.chain([out], numbered) if free(p)
                                  and not check_out(p, force, **kinds) and _held(p) and free(p))
-        if place != usual and not free(usual): clear_finished(usual)
+        if place != usual and not free(usual) and _held(usual): clear_finished(usual)
         return place
+    held = os.path.isdir(out) and not os.path.ismount(out) and os.access(
+        out / "..", os.W_OK) and _held(out.resolve())  # a mark that was left goes, too
     check_out(out, force, **kinds)
-    if out.parent.is_dir() and not _held(out):
+    if not held and out.parent.is_dir() and not _held(out):
         usage("--out must be free", f"{str(out)!r}, in use by another process",
               "Wait for it, or choose another folder")
     return out
