@@ -305,7 +305,7 @@ def judged(docs, shell, toml, *more):
 
 @pytest.mark.parametrize("day, code, rule, said", [
     ("before", 0, "accepted_loss", "perplexity regressed, accepted up to 3 % until 2027-03-01: ticket 123."), ("the last day", 0, "accepted_loss", "accepted up to 3 %"),
-    ("after", 1, "primary_regressed", "accepted until 2027-03-01, which has passed")])
+    ("after", 1, "primary_regressed", "accepted until 2027-03-01, which has passed: ticket 123")])
 def test_an_accepted_loss_passes_until_its_day(docs, shell, monkeypatch, day, code, rule, said):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY[day]))
     d = judged(docs, shell, KNOWN)
@@ -320,7 +320,7 @@ def test_an_accepted_loss_passes_until_its_day(docs, shell, monkeypatch, day, co
 
 
 @pytest.mark.parametrize("edit, code, said", [
-    (("3%", "1%"), 1, "beyond the 1 % that was accepted"), (('candidate = "int4"\n', ""), 0, "accepted up to 3 %"), (('"int4"\nup', '"int4"\nmetric = "perplexity"\nup'), 0, "accepted up to 3 %"),
+    (("3%", "1%"), 1, "at least +2.09 % is shown, more than the 1 % accepted until 2027-03-01: ticket 123"), (('candidate = "int4"\n', ""), 0, "accepted up to 3 %"), (('"int4"\nup', '"int4"\nmetric = "perplexity"\nup'), 0, "accepted up to 3 %"),
     (('"3%"', "0.03"), 0, "accepted up to 3 %"), (("[arms]", '[rules]\nrequired = "not-worse"\n[arms]'), 0, "accepted up to 3 %"), (("[arms]", "[rules]\nfail_inconclusive = true\n[arms]"), 0, "accepted")])
 def test_what_is_accepted(docs, shell, edit, code, said):
     assert edit[0] in KNOWN
@@ -359,7 +359,8 @@ def test_one_loss_is_accepted_and_another_is_not(docs, shell):
     d = judged(docs, shell, both)
     assert d["exit"]["because"] == "perplexity regressed on bad." and d["exit"]["code"] == 1
     states = {one.get("name"): [kid.tag for kid in one if kid.tag != "properties"] for one in ElementTree.fromstring(shell("export r --to junit")[1])[0]}
-    assert states == {"bad: perplexity": ["failure"], "int4: perplexity": [], "tuned: perplexity": [], "gate": ["failure"]}
+    assert states == {"bad: perplexity": ["failure"], "int4: perplexity": ["skipped"], "tuned: perplexity": [], "gate": ["failure"]}
+    assert re.search(r'skipped message="regressed: \+2\.80 % \([^)]*\), accepted up to 3 % until 2027-03-01: ticket 123"', shell("export r --to junit")[1])
     d = judged(docs, shell, both.replace('bad = "docs/bad.jsonl"\n', ""))
     assert d["exit"]["because"] == "perplexity regressed on int4, accepted up to 3 % until 2027-03-01: ticket 123."
 
@@ -507,16 +508,19 @@ def test_the_assertion_takes_what_compare_takes(docs, shell):
     with pytest.raises(UsageError, match="of one task"): kept.assert_not_worse(base)
 
 
-def test_a_baseline_that_was_asked_for_is_written_and_says_what_it_is(docs):
+def test_a_baseline_that_was_asked_for_is_written_unless_the_candidate_regressed(docs):
     from invar_nb import read_losses
     from invar_nb.testing import BaselineFile
-    notes = []
-    for name in ("base", "q8", "q4", "few"):  # the last is another text
+    def renew(name):
         kept = BaselineFile(docs / "kept.parquet", update=True)
         kept.assert_not_worse(docs / f"docs/{name}.jsonl", require="not-worse", level=.9)
-        notes.append(kept.notes)
-        assert read_losses(kept.path).log_loss[0] == read_losses(docs / f"docs/{name}.jsonl").log_loss[0]
-    assert [len(one) for one in notes] == [0, 0, 1, 0] and notes[2][0].startswith("It holds a model that regressed against the old one. Regressed: perplexity +2.6")
+        assert kept.notes == [f"baseline updated: {kept.path}"] and not list(docs.glob("new-*"))
+        return read_losses(kept.path).log_loss[0] == read_losses(docs / f"docs/{name}.jsonl").log_loss[0]
+    assert renew("base") and renew("q8")
+    before = (docs / "kept.parquet").read_bytes()
+    with pytest.raises(AssertionError, match="Kept: .*since the candidate regressed. Regressed: perplexity .2.6.* --update-baseline --force"): renew("q4")
+    assert (docs / "kept.parquet").read_bytes() == before and not list(docs.glob("new-*"))
+    assert renew("few")  # another text
 
 
 def test_two_models_of_a_test_suite():
