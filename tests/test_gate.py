@@ -431,12 +431,12 @@ def test_what_init_writes_works(docs, shell):
     assert code == 0, err
     score, add = [line.strip() for line in out.splitlines()[-2:]]
     code, out, err = shell("compare --study study.toml -q --out r")
-    assert code == 2 and "score it: invar-nb score MODEL --text FILE --out base.parquet" in err
+    assert code == 2 and "score it: invar-nb score MODEL --study FILE --out base.parquet" in err
     assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0
     (docs / "other.jsonl").write_text(json.dumps({"text": "Another text, which is short. " * 50}) + "\n")
     code, out, err = shell("compare --study study.toml -q --out r --text other.jsonl")
     assert code == 3 and err.endswith("or score it again: invar-nb score MODEL --text other.jsonl --out FILE --force.\n"), err
-    assert add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
+    assert add == "git add .gitignore base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
     job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
     step = job["jobs"]["quality"]["steps"][-1]
     assert step["uses"].startswith("invar-nb/invar_nb@") and {*step["with"]} <= {*ACTION["inputs"]} and job[True] == {"pull_request": None, "push": {"branches": ["main"]}}
@@ -461,12 +461,17 @@ def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
     text = (docs / "study.toml").read_text()
     (docs / "files.toml").write_text(text[text.index("[rules]"):])
     d = json.loads(shell("compare docs/base.jsonl docs/q8.jsonl --study files.toml -q --json")[1])
+    (docs / "files.toml").write_text((docs / "files.toml").read_text().replace('# profile = "ci"', 'profile = "ci"'))
+    assert "profile ci with the balanced tier needs" in shell("compare docs/base.jsonl docs/q8.jsonl --study files.toml -q")[2]
     assert d["rules"]["margin"] == {"perplexity": .01} and d["rules"]["required"] == "equivalent"
     job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
     assert job["jobs"]["quality"]["timeout-minutes"] == 60 and job["concurrency"] == {"group": "${{ github.workflow }}-${{ github.ref }}", "cancel-in-progress": "${{ github.event_name == 'pull_request' }}"}
     for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
     git(docs, "init", "-q")
-    assert "root of a git" not in shell("init")[1]
+    assert "root of a git" not in (out := shell("init")[1]) and "  echo 'invar-nb-report*' >> .gitignore\n" in out
+    for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
+    (docs / ".gitignore").write_text("invar-nb-report*\n")
+    assert "echo" not in shell("init")[1]
 
 
 def test_the_assertion_takes_arms_files_and_models(docs):
