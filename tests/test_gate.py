@@ -152,7 +152,7 @@ def test_no_input_stands_in_a_shell_line():
 def test_green_is_quiet(job):
     ran = job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl")
     assert ran["code"] == 0 and ran["claim"] == "equivalent" and ran["exit-code"] == "0" and not writes(ran), ran["said"]
-    assert [float(ran[name]) for name in ("change", "low", "high")] == [0.193, 0.119, 0.264]
+    assert [float(ran[name]) for name in ("change", "low", "high")] == [0.193, 0.119, 0.264] and ran["unit"] == "%"
     assert ran["summary"].startswith(MARK) and "Equivalent within 2 %" in ran["summary"] and "::notice title=invar_nb::Equivalent within 2 %25" in ran["said"]
     assert Path(ran["report"], "report.html").is_file() and not (ran["temp"] / "invar-nb/comment.md").exists()
     assert len(writes(job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl", comment="always"))) == 1
