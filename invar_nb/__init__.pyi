@@ -13,7 +13,8 @@ from .statistics.paired_test import (
     TTest as TTest, paired_t_test as paired_t_test, sign_flip_test as sign_flip_test)
 from .statistics.proportions import (
     wilson_interval as wilson_interval, pass_at_k as pass_at_k,
-    newcombe_interval as newcombe_interval, fisher_exact as fisher_exact, mcnemar as mcnemar)
+    newcombe_interval as newcombe_interval, fisher_exact as fisher_exact, mcnemar as mcnemar,
+    discordant_pairs as discordant_pairs)
 from .statistics.planning import Pilot as Pilot, n_for_power as n_for_power
 from .statistics.multiplicity import holm as holm, benjamini_hochberg as benjamini_hochberg
 from .arms.windows import (

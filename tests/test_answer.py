@@ -9,8 +9,8 @@ from rich.cells import cell_len
 from scipy import stats
 from studies import answers, arms_of, losses, looked, marks, recipes, with_divergence
 
-from invar_nb import Rules, Scores, WindowLosses, compare, evaluate, study
-from invar_nb.report.answer import WIDTH, summary, summary_markdown
+from invar_nb import METRICS, Metric, Rules, Scores, WindowLosses, compare, evaluate, pair_arrays, study
+from invar_nb.report.answer import WIDTH, summary, summary_markdown, text_table
 from invar_nb.report.build import document_of
 from invar_nb.report.report import render, report_of
 
@@ -113,7 +113,49 @@ def test_the_words_of_the_grammar(claim, words):
     first, row = summary(d).splitlines()[0], d["rows"][0]
     assert first.lower().startswith(claim) and row["words"]["claim"] == words and summary(d).split("\n\n")[1].endswith(words)
     if claim == "not worse": assert first.endswith("; a loss of 2 % or more is ruled out.") and d["exit"]["rule"] == "not_worse"
-    if claim == "inconclusive": assert re.search(r"about \d+ documents would show", first)
+    if claim == "inconclusive": assert re.search(r"about [1-9],\d{3} documents would show", first)
+
+
+def test_before_and_after_have_the_same_decimals_and_counts_their_commas():
+    ends = np.log([19.38, 19.9])
+    done = compare(pair_arrays(np.full(4000, ends[0]), np.full(4000, ends[1]), np.full(4000, 9)))
+    assert re.search(r"19\.38 +19\.90 ", str(done)) and "over 4,000 windows" in str(done)
+
+
+def test_what_a_star_means_is_said_of_every_row():
+    d = report_of(compare(answers(60), margin=.05)).document()
+    assert "*" not in summary(d)
+    next(row for row in d["rows"] if row["role"] == "rest" and row["claim"] == "regressed")["alone"] = "regressed"
+    assert "regressed*" in summary(d) and summary(d).endswith(" *: the interval alone would claim more.")
+
+
+@pytest.mark.parametrize("method, each, line", [
+    ("bca", 4, "BCa over windows, as the source systems do; documents are ignored."), ("bca", 1, ""), ("jackknife", 4, ""),
+    ("percentile", 2, "Percentile bootstrap over windows, as the source systems do; documents are ignored.")])
+def test_a_bootstrap_that_ignores_documents_says_so_on_the_second_line(method, each, line):
+    report = report_of(compare(losses(n=80, document_ids=[f"d{i // each}" for i in range(80)]), method=method))
+    assert report.summary().split("\n")[1] == line and (not line or line in summary_markdown(report.document()))
+
+
+def test_a_summary_names_the_models():
+    assert "\nBaseline: old. Candidate: new\n" in summary_markdown(compare(losses()).report().document())
+    assert "\nBaseline: old. Candidates: q4, q8\n" in summary_markdown(study({"baseline": losses().baseline, "q8": losses().candidate.changed(
+        model="./a/q8"), "q4": losses(.1).candidate.changed(model="/x/y/q4")}).report().document())
+    assert "\nMeasured: old\n" in summary_markdown(evaluate(losses().baseline).report().document())
+
+
+def test_levels_without_an_interval_say_why_and_long_notes_leave_names_whole():
+    text = str(evaluate(answers(80).candidate))
+    assert "None for ECE and smooth calibration error: it would cover too little." in text
+    lines = text_table([{"name": "smooth calibration error", "change": "0.1", "note": "word " * 20}], "value", 60)
+    assert lines[1].startswith("smooth calibration error  0.1") and len(lines) == 5 and max(map(len, lines)) <= 60 and lines[2].startswith(" " * 20)
+
+
+def test_a_metric_of_ones_own_can_be_left_out_of_a_check():
+    own = Metric(name="long_losses", unit="share", totals=lambda arm: ((arm.log_loss > 3).astype(float), np.ones(len(arm))))
+    page = lambda metrics: render(compare(losses(), metrics=metrics).report())["report.md"]
+    with METRICS.registered(own): assert "\ninvar-nb verify report.json --without long_losses\n" in page(["perplexity", own])
+    assert "--without" not in page(["perplexity"])
 
 
 def test_what_could_have_been_found_and_what_pairing_did_not_help():

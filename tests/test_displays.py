@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow
 import pytest
 
-from invar_nb import (LOG, LOWER, ContractError, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, paired_t_test, result_html,
+from invar_nb import (LOG, LOWER, ContractError, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, mcnemar, paired_t_test, result_html,
                       study, verify)
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.comparison.rows import Key, Level
@@ -41,7 +41,7 @@ def runs(shift=-.07, **more):
 
 
 RESULTS = {"interval": lambda: Interval(low=1.000213, high=1.000497, level=.95, method="bca"), "point": lambda: Interval(low=0, high=0, level=.95, method="t"),
-           "t": lambda: paired_t_test([1, 2, 4], [0, 1, 2]), "one pair": lambda: paired_t_test([1], [0]), "runs": runs, "failed runs": lambda: runs(status="oom"),
+           "t": lambda: paired_t_test([1, 2, 4], [0, 1, 2]), "one pair": lambda: paired_t_test([1], [0]), "McNemar": lambda: mcnemar(3, 9, trials=40), "McNemar, counts": lambda: mcnemar(3, 9), "runs": runs, "failed runs": lambda: runs(status="oom"),
            "verdict": lambda: runs().verdict, "weights": lambda: compare_weights(demo_model("base"), demo_model("tuned")),
            "same weights": lambda: compare_weights(demo_model("base"), demo_model("base")), "plan": lambda: plan_comparison(losses()),
            "row": lambda: compare(losses()).row, "difference": lambda: compare(marks()).row.value, "level": lambda: evaluate(losses().baseline).rows[0].value,
@@ -105,7 +105,7 @@ def test_the_line_is_in_the_readers_unit():
     assert repr(compare(answers(30), margin=.01).row).startswith("Row(regressed: accuracy -15.0 points [-") and "points" not in repr(compare(answers(30)).row).partition("[")[2]
     assert repr(runs()).startswith("RunsComparison(improved: loss -") and repr(runs(status="oom").verdict) == "Verdict(failed: loss)"
     assert repr(runs(.0001).verdict).startswith("Verdict(inconclusive: loss +0.0")
-    assert repr(runs(.07)).startswith("RunsComparison(regressed: loss +") and repr(paired_t_test([1], [0])) == "TTest(mean difference +1 [1, 1], no p-value, 1 pair (single_pair))"
+    assert repr(runs(.07)).startswith("RunsComparison(regressed: loss +") and repr(paired_t_test([1], [0])) == "TTest(candidate - baseline: +1 [1, 1], no p-value, 1 pair (single_pair))"
     several = study({"baseline": losses().baseline, "q8": losses(.001, .004).candidate, "q4": losses(.06).candidate}, margin=.02)
     assert repr(several).startswith("Study(2 candidates, perplexity: 1 regressed (q4 +5.") and repr(several.select(candidate="q8", role="lead")[0]).startswith("Row(q8, equivalent within 2 %: perplexity")
     assert repr(evaluate(losses().baseline)).startswith("Study(old: perplexity 1")

@@ -89,6 +89,10 @@ def test_terms_and_convention_of_the_brier_score():
     assert "sum over the 3 classes" in detail["notes"][0] and "Murphy" in detail["notes"][1]
     sure = Predictions(ids=arm.ids, labels=LABELS, label=arm.label, prediction=arm.prediction, confidence=arm.confidence)
     assert "no sum over classes" in alone(sure, "brier")["notes"][0]
+    both = study({"baseline": sure.changed(data_id=arm.data_id), "candidate": arm}).report().document()  # of one convention, that of the arm which says less
+    assert {name: [one["levels"][name]["beside"] for one in both["arms"].values()] for name in ("brier", "calibration")} == {
+        "brier": ["of the confidence"] * 2, "calibration": ["own bins, shared in compare"] * 2}
+    assert "no sum over classes" in both["arms"]["candidate"]["details"]["brier"]["notes"][0] and "summed over the classes" in str(evaluate(arm))
 
 
 def test_the_dangerous_cell_is_a_row_without_being_asked_for():

@@ -65,7 +65,7 @@ ROWS = [{"id": f"q{i}", "f1": i / 4, "tokens": 3} for i in range(3)]
 
 
 @pytest.mark.parametrize("rows, options, parts", [
-    ([{"id": 1, "x": 2}], {}, ("one column must be the loss or the score", "columns 'id', 'x'")), ([{"f1": 1, "x": 2}], {}, ("a column must be the id", "'f1', 'x'")),
+    ([{"id": 1, "x": 2}], {}, ("one column must be the loss or the score", "columns 'id', 'x'", "Say loss=")), ([{"id": 1, "Target": 2, "answer": 2}], {}, ("rename 'Target' to 'label' and 'answer' to 'prediction'",)), ([{"f1": 1, "x": 2}], {}, ("a column must be the id", "'f1', 'x'")),
     ([{"id": 1, "f1": 1, "em": 1}], {}, ("one column must be the score", "'f1', 'em'")), ([{"id": 1, "f1": 1, "loss": 1, "tokens": 2}], {}, ("the loss or the score",)),
     ([{"idx": 1, "uid": 2, "f1": 1}], {}, ("one column must be the id", "'idx', 'uid'")), ([{"id": 1, "loss": 1}], {}, ("a column must be the tokens",)),
     (ROWS, {"score": "F1"}, ("there must be a column 'F1'", "Did you mean 'f1'?")), (ROWS, {"loss": "f1", "score": "f1"}, ("losses or a score, not both",)),

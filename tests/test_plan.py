@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from invar_nb.arms.pair import pair_arrays
 from invar_nb.comparison.units import Units
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -173,3 +174,10 @@ def test_plans_of_real_documents(models, monkeypatch, capsys):
                 if found is not None: held.append(found.high - found.low <= 2 * width)
             with capsys.disabled(): print(f"\n{edit} half-width {width}: kept {np.mean(held):.3f} of {len(held)}", end="")
             assert np.mean(held) > 0.8 - 3 * math.sqrt(0.8 * 0.2 / 400)
+
+
+def test_a_margin_outside_its_goal_is_refused_with_the_goal():
+    both = pair_arrays(*np.random.default_rng(2).normal(3, .1, (2, 60)), np.full(60, 64))
+    with pytest.raises(UsageError, match=r"got margin=0.01. Write goal=Goal\(margin=0.01\)"): plan_comparison(both, margin=.01)
+    with pytest.raises(UsageError, match=r"got marign=0.01. A goal has margin, expected, "): plan_comparison(both, marign=.01)
+    assert "80 of 100 such pilots; `compare` names fewer, as it takes the spread of the pilot for exact." in str(plan_comparison(both))

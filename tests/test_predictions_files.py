@@ -10,6 +10,7 @@ from invar_nb.arms.pair import pair
 from invar_nb.arms.predictions import Predictions, as_labels, refuse_twins
 from invar_nb.files.predictions import (predictions_bytes, predictions_from_columns, read_predictions, write_predictions)
 from invar_nb.foundations.refuse import ContractError, nearest
+from invar_nb.report.build import other_scores
 
 IDS, LABEL, SAID = ["a", "b", "c", "d"], ["yes", "no", "yes", "no"], ["yes", "no", "no", "no"]
 COLUMNS = {"id": IDS, "label": LABEL, "prediction": SAID}
@@ -91,6 +92,8 @@ def test_what_columns_are_taken_for():
     assert arm.labels == ("yes", "no") and arm.prediction == ("yes",) * rows and arm.model == "int4" and arm.clusters[:1] == ("0",) and len(set(arm.clusters)) == 6
     assert set(arm.slices) == {"language", "tense"} and len(set(arm.prompt_digests)) == 1
     assert arm.provenance["checkpoint"] == "c" and set(arm.provenance["ignored"]) == {"again", "score", "raw", "x", "own", "one", "nest", "decimal"}
+    alike = predictions_from_columns({"id": range(rows), "label": [0, 1] * 12, "prediction": [1] * rows, "p0": ["0.25"] * rows, "p1": [0.75] * rows, "price": [0.5] * rows, "prob": [1.5] * rows})
+    assert other_scores(alike) == ["Not read: p0, p1. Probabilities are called p_LABEL, one column for each label."] and other_scores(arm) == []
     assert set(predictions_from_columns(columns, slices="doc").slices) == {"language", "doc"} and predictions_from_columns(columns, model="other").model == "other"
     assert predictions_from_columns(columns, labels=("no", "yes")).probabilities[0].tolist() == [0.25, 0.75]
 

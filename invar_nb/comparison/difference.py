@@ -111,7 +111,7 @@ def fit_left_out(
 
 # %% ../../nbs/comparison/01_difference.ipynb #c015c
 def effective_rows(n: int, rows: Jackknife | None, fit: Jackknife) -> float:
-    "n SE_rows^2 / SE_units^2, at most n."
+    "n SE_rows^2 / SE_units^2, at most n (@eq-jackknife-n-eff)."
     if rows is None or not fit.standard_error > 0: return float(n)
     return float(min(n, n * (rows.standard_error / fit.standard_error) ** 2))
 
@@ -224,7 +224,7 @@ class Difference(Shown):
     interval: Interval       # of the difference; on the log scale of the logarithms
     p_value: float | None    # two-sided, of no difference
     n: int                   # items
-    n_eff: float             # independent items that carry as much information
+    n_eff: float             # independent items that would give so wide an interval
     units: str               # what the interval counts: documents, windows, seeds, ...
     note: str | None = None  # what a reader must know of it
     at: Callable = field(repr=False, compare=False)  # level -> Interval

@@ -137,7 +137,7 @@ def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
                     *(values.sum() for values in item_totals(metric, some)))
                 elif not why:
                     interval, over = level_interval(metric, some, rules.level)
-                    about = {"over": over} if interval else {}
+                    about = {"over": over} if interval else {"bare": True} if metric.caveat else {}
                     detail = None if where else detail_of(metric, some, rules.level)
                     if detail and detail.brief: about["beside"] = detail.brief
             except ContractError as error:
@@ -400,10 +400,11 @@ class Table(Shown):
     ratio_interval: Interval | None
     p_value: float | None            # two-sided, of no difference
     n: int                           # items
-    n_eff: float                     # independent items that carry as much information
+    n_eff: float                     # independent items that would give so wide an interval:
+    #   windows, so that there may be more of them than documents
     units: str                       # what the interval counts
     n_units: int                     # how many of these
-    units_eff: float                 # equal units that carry as much information
+    units_eff: float                 # units of equal weight that they are worth (Kish)
     level: float
     method: str                      # of the interval
     fallback: Fallback | None        # None: the interval is the one asked for

@@ -46,6 +46,7 @@ def noun_of(units: str) -> str:
 
 def counted(n: object, nouns: str) -> str:
     "The number with its noun: `3 windows`, `1 window`."
+    if isinstance(n, (int, np.integer)): n = f"{n:,}"
     return f"{n} {nouns}" if str(n) != "1" else "1 " + re.sub(r"s\b", "", nouns, count=1)
 
 # %% ../../nbs/comparison/00_units.ipynb #c010
@@ -64,8 +65,8 @@ def units_rule(
         return asked, f"Chosen by the caller{': ' + order if size > 1 else ''}."
     if asked == "windows":
         why = "Windows are treated as independent, as asked for or as a bootstrap does"
-        return asked, why + ("." if documents is None else
-                             f"; their documents ({documents}) are not used.")
+        return asked, why + (f"; their documents ({documents}) are ignored." if
+                             documents and documents < windows else ".")
     if documents is None: return "serial", f"No documents are given, so {order}; {speaks}"
     if asked == "documents": return asked, "Chosen by the caller."
     if effective >= FEWEST: return "documents", "Windows of one document are not independent."

@@ -224,7 +224,7 @@ def headline(
     units, noun = units_for_power(d, margin), noun_of(d.units).partition(" ")[0]
     what = f"show that it is within {size}" if abs(d.delta) < margin else \
         "show a change of this size"
-    more = f"; about {units} {noun} would {what} with 80 % power" if units else ""
+    more = f"; about {units:,} {noun} would {what} with 80 % power" if units else ""
     return f"Inconclusive{of}: {change}{more}."
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c035

@@ -26,7 +26,7 @@ from ..comparison.rows import Key, Level, Row, pass_on
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
-from ..comparison.verdict import Verdict, span_text
+from ..comparison.verdict import Verdict, margin_text, span_text
 from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
@@ -190,7 +190,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     "(headline, rationale, what it rests on) of a comparison without failures."
     spec, d, pairs, log = c.spec, c.difference, c.pairs, c.spec.scale == LOG
     percent = lambda x: f"{100 * (math.expm1(x) if log else x):+.3g} %"
-    span, test, margin = "no interval", "", f"{100 * spec.improvement_threshold:.3g} %"
+    span, test, margin = "no interval", "", margin_text(spec.improvement_threshold, d)
     if d.fallback is None:
         low, high = percent(d.interval.low), percent(d.interval.high)
         span = f"{100 * c.level:.4g} % CI {low} to {high}"
@@ -213,7 +213,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     elif p > spec.significance_threshold:
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
     else: why = f"; significant ({test}), but below the {margin} threshold, maybe by chance"
-    if seeds: why += f"; about {seeds} seeds would give 80 % power at this difference"
+    if seeds: why += f"; about {seeds:,} seeds would give 80 % power at this difference"
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"

@@ -17,6 +17,7 @@ from ..arms.arm import listed
 from ..arms.arm import Scores
 from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
+from .predictions import ELSEWHERE
 from .tables import Table, check_names, column_named, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import canonical_json, digest, strict_json
@@ -87,9 +88,13 @@ class Roles:
             found |= {"loss": name for name in reversed(ARRAYS) if name in columns}
         if not found.keys() & {"loss", "score"}: found |= _counts(columns)
         if len(found.keys() & {"loss", "score"}) != 1:
+            alike = {role: name for role in ("label", "prediction") for name in columns
+                     if name.strip().lower() in ELSEWHERE[role]}
             refuse(where, "one column must be the loss or the score",
                    f"columns {listed(columns)}", "Say loss='NAME' or score='NAME'; answers "
-                   "have label and prediction, counts samples and correct_samples")
+                   "have label and prediction, counts samples and correct_samples" if len(
+                       alike) < 2 else "If these are answers, rename " + " and ".join(
+                       f"{name!r} to {role!r}" for role, name in alike.items()))
         return self._others(columns, found, where) | {
             f"slice {name}": column_named(name, columns, where) for name in self.slices}
 

@@ -109,7 +109,7 @@ def corpus_bleu(
     lowercase: bool = False,    # compare words in lower case
     **settings,                 # of BleuRecipe: max_n, weights, smoothing, ...
 ) -> BleuScore:
-    "BLEU of a corpus: count every segment, add, score once (@eq-bleu-score)."
+    "BLEU of a corpus, counted, added, scored once (@eq-bleu-score). Needs the extra `bleu`."
     for name in settings:
         as_choice(name, [f.name for f in fields(BleuRecipe)], where="bleu", name="a setting")
     recipe = BleuRecipe(**settings)
@@ -132,7 +132,7 @@ def bleu(
     references: str | Sequence[str],  # one text or several
     **settings,                       # of corpus_bleu
 ) -> BleuScore:
-    "BLEU of one segment, a corpus of one; 0 for most short texts without a smoothing."
+    "BLEU of one segment; 0 for most short texts without smoothing. Needs the extra `bleu`."
     return corpus_bleu([candidate], [references], **settings)
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c029

@@ -117,7 +117,8 @@ def _squares(arm, bare=False):
 
 def _prepare(*arms):
     bare = any(arm.probabilities is None for arm in arms)
-    return replace(brier_metric, prepare=None, totals=partial(_squares, bare=bare))
+    return replace(brier_metric, prepare=None, totals=partial(_squares, bare=bare),
+                   detail=partial(_detail, bare=bare))
 
 
 def _missing(arm):
@@ -132,9 +133,10 @@ _BARE = ("The squared distance of the confidence from 1 where the answer is righ
 _BINS = 10
 
 
-def _detail(arm, level):
+def _detail(arm, level, bare=False):
     "Which convention it follows, and Murphy's terms."
-    if arm.probabilities is None: p, y, convention = arm.confidence, arm.correct, _BARE
+    bare = bare or arm.probabilities is None
+    if bare: p, y, convention = arm.confidence, arm.correct, _BARE
     else:
         number = {label: c for c, label in enumerate(arm.labels)}
         p, y = arm.probabilities, [number[label] for label in arm.label]
@@ -143,9 +145,10 @@ def _detail(arm, level):
     values = {"reliability": d.reliability, "resolution": d.resolution,
               "uncertainty": d.uncertainty,
               "within_bins": d.within_bin_variance - d.within_bin_covariance}
-    return Detail(notes=(convention, f"Score = reliability - resolution + uncertainty + what "
-                         f"is left within {_BINS} bins of equal width (Murphy)."),
-                  values=values, tables={"Terms of the Brier score": (
+    brief = "of the confidence" if bare else "summed over the classes"
+    return Detail(brief=brief, notes=(
+        convention, f"Score = reliability - resolution + uncertainty + what is left within "
+        f"{_BINS} bins of equal width (Murphy)."), values=values, tables={"Terms of the Brier score": (
                       ("reliability, 0 where calibrated", "resolution, of what it knows",
                        "uncertainty, of the task", "within bins", "score"),
                       (*values.values(), d.score))})

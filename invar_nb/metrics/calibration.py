@@ -120,7 +120,7 @@ def _alone(edges, arm, level):
 
 def _detail(arm, level):
     "What the number is."
-    return Detail(notes=(
+    return Detail(brief="own bins, shared in compare", notes=(
         f"The calibration error is the root of the debiased squared error in {_BINS} bins of "
         "equal mass, 0 where chance takes the square below 0. In a comparison both models "
         "share their bins, so there it differs, most where examples are few.",))

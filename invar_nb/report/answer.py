@@ -6,8 +6,8 @@
 __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded', 'align',
            'level_cells', 'headed', 'subject_of', 'alone_rows', 'lead_cells', 'ranked_rows', 'answer_rows',
            'change_column', 'table_columns', 'short_names', 'text_table', 'rests_line', 'next_line', 'first_line',
-           'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'answer_table', 'texts_line', 'exit_lines',
-           'summary_markdown', 'badge', 'result_picture', 'result_html']
+           'ignored_line', 'models_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'answer_table',
+           'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
@@ -17,7 +17,7 @@ import textwrap
 
 from rich.cells import cell_len
 
-from ..comparison.study import ITEMS
+from ..comparison.study import ITEMS, model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from ..foundations.interval import Shown
 from ..foundations.store import canonical_text
@@ -198,15 +198,20 @@ def text_table(rows: Sequence[Mapping], change: str, width: int = WIDTH) -> list
     spare = lambda: width - sum(wide(head) + 2 for head in columns if head)
     while spare() < min(wide(""), 15) and (out := [h for h in GO_FIRST if h in columns]):
         del columns[out[0]]
+    room = max(spare() - wide("") + wide("note"), 24) if "note" in columns else 0
+    notes = [textwrap.wrap(note, room) for note in columns.get("note", ())]  # below each other
+    if notes: columns["note"] = [note[0] if note else "" for note in notes]
     columns[""] = short_names(columns[""], max(spare(), 12), titles)
     sizes = {head: wide(head) for head in columns}
     left = lambda head: head in ("", "claim", "note") or head.startswith(("change", "value"))
     line = lambda cells: "  ".join(
         padded(cell, sizes[head], right=not left(head))
         for head, cell in zip(columns, cells, strict=True)).rstrip()
-    return [line(columns), *(line(cells) for cells, title in zip(
-        zip(*columns.values(), strict=True), titles, strict=True)
-        if title or "".join(cells[1:]).strip())]
+    below = lambda i: [line([*[""] * (len(columns) - 1), more])
+                       for more in (notes[i][1:] if notes else ())]
+    rows = enumerate(zip(*columns.values(), strict=True))
+    return [line(columns), *(text for i, cells in rows if titles[i] or "".join(
+        cells[1:]).strip() for text in (line(cells), *below(i)))]
 
 # %% ../../nbs/report/03_answer.ipynb #ans19
 def rests_line(d: Mapping) -> str:
@@ -217,10 +222,13 @@ def rests_line(d: Mapping) -> str:
     if not units:
         over = dict.fromkeys(row["about"]["over"] for row in rows_of(d, "level")
                              if "over" in row["about"] and not row["key"]["slice"])
-        return f"Intervals over {' or '.join(over)}." if over else ""
+        bare = dict.fromkeys(row["value"]["title"] for row in rows_of(d, "level")
+                             if "bare" in row["about"])
+        none = f" None for {' and '.join(bare)}: it would cover too little." if bare else ""
+        return f"Intervals over {' or '.join(over)}.{none}" if over else none.strip()
     over = {units_text(u) for u in units}
     kinds, n = {noun_of(u["kind"]) for u in units}, [u["n"] for u in units]
-    many = f"{min(n)}" if min(n) == max(n) else f"{min(n)} to {max(n)}"
+    many = f"{min(n):,}" if min(n) == max(n) else f"{min(n):,} to {max(n):,}"
     line = f"Intervals over {many} {' or '.join(sorted(kinds))} each." \
         if len(over) > 1 else f"Intervals over {over.pop()}"
     because = {u["because"] for u in units if u["kind"] in ("serial", "windows")}
@@ -238,7 +246,7 @@ def rests_line(d: Mapping) -> str:
     line += level_text(d)
     if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
         line += f" {units[0]['words']['pairing']}"
-    if any(row["alone"] for row in leads):
+    if any(row.get("claim", "").endswith("*") for row in answer_rows(d)):
         line += " *: the interval alone would claim more."
     return line
 
@@ -277,6 +285,25 @@ def first_line(d: Mapping) -> str:
                                         for line in choice_lines(d, ranking))])
 
 
+def ignored_line(d: Mapping) -> str:
+    "That a bootstrap of windows does not use their documents, where it does not."
+    ignored = any("documents" in pair["units"]["because"] for pair in d["pairs"]
+                  if pair["units"]["kind"] == "windows")
+    method = {"bca": "BCa", "percentile": "Percentile bootstrap"}.get(d["rules"].get("method"))
+    return f"{method} over windows, as the source systems do; documents are ignored." \
+        if ignored and method else ""
+
+
+def models_line(d: Mapping) -> str:
+    "Which models were compared, as they were called."
+    names = {arm["name"]: model_name(arm["model"]) or arm["name"]
+             for arm in d["arms"].values() if arm["name"] != "control"}
+    if not d["pairs"]: return f"Measured: {', '.join(names.values())}"
+    candidates = dict.fromkeys(names[pair["candidate"]] for pair in d["pairs"])
+    return f"Baseline: {names['baseline']}. Candidate{'s' * (len(candidates) > 1)}: " \
+           f"{', '.join(candidates)}"
+
+
 def change_head(d: Mapping) -> str:
     "The head of the column of changes, or of the values of one arm."
     levels = sorted({f"{100 * row['value']['level']:.4g}"
@@ -298,7 +325,8 @@ def summary(document: Mapping, width: int | None = None, shell: bool = True) -> 
     table = text_table(rows, change_head(d), width or WIDTH) if rows else []
     last = [line for line in (rests_line(d), next_line(d, shell)) if line]
     fold = lambda line: wrapped(visible(line), width) if width else visible(line)
-    return "\n".join([fold(first_line(d)), *[""] * bool(rows), *table, *[""] * bool(
+    ignored = [fold(line) for line in (ignored_line(d),) if line]
+    return "\n".join([fold(first_line(d)), *ignored, *[""] * bool(rows), *table, *[""] * bool(
         rows and last), *map(fold, last)])
 
 # %% ../../nbs/report/03_answer.ipynb #ans31
@@ -365,7 +393,8 @@ def summary_markdown(document: Mapping) -> str:
     head, *rows = answer_table(d)
     line = lambda cells: f"| {' | '.join(map(markdown, cells))} |"
     first, rows = f"**{markdown(cut(first_line(d), 1000))}**", [*map(line, rows)]
-    last = [markdown(text) for text in (cut(texts_line(d), 300), rests_line(d), next_line(d))
+    about = f"{cut(models_line(d), 250)}. {cut(texts_line(d), 250)}"
+    last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), next_line(d))
             if text] + exit_lines(d) + [
         f"`{cut(d['signature'], 300).replace('`', '_')}`",
         "Check, in the folder of this report: `invar-nb verify .`"]

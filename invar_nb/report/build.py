@@ -35,6 +35,7 @@ from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import (change_text, counted_alike, margin_text,
                                          overturning_change, shown_unit, span_text)
 from ..files.losses import LARGE
+from ..files.predictions import UNREAD
 from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
 from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric, value_of
@@ -217,7 +218,10 @@ def source_of(arm) -> Mapping:
 
 # %% ../../nbs/report/05_build.ipynb #g9xae9t3
 def other_scores(arm) -> list[str]:
-    "What else the files of another tool have, where no score or filter was asked for."
+    "What else files have: a score or filter that nobody asked for, columns that are not read."
+    unread = [name for name, why in arm.provenance.get("ignored", {}).items() if why == UNREAD]
+    if unread: return [f"Not read: {', '.join(unread)}. Probabilities are called p_LABEL, one "
+                       "column for each label."]
     source = source_of(arm)
     of = f" of {task}" if (task := source.get("task")) else ""
     rows = (("score", "metric", "--score ", source.get("metric_asked")),

@@ -6,10 +6,10 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'p_of_claim', 'dense', 'cells_of',
            'cells_of_row', 'shorten', 'rows_forest', 'draw_rows', 'levels_forest', 'answer_forest', 'interval_picture',
            'leads_of', 'size_text', 'ranking_table', 'size_picture', 'choice_lines', 'ranking_lines', 'fact_lines',
-           'noise_lines', 'level_text', 'families_text', 'rule_line', 'unmeasured_line', 'found_line', 'alone_tables',
-           'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture', 'changed_answers',
-           'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
-           'render_markdown', 'units_text']
+           'noise_lines', 'level_text', 'families_text', 'rule_line', 'unmeasured_line', 'own_metrics', 'found_line',
+           'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture',
+           'changed_answers', 'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of',
+           'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping
@@ -26,6 +26,7 @@ from ..comparison.rules import budget_unit
 from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from ..foundations.interval import Forest
+from ..metrics.metric import BUILT_IN
 from .figures import (Picture, changes_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
                                      size_figure, visible)
@@ -108,6 +109,9 @@ def cells_of_row(row: Mapping, name: str) -> dict[str, str]:
     bare = lambda text: text.replace(f" {unit}", "") if unit else text
     scale, places = 100 if value["unit"] == "share" else 1, len(number.partition(".")[2])
     fixed = value["scale"] != "log" and value["unit"] != "relative" and "e" not in number
+    sizes = [scale * abs(x) for x in (value["baseline"], value["candidate"]) if x]
+    if not fixed and sizes and 1e-3 <= max(sizes) < 1e7:  # as many decimals in both
+        fixed, places = True, max(3 - math.floor(math.log10(max(sizes))), 0)
     digits = f".{places}f" if fixed else ".4g"
     shown = lambda x: "" if x is None else f"{scale * x:{digits}}"
     low, _, high = bare(words["interval"]).replace("+", "").partition(" to ")
@@ -378,6 +382,15 @@ def unmeasured_line(d: Mapping) -> str:
     missing += ["numerical noise (--control)"] * (not rows_of(d, "control"))
     return f"Not measured: {', '.join(missing)}." if scored and missing else ""
 
+
+def own_metrics(d: Mapping) -> list[str]:
+    "Metrics beside the leading ones that another installation may not have."
+    if d["parts"][0]["kind"] == "runs": return []
+    named = lambda role: {row["key"]["metric"] for row in d["rows"] if (
+        row["role"] == "lead") == role}
+    return sorted(name for name in named(False) - named(True) - {*BUILT_IN}
+                  if ":" not in name and "@" not in name)
+
 # %% ../../nbs/report/02_page.ipynb #fnd2
 def found_line(d: Mapping) -> str:
     "Which change the rows that are inconclusive would have shown; '' where there are none."
@@ -447,11 +460,13 @@ def rests_table(d: Mapping) -> tuple[list[list], list[list]]:
              "why these": lambda u, v: u["because"],
              "the interval speaks of": lambda u, v: u["speaks_of"],
              "may be missing": lambda u, v: u["unseen"] and (
-                 f"kinds rarer than {100 * u['unseen']:.2g} % of all "
-                 f"{noun_of(u['kind'])}"),
+                 f"kinds of {noun_of(u['kind'])} rarer than {100 * u['unseen']:.2g} % of all; "
+                 f"{100 * v['level']:.4g} of 100 such samples hold a kind that common"),
              "pairing": lambda u, v: u["words"].get("pairing"),
-             "overturned by": lambda u, v: u["overturned_by"] and (
-                 f"one more of usual length at {u['words']['overturned_by']}"),
+             "the claim would fall with": lambda u, v: u["overturned_by"] and (
+                 f"one more of the {noun_of(u['kind'])}, of usual length, that changed by "
+                 f"{u['words']['overturned_by']}: the {100 * v['level']:.4g} % interval would "
+                 "no longer show it"),
              "method": lambda u, v: v["method"],
              "degrees of freedom": lambda u, v: show(v["dof"]),
              "independent items that say as much (n_eff)": lambda u, v: show(v["n_eff"]),
@@ -607,7 +622,8 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         choice_lines=choice_lines,
         anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
-        rule=rule_line(d), unmeasured=unmeasured_line(d), changed_answers=changed_answers,
+        rule=rule_line(d), unmeasured=unmeasured_line(d), without=own_metrics(d),
+        changed_answers=changed_answers,
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d), cells_of=cells_of, label_of=label_of,
         ranking_table=ranking_table, ranking_lines=ranking_lines, size_picture=size_picture,

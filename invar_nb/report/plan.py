@@ -366,8 +366,11 @@ def plan_sentences(plan) -> list[str]:
                      "--set tier=aggressive asks for fewer.")
     lines.append(f"Pilot: {plan.source}. Independent: {noun_of(plan.units)}.")
     if plan.at_pilot:
+        exact = "" if math.isinf(plan.pilot.dof) else (
+            f", in {100 * goal.assurance:g} of 100 such pilots; `compare` names fewer, as it "
+            "takes the spread of the pilot for exact")
         lines.append(f"If the true change is the pilot's, {plan.at_pilot:,} {plan.items} "
-                     "decide.")
+                     f"decide{exact}.")
     if not math.isinf(plan.pilot.dof):
         lines.append(f"The table is right for {100 * goal.assurance:g} of 100 such pilots, "
                      f"which know the spread to {_number(plan.pilot.dof)} degrees of freedom.")
@@ -529,8 +532,14 @@ def plan_comparison(
     correlation: float | None = None,  # of both models' losses, where one is known
     supply: Supply | None = None,  # the text; None: in proportion to the pilot itself
     gate: str | None = None,       # a rule of one's own, as for `gate_limit`
+    **misplaced: object,           # refused: the margin and what else a `Goal` has
 ) -> Plan:
     "How much to score; raises ContractError where a pilot is too small or shows no spread."
+    if misplaced:
+        named = ", ".join(f"{name}={value!r}" for name, value in misplaced.items())
+        refuse("plan_comparison", "what a run promises must stand in a goal", named,
+               f"Write goal=Goal({named})" if {*misplaced} <= {*Goal.__annotations__} else
+               f"A goal has {', '.join(Goal.__annotations__)}", error=UsageError)
     goal = goal or Goal()
     pilot, d, items, about = pilot_of(source, units=units, metric=metric, level=goal.level,
                                       correlation=correlation)

@@ -38,10 +38,10 @@ class TTest(Shown):
         return self.p_value is not None and self.p_value <= 1 - self.interval.level
 
     def summary(self) -> str:
-        "The mean difference with its interval, p and the number of pairs."
+        "The mean of candidate - baseline with its interval, p and the number of pairs."
         p = "no p-value" if self.p_value is None else f"p = {self.p_value:.2g}"
         none = f" ({self.degenerate})" if self.degenerate else ""
-        return (f"mean difference {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
+        return (f"candidate - baseline: {self.mean:+.4g} {ends_text(*self.interval)}, {p}, "
                 f"{self.n} pair{'s' * (self.n > 1)}{none}")
 
     def _forest(self):
@@ -64,7 +64,7 @@ def paired_t_test(
     *,
     level: float = 0.95,  # of the interval; 1 - level is the threshold of `significant`
 ) -> TTest:
-    "The paired t test of candidate - baseline (@eq-ttest-density)."
+    "Paired t test of candidate - baseline, the candidate first (@eq-ttest-density)."
     where = "paired_t_test"
     c, b = (as_vector(values, where=where, name=name, minimum=-1e150, maximum=1e150)
             for name, values in (("candidate", candidate), ("baseline", baseline)))

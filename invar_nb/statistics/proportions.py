@@ -8,12 +8,12 @@ __all__ = ['wilson_interval', 'pass_at_k', 'newcombe_interval', 'fisher_exact', 
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c003
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 from scipy.special import betainc, erfinv, ndtr
 
-from ..foundations.interval import Interval
+from ..foundations.interval import Forest, Interval, Shown, ends_text
 from ..foundations.refuse import (PairingError, as_booleans, as_count, as_fraction,
                                          refuse)
 
@@ -167,8 +167,8 @@ def tango_interval(
     return Interval(low=ends[0], high=ends[1], level=level, method="tango")
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c049
-@dataclass(frozen=True, kw_only=True)
-class McNemar:
+@dataclass(frozen=True, kw_only=True, repr=False)
+class McNemar(Shown):
     "Two models on the same examples: what the discordant ones say. Built by `mcnemar`."
     only_a: int     # right under A (baseline) only
     only_b: int     # right under B (candidate) only
@@ -183,6 +183,21 @@ class McNemar:
     def significant(self) -> bool:
         "Whether the exact p-value is at most 1 - level."
         return self.p_value <= 1 - self.level
+
+    def summary(self) -> str:
+        "The examples that only one has right, p, and candidate - baseline where it is known."
+        text = (f"{self.only_b} right under the candidate only, {self.only_a} under the "
+                f"baseline only, exact p = {self.p_value:.2g}")
+        if self.interval is None: return text
+        return (f"candidate - baseline: {self.difference:+.4g} {ends_text(*self.interval)}; "
+                f"{text}")
+
+    def _forest(self):
+        bars = [("", self.difference, *(self.interval or ()), None)]
+        return Forest(bars=bars, axis="share right, candidate - baseline") \
+            if self.interval else None
+
+    to_dict = asdict
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c051
 def mcnemar(

@@ -24,7 +24,7 @@ from .totals import (UnitTotals, as_pairs, round_off, unit_codes,
 
 # %% ../../nbs/statistics/02_serial.ipynb #c014
 def cosine_terms(n: int) -> int:
-    "B: from how many cosines n windows estimate their variance (@eq-serial-cosines)."
+    "J: from how many cosines n windows estimate their variance (@eq-serial-cosines)."
     return min(8, n - 1, max(2, round(0.4 * n ** (2 / 3))))
 
 
@@ -67,7 +67,7 @@ ALARM = 0.005  # p of the slowest waves below which the interval carries an alar
 
 @lru_cache(maxsize=16)
 def _alarm_limit(n: int) -> tuple[int, int, int, float]:
-    "B, K, k, and the F above which the interval carries an alarm (@eq-serial-alarm)."
+    "J, K, k, and the F above which the interval carries an alarm (@eq-serial-alarm)."
     most = alarm_terms(n)
     slowest = round(most / 3)
     limit = float(fdtri(slowest, most - slowest, 1 - ALARM)) if n >= 10 else math.inf
