@@ -138,10 +138,10 @@ def test_a_bootstrap_that_ignores_documents_says_so_on_the_second_line(method, e
 
 
 def test_a_summary_names_the_models():
-    assert "\nBaseline: old. Candidate: new\n" in summary_markdown(compare(losses()).report().document())
-    assert "\nBaseline: old. Candidates: q4, q8\n" in summary_markdown(study({"baseline": losses().baseline, "q8": losses().candidate.changed(
+    assert "\nBaseline: old. Candidate: new. On " in summary_markdown(compare(losses()).report().document())
+    assert "\nBaseline: old. Candidates: q4, q8. On " in summary_markdown(study({"baseline": losses().baseline, "q8": losses().candidate.changed(
         model="./a/q8"), "q4": losses(.1).candidate.changed(model="/x/y/q4")}).report().document())
-    assert "\nMeasured: old\n" in summary_markdown(evaluate(losses().baseline).report().document())
+    assert "\nMeasured: old. On " in summary_markdown(evaluate(losses().baseline).report().document())
 
 
 def test_levels_without_an_interval_say_why_and_long_notes_leave_names_whole():
@@ -210,7 +210,7 @@ def test_a_budget_in_a_unit_that_no_size_has_is_said():
 
 def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
     said = summary_markdown(report_of(compare(losses(.05))).document())
-    assert re.search(r"^On (\d+ documents, )?\d+ windows\.$", said, re.M), said
+    assert re.search(r" On (\d+ documents, )?\d+ windows\.$", said, re.M), said
     assert "Exit code 1: perplexity regressed. To accept a known loss, add `[[accepted]]` to the study file." in said
     assert "in the folder of this report: `invar-nb verify .`" in said
     fine = summary_markdown(report_of(compare(losses(0))).document())

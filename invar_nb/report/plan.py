@@ -10,8 +10,8 @@ __all__ = ['BLOCK', 'MOST', 'SIZED_IN', 'GATE_LINE', 'choose_pilot', 'pilot_of',
 # %% ../../nbs/report/04_plan.ipynb #59d9fa9a
 import math
 import re
-from functools import partial
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
