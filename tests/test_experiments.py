@@ -645,7 +645,7 @@ def test_an_interval_of_another_level_is_explained():
     runs = lambda name, shift: RunsArm(model=name, runs=as_runs([{"seed": i, "terminal": "ok", "loss": 2 + i % 3 / 1000 - shift * (1 + i % 2 / 10), "accuracy": .8 + i % 4 / 1000} for i in range(12)], name))
     arms = {("baseline", ""): runs("a", 0), ("candidate", ""): runs("b", .01)}
     d = study(arms, rules).report().document()
-    assert d["headline"].startswith("Better, but equivalent within 2 %: loss -0.5") and d["claim"] == "equivalent" and "97.5 % CI" in d["headline"]
+    assert d["headline"].startswith("Better, but equivalent within 2 % (0.04): loss -0.5") and d["claim"] == "equivalent" and "97.5 % CI" in d["headline"]
     why = "Each is at 97.5 %, so that all of them hold together at 95 %."
     for text in (summary(d), summary_markdown(d), render_html(d, arms), render_markdown(d, arms)): assert text.count("Each is at 97.5") == 1, text
     assert why in summary(d) and "Each is at" not in summary(study(arms, dataclasses.replace(rules, metrics=("loss",))).report().document())

@@ -137,7 +137,8 @@ def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
                     *(values.sum() for values in item_totals(metric, some)))
                 elif not why:
                     interval, over = level_interval(metric, some, rules.level)
-                    about = {"over": over} if interval else {"bare": True} if metric.caveat else {}
+                    about = {"over": over} if interval else dict.fromkeys(
+                        ["bare"] * bool(metric.caveat), True)
                     detail = None if where else detail_of(metric, some, rules.level)
                     if detail and detail.brief: about["beside"] = detail.brief
             except ContractError as error:

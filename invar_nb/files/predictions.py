@@ -106,7 +106,8 @@ def _value(cell) -> str | None:
 
 def _is_share(name: str, cells: list) -> bool:
     "Whether a column is called and looks like a probability."
-    try: return bool(_LIKE_A_PROBABILITY.match(name)) and all(0 <= float(x) <= 1 for x in cells)
+    if not _LIKE_A_PROBABILITY.match(name): return False
+    try: return all(0 <= float(x) <= 1 for x in cells)
     except (TypeError, ValueError): return False
 
 
@@ -168,7 +169,8 @@ def _one_value(name: str, given: str, columns: Mapping, where: str) -> str:
 
 ELSEWHERE = {
     "id": ("sample_id", "doc_id", "example_id", "question_id", "item_id", "idx", "uid"),
-    "label": ("true", "target", "gold", "gold_label", "truth", "y_true", "expected", "reference"),
+    "label": ("true", "target", "gold",
+              "gold_label", "truth", "y_true", "expected", "reference"),
     "prediction": ("answer", "pred", "predicted", "predicted_label", "y_pred", "guess"),
     "probabilities": ("probs", "prob", "probability", "proba", "scores", "logprobs")}
 

@@ -148,7 +148,8 @@ def _detail(arm, level, bare=False):
     brief = "of the confidence" if bare else "summed over the classes"
     return Detail(brief=brief, notes=(
         convention, f"Score = reliability - resolution + uncertainty + what is left within "
-        f"{_BINS} bins of equal width (Murphy)."), values=values, tables={"Terms of the Brier score": (
+        f"{_BINS} bins of equal width (Murphy)."), values=values,
+                  tables={"Terms of the Brier score": (
                       ("reliability, 0 where calibrated", "resolution, of what it knows",
                        "uncertainty, of the task", "within bins", "score"),
                       (*values.values(), d.score))})
