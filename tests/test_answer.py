@@ -138,10 +138,10 @@ def test_a_bootstrap_that_ignores_documents_says_so_on_the_second_line(method, e
 
 
 def test_a_summary_names_the_models():
-    assert "\nBaseline: old. Candidate: new\n" in summary_markdown(compare(losses()).report().document())
-    assert "\nBaseline: old. Candidates: q4, q8\n" in summary_markdown(study({"baseline": losses().baseline, "q8": losses().candidate.changed(
+    assert "\nBaseline: old. Candidate: new. On " in summary_markdown(compare(losses()).report().document())
+    assert "\nBaseline: old. Candidates: q4, q8. On " in summary_markdown(study({"baseline": losses().baseline, "q8": losses().candidate.changed(
         model="./a/q8"), "q4": losses(.1).candidate.changed(model="/x/y/q4")}).report().document())
-    assert "\nMeasured: old\n" in summary_markdown(evaluate(losses().baseline).report().document())
+    assert "\nMeasured: old. On " in summary_markdown(evaluate(losses().baseline).report().document())
 
 
 def test_levels_without_an_interval_say_why_and_long_notes_leave_names_whole():
@@ -206,3 +206,35 @@ def test_a_budget_in_a_unit_that_no_size_has_is_said():
     assert "The budget of 4 GB was not applied: no size is known in bytes." in str(study(sized, budget=4e9))
     files = {name: arm.changed(provenance=arm.provenance | {"weight_bytes": 1e9 * arm.provenance["bits_per_weight"]}) for name, arm in sized.items()}
     assert "Best within 3.5 GB: q3 (3 GB)" in str(study(files, budget=3.5e9)) and "bits" in str(study(files)).splitlines()[2]
+
+
+def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
+    said = summary_markdown(report_of(compare(losses(.05))).document())
+    assert re.search(r" On (\d+ documents, )?\d+ windows\.$", said, re.M), said
+    assert "Exit code 1: perplexity regressed. To accept a known loss, add `[[accepted]]` to the study file." in said
+    assert "in the folder of this report: `invar-nb verify .`" in said
+    fine = summary_markdown(report_of(compare(losses(0))).document())
+    assert "Exit code" not in fine and "[[accepted]]" not in fine
+
+
+def test_candidates_on_several_texts_are_counted_once_and_the_one_to_ship_is_named():
+    base = {part: losses(n=120, seed=k).baseline for k, part in enumerate(("news", "law"))}
+    worse = {"q8": (0, 0), "q6": (0, 0), "q4": (0, .06)}
+    def ranked(**sizes):
+        arms = {("baseline", part): arm for part, arm in base.items()} | {
+            (name, part): base[part].changed(model=name, log_loss=base[part].log_loss + shift + np.random.default_rng(3).normal(0, .002, 120), provenance={"weight_bytes": sizes.get(name)} if sizes else {})
+            for name, shifts in worse.items() for part, shift in zip(base, shifts, strict=True)}
+        return report_of(study(arms)).document()
+    d = ranked()
+    assert d["headline"].startswith("3 candidates on 2 texts, perplexity: 1 regressed (q4 on law ") and "2 equivalent" in d["headline"] and d["headline"].endswith(" Not worse on both texts: q6, q8.")
+    assert ranked(q8=8, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6.")
+    assert "| baseline | " in summary_markdown(d)
+    worse["q8"] = worse["q6"] = .06, 0
+    assert ranked()["headline"].endswith(" Not worse on both texts: none.")
+
+
+def test_few_units_under_a_family_are_a_doubt_that_a_terminal_shows():
+    base = {part: losses(n=14, seed=k).baseline for k, part in enumerate(("news", "law"))}
+    arms = {("baseline", part): arm for part, arm in base.items()} | {("q8", part): arm.changed(log_loss=arm.log_loss + np.random.default_rng(1).normal(0, .01, 14)) for part, arm in base.items()}
+    d = report_of(study(arms)).document()
+    assert any("such reports" in line for line in d["doubts"]) and "such reports" in summary(d)

@@ -152,7 +152,7 @@ def test_no_input_stands_in_a_shell_line():
 def test_green_is_quiet(job):
     ran = job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl")
     assert ran["code"] == 0 and ran["claim"] == "equivalent" and ran["exit-code"] == "0" and not writes(ran), ran["said"]
-    assert [float(ran[name]) for name in ("change", "low", "high")] == [0.193, 0.119, 0.264]
+    assert [float(ran[name]) for name in ("change", "low", "high")] == [0.193, 0.119, 0.264] and ran["unit"] == "%"
     assert ran["summary"].startswith(MARK) and "Equivalent within 2 %" in ran["summary"] and "::notice title=invar_nb::Equivalent within 2 %25" in ran["said"]
     assert Path(ran["report"], "report.html").is_file() and not (ran["temp"] / "invar-nb/comment.md").exists()
     assert len(writes(job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl", comment="always"))) == 1
@@ -305,7 +305,7 @@ def judged(docs, shell, toml, *more):
 
 @pytest.mark.parametrize("day, code, rule, said", [
     ("before", 0, "accepted_loss", "perplexity regressed, accepted up to 3 % until 2027-03-01: ticket 123."), ("the last day", 0, "accepted_loss", "accepted up to 3 %"),
-    ("after", 1, "primary_regressed", "accepted until 2027-03-01, which has passed")])
+    ("after", 1, "primary_regressed", "accepted until 2027-03-01, which has passed: ticket 123")])
 def test_an_accepted_loss_passes_until_its_day(docs, shell, monkeypatch, day, code, rule, said):
     monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY[day]))
     d = judged(docs, shell, KNOWN)
@@ -320,7 +320,7 @@ def test_an_accepted_loss_passes_until_its_day(docs, shell, monkeypatch, day, co
 
 
 @pytest.mark.parametrize("edit, code, said", [
-    (("3%", "1%"), 1, "beyond the 1 % that was accepted"), (('candidate = "int4"\n', ""), 0, "accepted up to 3 %"), (('"int4"\nup', '"int4"\nmetric = "perplexity"\nup'), 0, "accepted up to 3 %"),
+    (("3%", "1%"), 1, "at least +2.09 % is shown, more than the 1 % accepted until 2027-03-01: ticket 123"), (('candidate = "int4"\n', ""), 0, "accepted up to 3 %"), (('"int4"\nup', '"int4"\nmetric = "perplexity"\nup'), 0, "accepted up to 3 %"),
     (('"3%"', "0.03"), 0, "accepted up to 3 %"), (("[arms]", '[rules]\nrequired = "not-worse"\n[arms]'), 0, "accepted up to 3 %"), (("[arms]", "[rules]\nfail_inconclusive = true\n[arms]"), 0, "accepted")])
 def test_what_is_accepted(docs, shell, edit, code, said):
     assert edit[0] in KNOWN
@@ -359,7 +359,8 @@ def test_one_loss_is_accepted_and_another_is_not(docs, shell):
     d = judged(docs, shell, both)
     assert d["exit"]["because"] == "perplexity regressed on bad." and d["exit"]["code"] == 1
     states = {one.get("name"): [kid.tag for kid in one if kid.tag != "properties"] for one in ElementTree.fromstring(shell("export r --to junit")[1])[0]}
-    assert states == {"bad: perplexity": ["failure"], "int4: perplexity": [], "tuned: perplexity": [], "gate": ["failure"]}
+    assert states == {"bad: perplexity": ["failure"], "int4: perplexity": ["skipped"], "tuned: perplexity": [], "gate": ["failure"]}
+    assert re.search(r'skipped message="regressed: \+2\.80 % \([^)]*\), accepted up to 3 % until 2027-03-01: ticket 123"', shell("export r --to junit")[1])
     d = judged(docs, shell, both.replace('bad = "docs/bad.jsonl"\n', ""))
     assert d["exit"]["because"] == "perplexity regressed on int4, accepted up to 3 % until 2027-03-01: ticket 123."
 
@@ -430,12 +431,12 @@ def test_what_init_writes_works(docs, shell):
     assert code == 0, err
     score, add = [line.strip() for line in out.splitlines()[-2:]]
     code, out, err = shell("compare --study study.toml -q --out r")
-    assert code == 2 and "score it: invar-nb score MODEL --text FILE --out base.parquet" in err
+    assert code == 2 and "score it: invar-nb score MODEL --study FILE --out base.parquet" in err
     assert shell(score.removeprefix("invar-nb "), "-q")[0] == 0
     (docs / "other.jsonl").write_text(json.dumps({"text": "Another text, which is short. " * 50}) + "\n")
     code, out, err = shell("compare --study study.toml -q --out r --text other.jsonl")
     assert code == 3 and err.endswith("or score it again: invar-nb score MODEL --text other.jsonl --out FILE --force.\n"), err
-    assert add == "git add base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
+    assert add == "git add .gitignore base.parquet 'my text.jsonl' .github/workflows/model-quality.yml study.toml"
     job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
     step = job["jobs"]["quality"]["steps"][-1]
     assert step["uses"].startswith("invar-nb/invar_nb@") and {*step["with"]} <= {*ACTION["inputs"]} and job[True] == {"pull_request": None, "push": {"branches": ["main"]}}
@@ -460,12 +461,17 @@ def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
     text = (docs / "study.toml").read_text()
     (docs / "files.toml").write_text(text[text.index("[rules]"):])
     d = json.loads(shell("compare docs/base.jsonl docs/q8.jsonl --study files.toml -q --json")[1])
+    (docs / "files.toml").write_text((docs / "files.toml").read_text().replace('# profile = "ci"', 'profile = "ci"'))
+    assert "profile ci with the balanced tier needs" in shell("compare docs/base.jsonl docs/q8.jsonl --study files.toml -q")[2]
     assert d["rules"]["margin"] == {"perplexity": .01} and d["rules"]["required"] == "equivalent"
     job = yaml.safe_load((docs / ".github/workflows/model-quality.yml").read_text())
     assert job["jobs"]["quality"]["timeout-minutes"] == 60 and job["concurrency"] == {"group": "${{ github.workflow }}-${{ github.ref }}", "cancel-in-progress": "${{ github.event_name == 'pull_request' }}"}
     for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
     git(docs, "init", "-q")
-    assert "root of a git" not in shell("init")[1]
+    assert "root of a git" not in (out := shell("init")[1]) and "  echo 'invar-nb-report*' >> .gitignore\n" in out
+    for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
+    (docs / ".gitignore").write_text("invar-nb-report*\n")
+    assert "echo" not in shell("init")[1]
 
 
 def test_the_assertion_takes_arms_files_and_models(docs):
@@ -507,16 +513,19 @@ def test_the_assertion_takes_what_compare_takes(docs, shell):
     with pytest.raises(UsageError, match="of one task"): kept.assert_not_worse(base)
 
 
-def test_a_baseline_that_was_asked_for_is_written_and_says_what_it_is(docs):
+def test_a_baseline_that_was_asked_for_is_written_unless_the_candidate_regressed(docs):
     from invar_nb import read_losses
     from invar_nb.testing import BaselineFile
-    notes = []
-    for name in ("base", "q8", "q4", "few"):  # the last is another text
+    def renew(name):
         kept = BaselineFile(docs / "kept.parquet", update=True)
         kept.assert_not_worse(docs / f"docs/{name}.jsonl", require="not-worse", level=.9)
-        notes.append(kept.notes)
-        assert read_losses(kept.path).log_loss[0] == read_losses(docs / f"docs/{name}.jsonl").log_loss[0]
-    assert [len(one) for one in notes] == [0, 0, 1, 0] and notes[2][0].startswith("It holds a model that regressed against the old one. Regressed: perplexity +2.6")
+        assert kept.notes == [f"baseline updated: {kept.path}"] and not list(docs.glob("new-*"))
+        return read_losses(kept.path).log_loss[0] == read_losses(docs / f"docs/{name}.jsonl").log_loss[0]
+    assert renew("base") and renew("q8")
+    before = (docs / "kept.parquet").read_bytes()
+    with pytest.raises(AssertionError, match="Kept: .*since the candidate regressed. Regressed: perplexity .2.6.* --update-baseline --force"): renew("q4")
+    assert (docs / "kept.parquet").read_bytes() == before and not list(docs.glob("new-*"))
+    assert renew("few")  # another text
 
 
 def test_two_models_of_a_test_suite():

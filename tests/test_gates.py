@@ -191,6 +191,8 @@ def test_every_source_of_a_plan_takes_a_gate(tmp_path, monkeypatch):
         assert gate(f"{line} --gate rtol=2%")["limit"] == pytest.approx(math.log(1.02)) and gate(line) is None
     for line in ("a.jsonl b.jsonl", "a.jsonl --correlation 0.999"):
         assert gate(f"{line} --gate perplexity<={1.5 * ppl:.12f}")["limit"] == pytest.approx(math.log(1.5)), "the level is the file's own"
+    upper, _, proof = (row["red"] for row in gate(f"a.jsonl b.jsonl --margin 2% --gate upper<={math.exp(.02)}")["rows"][:3])
+    assert upper == pytest.approx(proof) and shell("plan", "a.csv", "b.csv", "--gate", "upper<=1.02")[0] == 2
     code, out, err = shell("plan", "x.csv", "y.csv", "--metric", "loss", "--gate", "ratio<=1.02")
     assert code == 2 and not out and "a gate needs answers, scores, or losses" in err
 

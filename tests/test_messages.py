@@ -158,7 +158,7 @@ def test_names_devices_and_texts_that_are_nearly_right(said, tmp_path, monkeypat
     (tmp_path / "base" / "model.safetensors").write_bytes(b"x" * 20)
     for line, words in (("base int88 --text t.jsonl", "got 'int88'. Did you mean 'int8'?"), ("base int8 t.jsonl", "Is t.jsonl the text? Write --text t.jsonl"), ("base int8 --text t.jsonl --device gpu", "--device must be auto, cpu, cuda"),
                         ("base/model.safetensors int8 --text t.jsonl", "These are weights: give their folder, base"), ("base int8 --text t.jsonl --margin 150%", "got 1.5 for perplexity. Write less than 100 %"), ("base", "for one alone: invar-nb score base"),
-                        ("base int8 --text t.jsonl --level 95", "--level must be at most 0.999999; got '95'. Did you mean 0.95?"), ("base int8 --text t.jsonl --gate 5%", "--gate must be a number; got '5%'."), ("base int8 --text t.jsonl --units document", "Did you mean 'documents'?"),
+                        ("base int8 --text t.jsonl --level 95", "--level must be at most 0.999999; got '95'. Did you mean 0.95?"), ("base int8 --text t.jsonl --gate 5%", "--gate must be a number; got '5%'. Exit 1 if the upper end of the perplexity ratio exceeds this, such as 1.02. Rules such as 'ratio<=1.02' are rated by: invar-nb plan"), ("base int8 --text t.jsonl --units document", "Did you mean 'documents'?"),
                         ("base int8 --text t.jsonl --out -q", "got '-q'. If it is one, write ./-q")):
         code, text = said(f"compare {line}", out=None)
         assert code in (2, 3) and words in text, text

@@ -91,8 +91,13 @@ def _match_data(a, b, cure):
     if not a.data_id or not b.data_id or a.data_id == b.data_id: return
     lone = {*a.slices} ^ {*b.slices} | {name for name in ("prompt_digests", "clusters") if (
         getattr(a, name, None) is None) != (getattr(b, name, None) is None)}
+    about = lambda arm: ", ".join([
+        repr(arm.data_id), *[f"text {text!r}" for text in [arm.provenance.get("text_name")]
+                             if text], *[f"{n} documents" for n in [
+                                 getattr(arm, "documents", None)] if n]])
     _unpaired("data_id must match", f"{min(lone)!r} in one of them only" if lone
-              else f"{a.data_id!r} and {b.data_id!r}", cure)
+              else f"{about(a)} ({a.model or 'baseline'}) and {about(b)} "
+              f"({b.model or 'candidate'})", cure)
 
 
 def unite_labels(

@@ -359,8 +359,23 @@ def study_headline(study) -> str:
         kinds = [arm.kind for (name, _), arm in study.arms.items() if name == BASELINE]
         alone = not several and len({*kinds}) == len(kinds)  # a text beside questions
         return row_headline(rows[0], "" if alone else label(rows[0]))
+    losses = {arm.kind for (_, part), arm in study.arms.items() if part in parts} == {"losses"}
+    noun, choice, shown = "texts" if losses else "parts", "", rows
+    if len(names) > 1 and len(parts) > 1:  # a candidate counts once, by its worst part
+        worst = lambda row: (WORST_FIRST.index(row.claim), row.value.improvement)
+        mine_of = {name: sorted((row for row in rows if row.key.candidate == name), key=worst)
+                   for name in names}
+        shown = [mine[0] for mine in mine_of.values() if mine]
+        good = [name for name, mine in mine_of.items() if len(mine) == len(parts) and all(
+            row.claim == "equivalent" or row.shows("not_worse") for row in mine)]
+        size = {who: arm.provenance.get("weight_bytes")
+                for (who, _), arm in study.arms.items()}
+        sized = len(good) > 1 and all(map(size.get, good))
+        choice = (f" {'Smallest that is not' if sized else 'Not'} worse on "
+                  f"{'both' if len(parts) == 2 else 'all'} {noun}: "
+                  f"{min(good, key=size.get) if sized else ', '.join(good) or 'none'}.")
     counts, words = [f"{len(failed)} failed ({', '.join(failed)})"] * bool(failed), {}
-    for row in sorted(rows, key=lambda row: WORST_FIRST.index(row.claim)):
+    for row in sorted(shown, key=lambda row: WORST_FIRST.index(row.claim)):
         words.setdefault(row.word, []).append(row)
     for word, mine in words.items():
         counts.append(f"{len(mine)} {word}")
@@ -371,10 +386,10 @@ def study_headline(study) -> str:
         some = [f"{label(row)} {change_text(row.value.delta, row.value)}" for row in mine[:3]]
         counts[-1] += f" ({', '.join(some)}{', ...' * (len(mine) > 3)})"
     titles = {row.value.title for row in rows}
-    what = [f"{len(names)} candidates"] * (len(names) > 1) + [f"{len(parts)} parts"] * (
+    what = [f"{len(names)} candidates"] * (len(names) > 1) + [f"{len(parts)} {noun}"] * (
         len(parts) > 1)
     of = f", {titles.pop()}" if len(titles) == 1 else ""
-    return f"{' on '.join(what)}{of}: {', '.join(counts)}."
+    return f"{' on '.join(what)}{of}: {', '.join(counts)}.{choice}"
 
 # %% ../../nbs/comparison/08_study.ipynb #c023b
 class Table(Shown):

@@ -7,7 +7,7 @@ __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'MOST_BYTES', 'BADGE
            'level_cells', 'headed', 'subject_of', 'alone_rows', 'lead_cells', 'ranked_rows', 'answer_rows',
            'change_column', 'table_columns', 'short_names', 'text_table', 'rests_line', 'next_line', 'first_line',
            'ignored_line', 'models_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'answer_table',
-           'summary_markdown', 'badge', 'result_picture', 'result_html']
+           'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
@@ -17,7 +17,7 @@ import textwrap
 
 from rich.cells import cell_len
 
-from ..comparison.study import model_name
+from ..comparison.study import ITEMS, model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from ..foundations.interval import Shown
 from ..foundations.store import canonical_text
@@ -350,10 +350,10 @@ def matrix(d: Mapping) -> list[list[str]]:
         ends = f" ({c['low']} to {c['high']})" if c["low"] else ""
         return f"{c['claim']} {row['words']['change']}{ends}"
     names = [*dict.fromkeys(name for name, _ in rows)]
-    if len(parts) > len(names): return [["", *names], *(
-        [part, *(cell(rows.get((name, part))) for name in names)] for part in parts)]
-    return [["", *parts], *([name, *(cell(rows.get((name, part))) for part in parts)]
-                            for name in names)]
+    table = [["", *parts], ["baseline", *({p: cells_of_row(row, "")["before"] for (
+        _, p), row in rows.items()}[part] for part in parts)], *(
+        [name, *(cell(rows.get((name, part))) for part in parts)] for name in names)]
+    return table if len(parts) <= len(names) else [*map(list, zip(*table, strict=True))]
 
 
 def answer_table(d: Mapping) -> list[list[str]]:
@@ -364,16 +364,40 @@ def answer_table(d: Mapping) -> list[list[str]]:
                           for cells in zip(*columns.values(), strict=True))]
 
 
+def texts_line(d: Mapping) -> str:
+    "On what models were compared, and how much of it there was."
+    names, texts = {arm["part"]: arm["provenance"].get("text_name")
+                    for arm in d["arms"].values()}, []
+    for part in d["parts"]:
+        many = [counted(part["n"], ITEMS[part["kind"]])] * (part["unit"] != "bytes")
+        if part["kind"] == "losses" and part["documents"]:
+            many.insert(0, counted(part["documents"], "documents"))
+        name = names[part["part"]] or part["part"]
+        texts.append(f"{name}: {', '.join(many)}" if name else ", ".join(many))
+    return f"On {'; '.join(texts)}."
+
+
+def exit_lines(d: Mapping) -> list[str]:
+    "Why the exit code is not 0, unless another line says it, and what lets a loss pass."
+    rule, said = d["exit"], [first_line(d), next_line(d)]
+    why = f"Exit code {rule['code']}: {rule['because']}"
+    named = not rule["code"] or any(line.startswith("Exit code") for line in said)
+    cure = "To accept a known loss, add `[[accepted]]` to the study file."
+    lost = rule["rule"] in ("primary_regressed", "secondary_regressed")
+    return [" ".join([markdown(why)] * (not named) + [cure] * lost)] * (lost or not named)
+
+
 def summary_markdown(document: Mapping) -> str:
     "summary.md: the answer in less than 4 KB."
     d = document
     head, *rows = answer_table(d)
     line = lambda cells: f"| {' | '.join(map(markdown, cells))} |"
     first, rows = f"**{markdown(cut(first_line(d), 1000))}**", [*map(line, rows)]
-    last = [markdown(text) for text in (ignored_line(d), rests_line(d), next_line(d)) if text]
-    last += [markdown(cut(models_line(d), 300)),
+    about = f"{cut(models_line(d), 250)}. {cut(texts_line(d), 250)}"
+    last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), next_line(d))
+            if text] + exit_lines(d) + [
         f"`{cut(d['signature'], 300).replace('`', '_')}`",
-        "Check: `invar-nb verify` on this report."]
+        "Check, in the folder of this report: `invar-nb verify .`"]
 
     def page(n):
         more = line([f"and {len(rows) - n} more in report.html"] + [""] * (len(head) - 1))

@@ -246,29 +246,29 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #fn01
-def family_notes(study: Study) -> list[str]:
-    "What few units do to claims that rest on a family."
+def family_notes(study: Study, leading: bool) -> list[str]:
+    "What few units do to claims that rest on a family: of the rows that decide, or the rest."
     alpha, lines, leads = round(1 - study.rules.level, 12), [], study.leading
-    for rows in (leads, [row for row in study.rows if row not in leads]):
-        asked = [row for row in rows if row.p and row.value.units in EXCHANGEABLE]
-        if len(asked) < 2: continue
-        few = min((row.value for row in asked), key=lambda d: d.n_units)
-        units = counted(few.n_units, noun_of(few.units))
-        least = 2.0 ** (1 - few.n_units)
-        by_holm = rows is not leads or len({row.key.candidate for row in leads}) == 1
-        if by_holm and least * len(asked) > alpha: lines.append(
-            f"With {units} no p-value of a change can fall below {least:.2g}, so no row can "
-            f"be called changed among {len(asked)} that are judged together.")
-        sizes, counts = (sorted({key[k] for key in RATES}) for k in (0, 1))
-        n = max((size for size in sizes if size <= few.n_units), default=sizes[0])
-        m = min((count for count in counts if count >= len(asked)), default=counts[-1])
-        rates = RATES[n, m]
-        if max(rates) > 1.5 * alpha: lines.append(
-            f"{len(asked)} rows are judged together over as few as {units}. If a few units "
-            "carry the changes, {:.0f} of 100 such reports call some row equivalent that is "
-            "at the margin, and {:.0f} some unchanged row changed; if changes are spread "
-            "evenly, {:.0f} and {:.0f} (simulated, {} rows of {} units; the promise is "
-            "5).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
+    rows = leads if leading else [row for row in study.rows if row not in leads]
+    asked = [row for row in rows if row.p and row.value.units in EXCHANGEABLE]
+    if len(asked) < 2: return []
+    few = min((row.value for row in asked), key=lambda d: d.n_units)
+    units = counted(few.n_units, noun_of(few.units))
+    least = 2.0 ** (1 - few.n_units)
+    by_holm = rows is not leads or len({row.key.candidate for row in leads}) == 1
+    if by_holm and least * len(asked) > alpha: lines.append(
+        f"With {units} no p-value of a change can fall below {least:.2g}, so no row can "
+        f"be called changed among {len(asked)} that are judged together.")
+    sizes, counts = (sorted({key[k] for key in RATES}) for k in (0, 1))
+    n = max((size for size in sizes if size <= few.n_units), default=sizes[0])
+    m = min((count for count in counts if count >= len(asked)), default=counts[-1])
+    rates = RATES[n, m]
+    if max(rates) > 1.5 * alpha: lines.append(
+        f"{len(asked)} rows are judged together over as few as {units}. If a few units "
+        "carry the changes, {:.0f} of 100 such reports call some row equivalent that is "
+        "at the margin, and {:.0f} some unchanged row changed; if changes are spread "
+        "evenly, {:.0f} and {:.0f} (simulated, {} rows of {} units; the promise is "
+        "5).".format(*(100 * rates[k] for k in (1, 3, 0, 2)), m, n))
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #91adae15
@@ -299,7 +299,7 @@ def gain_doubt(study: Study, row: Row) -> list[str]:
 def find_doubts(study: Study) -> list[str]:
     "What makes intervals of a study doubtful, or a claim, one line each."
     return said_of(study, lambda row: gain_doubt(study, row) + pair_doubts(
-        study.measured[row.key[:2]], row.value))
+        study.measured[row.key[:2]], row.value)) + family_notes(study, True)
 
 
 def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
@@ -319,7 +319,8 @@ def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
     over = [f"The accepted loss of {one.candidate or 'each candidate'} ended on "
             f"{one.expires}: {one.reason.rstrip('.')}."
             for one in rules.accepted if one.expired]
-    lines = [*study.notes, *over, *said_of(study, lines_of), *family_notes(study)]
+    lines = [*study.notes, *over, *said_of(study, lines_of),
+             *family_notes(study, False)]
     for row in study.rows:
         if row.role != "pooled" or row.about["spread"] is None: continue
         few = "; a claim on texts like these needs 10" if row.value.units_eff < 10 else ""

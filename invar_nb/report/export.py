@@ -45,8 +45,8 @@ def junit(d: Mapping) -> str:
         case(f"{name}: {row['value']['title']}", {
             "claim": claim, "change": f"{change:.6g}", "low": f"{low:.6g}",
             "high": f"{high:.6g}", "axis": axis, "accepted": accepted},
-            lost or "skipped" * (claim == "inconclusive"),
-            f"{said}. {rule['because']}" if lost else said)
+            lost or "skipped" * (claim == "inconclusive" or accepted != ""),
+            f"{said}. {rule['because']}" if lost else f"{said}{accepted and f', {accepted}'}")
     case("gate", {"exit_code": rule["code"], "rule": rule["rule"]}, fails,
          f"{d['headline']} {rule['because']}")
     for count, tag in (("tests", "testcase"), ("failures", "failure"), ("skipped", "skipped")):

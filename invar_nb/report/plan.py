@@ -11,6 +11,7 @@ __all__ = ['BLOCK', 'MOST', 'SIZED_IN', 'GATE_LINE', 'choose_pilot', 'pilot_of',
 import math
 import re
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -258,7 +259,7 @@ class Goal:
 
 # %% ../../nbs/report/04_plan.ipynb #gate6
 def gate_limit(
-    rule: str,            # as typed: ratio>=0.95, drop<=2%, rtol=0.08, perplexity<=20
+    rule: str,            # as typed: ratio>=0.95, drop<=2%, perplexity<=20, upper<=1.02
     metric: Metric,
     level: float | None,  # of the baseline, as measured; None: unknown
 ) -> float:
@@ -269,6 +270,7 @@ def gate_limit(
     higher, log = metric.better == "higher", metric.scale == "log"
     side = ">=" if higher else "<="
     forms = {"ratio": side, "rtol": "=", "drop": "<=", metric.name: side}
+    if log: forms["upper"] = side  # the end of the interval, as `compare --gate`
     for name in ("drop",) * (log or not higher) + (metric.name,) * (level is None):
         del forms[name]
     match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|=)\s*(\d*\.?\d+)\s*(%?)\s*", rule, re.A)
@@ -310,11 +312,12 @@ def gate_rates(
     ours, rows = dict(margin=goal.margin, level=goal.level, **known), []
     for size, effective in sizes.items():
         n = max(2, math.floor(effective + 1e-9))
-        red = {rule: lambda x: chance_beyond(pilot, n, delta=x, limit=limit,
-                                             step=answers / n, **known),
-               "compare": lambda x: chance_of_red(pilot, n, delta=x, **ours),
-               "compare --require not-worse": lambda x: chance_of_red(
-                   pilot, n, delta=x, proof=True, **ours)}
+        ends = lambda x, **more: chance_of_red(pilot, n, delta=x, **ours | more)
+        seen = lambda x: chance_beyond(pilot, n, delta=x, limit=limit, step=answers / n,
+                                       **known)
+        if rule.lstrip().startswith("upper"): seen = partial(ends, margin=limit, proof=True)
+        red = {rule: seen, "compare": ends,
+               "compare --require not-worse": partial(ends, proof=True)}
         rows += [{"windows": size, "units": effective, "rule": name,
                   "red": list(map(chance, losses))} for name, chance in red.items()]
     return {"rule": rule, "limit": limit, "losses": losses, "rows": rows}

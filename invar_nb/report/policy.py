@@ -217,11 +217,13 @@ def acceptance(study: Study, row) -> tuple[bool, str]:
         key = (one.candidate or row.key.candidate, one.part or row.key.part)
         metric = one.metric or leads.get(row.key[:2])
         if (*key, metric) != row.key[:3]: continue
-        size = margin_text(one.up_to, row.value)
-        if one.expired: said = f"accepted until {one.expires}, which has passed"
-        elif is_beyond(row.value, one.up_to): said = f"beyond the {size} that was accepted"
-        else: return True, f"accepted up to {size} until {one.expires}: " \
-                          f"{one.reason.rstrip('.')}"
+        size, reason = margin_text(one.up_to, row.value), one.reason.rstrip(".")
+        shown = change_text(min(row.value.interval, key=abs), row.value)
+        if one.expired: said = f"accepted until {one.expires}, which has passed: {reason}"
+        elif not is_beyond(row.value, one.up_to):
+            return True, f"accepted up to {size} until {one.expires}: {reason}"
+        else: said = f"at least {shown} is shown, more than the {size} accepted until " \
+                     f"{one.expires}: {reason}"
     return False, said
 
 

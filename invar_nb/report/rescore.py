@@ -127,6 +127,7 @@ class Rescored:
     most: int              # altered windows that remain possible
     moves: Mapping[tuple, float]  # what they could move D by, by (arm, part)
     fallen: tuple[str, ...]       # claims that such a move would change
+    enough: int | None = None     # windows to draw so that none would, were none altered
 
     @property
     def shift(self) -> Interval | None:
@@ -149,7 +150,9 @@ class Rescored:
         if self.shift and d.altered: lines.insert(1, "by the windows drawn, a perplexity is "
             f"{percent(self.shift.low)} to {percent(self.shift.high)} of what is recorded")
         if d.altered: last = "the report is not what these models give"
-        elif self.fallen: last = f"a claim could fall: {'; '.join(self.fallen)}; draw more"
+        elif self.fallen: last = (
+            f"Not enough windows: a claim could fall: {'; '.join(self.fallen)}; draw "
+            f"{f'at least {self.enough:,} of {d.total:,}' if self.enough else 'more'}")
         else: last = "the claim stands"
         return "\n  ".join([*lines, last])
 
@@ -161,25 +164,40 @@ def what_remains(
     level: float = 0.95,
 ) -> Rescored:
     "What windows that were not drawn could move, and whether a claim could fall by it."
-    most = altered_bound(len(drawn.altered), drawn.places.size, drawn.total, level)
-    moves, parts = {}, losses_by_part(arms)
-    for part, recorded in parts.items():
-        baseline, tokens = recorded[BASELINE], np.sort(recorded[BASELINE].tokens)[::-1]
-        weight = tokens[:most].sum() / tokens.sum()
-        for name in recorded.keys() - {BASELINE}:  # @eq-rescore-move
-            span = np.ptp(recorded[name].log_loss - baseline.log_loss)
-            shift = drawn.shifts.get((name, part))  # of all windows, below the noise floor
-            drift = max(abs(shift.low), abs(shift.high)) if shift else 2 * drawn.largest
-            moves[name, part] = float(weight * max(span, drawn.largest) + drift)
+    n, parts = drawn.places.size, losses_by_part(arms)
+    most = altered_bound(len(drawn.altered), n, drawn.total, level)
 
-    def claims(sign):
-        moved = {(name, part): arm.changed(log_loss=arm.log_loss + max(moves.values())
-                                           + sign * moves.get((name, part), 0.0))
-                 for part, recorded in parts.items() for name, arm in recorded.items()}
-        rest = {key: arm for key, arm in arms.items() if key not in moved}
-        found = study({**rest, **moved} if sign else arms, rules)
+    def moved(most):
+        moves = {}
+        for part, recorded in parts.items():
+            baseline, tokens = recorded[BASELINE], np.sort(recorded[BASELINE].tokens)[::-1]
+            weight = tokens[:most].sum() / tokens.sum()
+            for name in recorded.keys() - {BASELINE}:  # @eq-rescore-move
+                span = np.ptp(recorded[name].log_loss - baseline.log_loss)
+                shift = drawn.shifts.get((name, part))  # of all, below the noise floor
+                drift = max(abs(shift.low), abs(shift.high)) if shift else 2 * drawn.largest
+                moves[name, part] = float(weight * max(span, drawn.largest) + drift)
+        return moves
+
+    def claims(sign, moves):
+        shifted = {(name, part): arm.changed(log_loss=arm.log_loss + max(moves.values())
+                                             + sign * moves.get((name, part), 0.0))
+                   for part, recorded in parts.items() for name, arm in recorded.items()}
+        rest = {key: arm for key, arm in arms.items() if key not in shifted}
+        found = study({**rest, **shifted} if sign else arms, rules)
         return {found.label(row.key) or row.key.candidate: row.claim for row in found.leading}
-    now = claims(0)
-    fallen = {f"{name} from {claim} to {then[name]}": None for then in map(claims, (-1, 1))
-              for name, claim in now.items() if then[name] != claim}
-    return Rescored(drawn=drawn, level=level, most=most, moves=moves, fallen=tuple(fallen))
+    now = claims(0, moved(most))
+
+    def fallen(most):
+        return tuple(dict.fromkeys(
+            f"{name} from {claim} to {then[name]}" for sign in (-1, 1)
+            for then in [claims(sign, moved(most))] for name, claim in now.items()
+            if then[name] != claim))
+    lost, enough = fallen(most), None
+    if lost and not drawn.altered:
+        safe = bisect_left(range(1, most), True, key=lambda k: bool(fallen(k)))
+        enough = n + 1 + bisect_left(range(n + 1, drawn.total), True, key=lambda n: (
+            altered_bound(0, n, drawn.total, level) <= safe))
+    return Rescored(drawn=drawn, level=level, most=most, moves=moved(most), fallen=lost,
+                    enough=enough)
+

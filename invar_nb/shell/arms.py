@@ -52,7 +52,7 @@ from ..models.windows import DEFAULT_LENGTH, TextPlan, find_classes, plan_text
 from ..models.weights import compare_weights
 from ..report.report import Report
 from .groups import Loading, Scoring
-from .options import usage
+from .options import TYPED, usage
 from .terminal import Progress, say
 
 # %% ../../nbs/shell/04_arms.ipynb #c013
@@ -88,8 +88,9 @@ def arm_kind(
     endings = (".jsonl", ".json", ".csv", ".tsv", ".parquet", ".gguf")
     if path.suffix in endings or not re.fullmatch(hub, argument):
         cure = "give a hub id such as org/name or org/name@revision"
+        by = "study" if "study" in TYPED.get() else "text"
         if path.suffix in (".parquet", ".jsonl"): cure = (
-            f"score it: invar-nb score MODEL --text FILE --out {shlex.quote(argument)}")
+            f"score it: invar-nb score MODEL --{by} FILE --out {shlex.quote(argument)}")
         usage("the model or file must exist", repr(argument), f"Check the path, or {cure}")
     return "hub"
 

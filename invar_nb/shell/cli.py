@@ -553,8 +553,11 @@ def init(
         place.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(place, f"{made.get_template(template).render(known)}\n".encode())
     files = [*map(str, places)]
-    after = [f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
-             f"git add base.parquet {shlex.quote(text)} {shlex.join(files)}"]
+    ignored = Path(".gitignore").is_file() and "invar-nb-report" in Path(
+        ".gitignore").read_text(encoding="utf-8")
+    after = [*["echo 'invar-nb-report*' >> .gitignore"] * (not ignored),
+             f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
+             f"git add .gitignore base.parquet {shlex.quote(text)} {shlex.join(files)}"]
     notes = ["This folder is not the root of a git repository: GitHub reads workflows only "
              "there."] * (not Path(".git").exists())
     return {"files": files, "next": after, "notes": notes}, "\n".join([
@@ -622,16 +625,18 @@ def demo(
 
 
 # %% ../../nbs/shell/09_cli.ipynb #helpc
-@command("help compare", "help keys")
-def help_of(topic: _argument("COMMAND", "Command to explain, or keys: those of a "
-                             "study file. Default: list all commands.",
+@command("help compare", "help keys", "help exit")
+def help_of(topic: _argument("COMMAND", "Command to explain; keys, those of a study "
+                             "file; or exit, the exit codes. Default: list all commands.",
                              Optional[str]) = None):
     "Explain a command."
     program = typer.main.get_command(app)
+    codes = program.epilog.partition("Exit codes: ")[2].rstrip(".").replace(", ", "\n")
+    known = [*program.commands, "keys", "exit"]
     if topic == "keys": return {}, g.describe_keys()
-    if topic is not None and topic not in program.commands:
-        o.usage(f"help explains one of {', '.join(program.commands)}", repr(topic),
-                o.suggest(topic, program.commands))
+    if topic == "exit": return {}, codes
+    o.require((f"help explains one of {', '.join(known)}", topic not in (None, *known)
+               and repr(topic), o.suggest(topic or "", known)))
     with program.make_context("invar-nb", [*[topic] * (topic is not None), "--help"]) as one:
         program.invoke(one)
 

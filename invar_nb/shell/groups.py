@@ -426,7 +426,8 @@ class Planning:
     pilot: _goal(int, "Size of the pilot: windows, or documents of up to 8 windows. Default: "
                  "40.", min=10) = 40
     gate: _goal(Optional[str], "Also how often this rule would be red, beside compare: "
-                "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20.",
+                "ratio>=0.95, drop<=2%, rtol=0.08, accuracy>=0.7, perplexity<=20. upper<=1.02 "
+                "is the --gate of compare.",
                 metavar="RULE") = None
     price: _goal(Optional[str], "Price of the machine, 2.50/h, or of a million tokens read, "
                  "context included, 0.40/Mtok.", metavar="V") = None

@@ -146,6 +146,7 @@ def _bad_value(error):
         must = re.sub(theirs, ours, must)
     if name == "--level" and re.fullmatch(r"\d\d(\.\d+)?%?", str(got)):
         about = f"Did you mean {float(str(got).rstrip('%')) / 100:g}?"
+    if name == "--gate": about += " Rules such as 'ratio<=1.02' are rated by: invar-nb plan"
     return f"{name} must be {must}{f'; got {got!r}' * (got is not None)}. {about}"
 
 # %% ../../nbs/shell/03_terminal.ipynb #c005

@@ -365,7 +365,9 @@ def score_report_again(
             documents = read_documents(files[part], pieces=arm.provenance.get("pieces"))
             plans[part] = planned(opened[name], documents, job)
             check_origin(plans[part], arm, job)
-        say(f"{name}: scoring {counted(len(rows), 'windows')}", quiet)
+        what = "that were drawn" if not how else "to measure its noise" + ", in other batches" \
+            * (how["batch_tokens"] is not None)
+        say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
         return score_plan(opened[name], plans[part].take(rows), **how).log_loss
 
     def floor(name):

@@ -98,7 +98,7 @@ class BaselineFile:
     "The file of losses or answers that a test compares with."
     path: Path
     update: bool = False   # write it instead
-    notes: list = field(default_factory=list, compare=False)  # on what was written
+    notes: list = field(default_factory=list, compare=False)  # what was written
 
     def assert_not_worse(self, candidate: Any, **options: Any) -> Any:
         "As the function, with this baseline; None where the baseline was written."
@@ -110,16 +110,24 @@ class BaselineFile:
         return assert_not_worse(self.path, candidate, **options)
 
     def renew(self, candidate: Any, margin: Any = None, **options: Any) -> None:
-        "Write it; a note where the new baseline is worse than the old one."
+        "Write it; AssertionError, and the old one is kept, where the candidate regressed."
+        __tracebackhide__ = True
         from invar_nb.files.sources import read_arms
-        old = [*read_arms(self.path).values()] if self.path.is_file() else []
-        self.write(candidate, **options)
-        for before in old:
-            try: seen = study_of(before, *read_arms(self.path).values(), margin, split_options(
-                {name: value for name, value in options.items() if name != "require"})[0])
-            except ContractError: continue  # of another text, perhaps
-            if seen.claim == "regressed": self.notes.append(
-                f"It holds a model that regressed against the old one. {seen.headline}")
+        judged = {name: value for name, value in options.items() if name != "require"}
+        new = self.path.with_name(f"new-{self.path.name}")
+        try:
+            replace(self, path=new).write(candidate, **options)
+            for old in read_arms(self.path).values() if self.path.is_file() else ():
+                try: seen = study_of(old, *read_arms(new).values(), margin,
+                                     split_options(judged)[0])
+                except ContractError: continue  # of another text, perhaps
+                if any(row.claim == "regressed" for row in seen.rows): raise AssertionError(
+                    f"Kept: {self.path}, since the candidate regressed. {seen.headline} To "
+                    f"take it all the same: invar-nb compare {self.path} CANDIDATE "
+                    "--update-baseline --force, with the options of this test")
+            new.replace(self.path)
+            self.notes.append(f"baseline updated: {self.path}")
+        finally: new.unlink(missing_ok=True)
 
     def write(self, candidate: Any, text: Any = None, **options: Any) -> None:
         "Put the evidence of the candidate there; a model is scored on the text."

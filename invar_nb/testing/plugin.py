@@ -17,7 +17,8 @@ def pytest_addoption(parser) -> None:
     "The option that renews baselines."
     parser.getgroup("invar_nb").addoption(
         "--update-baseline", action="store_true", default=False, help="Write the baselines of "
-        "baseline_file from this run's candidates; none fails.")
+        "baseline_file from this run's candidates; one that regressed fails, and is not "
+        "written.")
 
 
 _UPDATED = pytest.StashKey[list]()
@@ -36,8 +37,6 @@ def baseline_file(request):
 
 def pytest_terminal_summary(terminalreporter, config) -> None:
     "The baselines that were written."
-    notes = {}
-    for file in config.stash.get(_UPDATED, []): notes.setdefault(file.path, []).extend(
-        file.notes)
-    for path, lines in notes.items():
-        for line in (f"baseline updated: {path}", *lines): terminalreporter.write_line(line)
+    files = config.stash.get(_UPDATED, [])
+    for line in dict.fromkeys(line for file in files for line in file.notes):
+        terminalreporter.write_line(line)
