@@ -460,7 +460,7 @@ def left(folder): return sorted(str(p.relative_to(folder)) for p in folder.rglob
 def disturb(scratch, shim, name, plan, rng, n, faults):
     "Disturbed runs of one scenario: (kind of disturbance -> count, what was not held)."
     run, (commands, first), found, odd = Command(scratch, shim), plan, Counter(), []
-    start, there, steps = Path(scratch) / "start", {}, []
+    start, steps = Path(scratch) / "start", []
     (start / "out").mkdir(parents=True)
     for words in first: assert run.run(start, words)[0] in (0, 1), run.said()
     shutil.copytree(start, whole := Path(scratch) / "whole")

@@ -150,8 +150,9 @@ class Runner:
                     signal.alarm(60 * seconds)  # of the clock
                     self.temporary._basetemp = folder
                     (folder / "answer").write_bytes(pickle.dumps(work(one)))
-                except BaseException: traceback.print_exc(file=sys.__stderr__)
-                finally: os._exit(0)
+                finally:  # whatever it was, the child ends here
+                    if sys.exc_info()[0]: traceback.print_exc(file=sys.__stderr__)
+                    os._exit(0)
             one, folder = running.pop(os.wait()[0])
             yield one, pickle.loads((folder / "answer").read_bytes()) if (folder / "answer").exists() else None
             shutil.rmtree(folder)

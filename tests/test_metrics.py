@@ -357,3 +357,15 @@ def test_intervals_against_statsmodels():
                                         (scores.f1_interval[c], col + row - tp, lambda x: 2 * x / (1 + x))):
                 expected = statsmodels.proportion_confint(tp, trials, alpha=1 - level, method="wilson")
                 np.testing.assert_allclose([interval.low, interval.high], [f(x) for x in expected], rtol=1e-10)
+
+
+def test_a_package_may_announce_a_metric_and_register_it(tmp_path, monkeypatch):
+    "The module that the entry point names calls `register_metric`, which asks for the metric while it is loaded."
+    (tmp_path / "above.py").write_text("import invar_nb\nabove_5 = invar_nb.register_metric(invar_nb.Metric(name='above_5', unit='share', better='lower', kind='losses', totals=lambda arm: (arm.log_loss > 5, arm.tokens * 0 + 1)))\n")
+    (tmp_path / "above-1.dist-info").mkdir()
+    (tmp_path / "above-1.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: above\nVersion: 1\n")
+    (tmp_path / "above-1.dist-info" / "entry_points.txt").write_text("[invar_nb.metrics]\nabove_5 = above:above_5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    registry = type(METRICS)()
+    monkeypatch.setattr("invar_nb.metrics.metric.METRICS", registry)
+    assert registry["above_5"].name == "above_5" and "above_5" in list(registry)

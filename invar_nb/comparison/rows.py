@@ -82,7 +82,6 @@ class Row(Shown):
     floor: float | None = None        # numerical noise, in the unit of the difference
     claim: str | None = None          # None: nothing is claimed of it
     about: Mapping = field(default_factory=dict, repr=False)  # of a pooled row: its weights
-
     adjusted_p = property(lambda self: self.adjusted.get("change"))  # within its family
 
     @property
@@ -97,21 +96,17 @@ class Row(Shown):
         "The adjusted p of what its interval suggests."
         return self.adjusted.get("equivalent" if self.alone == "equivalent" else "change")
 
-    @property
-    def word(self) -> str:
-        "The claim as tables and headlines say it."
-        return claim_word(self.value, self.claim, self.shows("not_worse"))
+    # the claim as tables and headlines say it
+    word = property(lambda self: claim_word(self.value, self.claim, self.shows("not_worse")))
 
-    def shows(self,
-              question: str,  # "not_worse" or "beyond"
-              ) -> bool:
-        "Whether it shows 'not_worse' or 'beyond': in its family, or alone by its interval."
+    def shows(self, question: str) -> bool:
+        "Whether it shows not_worse or beyond: in its family, or alone by its interval."
         d = self.value
         if not d.enough: return False
         if d.units == "seeds" and d.n_units < FEWEST:  # the test decides, not the interval
             p = d.p_value if self.adjusted_p is None else self.adjusted_p
-            better = d.improvement > 0 and p is not None and p <= round(1 - d.level, 12)
-            return question == "not_worse" and better
+            return question == "not_worse" and d.improvement > 0 and (
+                p is not None and p <= round(1 - d.level, 12))
         if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)
         if question == "beyond": return is_beyond(d, self.margin)
         return d.worse.high < self.margin
@@ -119,9 +114,8 @@ class Row(Shown):
     @property
     def name(self) -> str:
         "Which candidate, part and slice it is of, as far as that says something."
-        key = self.key
-        named = key.candidate if key.candidate not in ("candidate", "baseline") else ""
-        other = f"against {key.against}" if key.against else ""
+        key, other = self.key, f"against {self.key.against}" * bool(self.key.against)
+        named = key.candidate * (key.candidate not in ("candidate", "baseline"))
         return ", ".join(filter(None, (named, other, key.part, key.slice)))
 
     def summary(self) -> str:
@@ -133,7 +127,7 @@ class Row(Shown):
         if said == "equivalent" and not is_identical(self.value):
             said += f" within {margin_text(self.margin, self.value)}"
         about = ", ".join(filter(None, (self.name, said)))
-        return f"{about}: {self.value._line()}" if about else self.value._line()
+        return ": ".join(filter(None, (about, self.value._line())))
 
     def _forest(self):
         if self.role == "level": return self.value._forest()

@@ -215,7 +215,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     else: why = f"; significant ({test}), but below the {margin} threshold"
     small = abs(d.improvement) < spec.improvement_threshold
     shown = "equivalence" if small else "a change beyond the threshold"
-    if seeds: why += f"; about {seeds:,} seeds would show {shown} (80 % power at this difference)"
+    if seeds: why += (f"; about {seeds:,} seeds would show {shown} (80 % power at this "
+                      "difference)")
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
         why += f"; seeds in one arm only, left out: {', '.join(map(str, pairs.left_out))}"
@@ -229,7 +230,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
             title = f"{better}, but {title[0].lower()}{title[1:]}"
     title += f": {spec.name} {percent(d.delta)}"
     if claim == "inconclusive" and "; significant" in why:
-        title += f", {'better' if d.improvement > 0 else 'worse'} but below the {margin} threshold"
+        way = "better" if d.improvement > 0 else "worse"
+        title += f", {way} but below the {margin} threshold"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}.", why.lstrip(",; ")

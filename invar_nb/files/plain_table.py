@@ -59,6 +59,16 @@ def _counts(columns) -> dict:
     found = {role: name for role, usual in COUNTS.items() for name in columns if name in usual}
     return found if len(found) == 2 else {}
 
+# %% ../../nbs/files/06_plain_table.ipynb #rolesc0s
+def _what_to_say(columns):
+    "The cure where a table has neither a loss nor a score."
+    alike = {role: name for role in ("label", "prediction") for name in columns
+             if name.strip().lower() in ELSEWHERE[role]}
+    if len(alike) < 2: return ("Say loss='NAME' or score='NAME'; answers have label and "
+                               "prediction, counts samples and correct_samples")
+    return "If these are answers, rename " + " and ".join(
+        f"{name!r} to {role!r}" for role, name in alike.items())
+
 # %% ../../nbs/files/06_plain_table.ipynb #rolesc00
 @dataclass(frozen=True, kw_only=True)
 class Roles:
@@ -88,13 +98,8 @@ class Roles:
             found |= {"loss": name for name in reversed(ARRAYS) if name in columns}
         if not found.keys() & {"loss", "score"}: found |= _counts(columns)
         if len(found.keys() & {"loss", "score"}) != 1:
-            alike = {role: name for role in ("label", "prediction") for name in columns
-                     if name.strip().lower() in ELSEWHERE[role]}
             refuse(where, "one column must be the loss or the score",
-                   f"columns {listed(columns)}", "Say loss='NAME' or score='NAME'; answers "
-                   "have label and prediction, counts samples and correct_samples" if len(
-                       alike) < 2 else "If these are answers, rename " + " and ".join(
-                       f"{name!r} to {role!r}" for role, name in alike.items()))
+                   f"columns {listed(columns)}", _what_to_say(columns))
         return self._others(columns, found, where) | {
             f"slice {name}": column_named(name, columns, where) for name in self.slices}
 

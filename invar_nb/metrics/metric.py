@@ -277,8 +277,10 @@ class Registry(Mapping):
         if name not in self._metrics and name in BUILT_IN:
             page = import_module(f"invar_nb.metrics.{BUILT_IN[name][1]}")
             self._metrics[name] = getattr(page, f"{name}_metric")
-        if name not in self._metrics and name in self._announced():
-            metric = self._announced()[name].load()
+        if name not in self._metrics and name in (points := self._announced()):
+            point = points.pop(name)  # while it loads, its module may register it
+            try: metric = point.load()
+            finally: points[name] = point
             if not isinstance(metric, Metric) or metric.name != name:
                 refuse(f"entry point {name!r} of invar_nb.metrics", "it must be a Metric of "
                        "that name", getattr(metric, "name", type(metric).__name__),

@@ -25,7 +25,7 @@ class Tiles:
         self.shift = hidden.new_zeros((len(hidden), 1), dtype=torch.float32)
         self.picked = self.shift[:, 0].clone()  # x of the targets
         size = len(head.weight)
-        self.edges = [*range(0, size, COLUMNS), size]  # where tiles begin and the last one ends
+        self.edges = [*range(0, size, COLUMNS), size]  # of tiles
         self.target, self.order = target.to(hidden.device).sort()
         begins = self.target.new_tensor(self.edges)
         self.cuts = torch.searchsorted(self.target, begins).tolist()

@@ -239,7 +239,8 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         changed += n
         zeros += int(np.count_nonzero(differ & (y == 0)))
         if grid is None: grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
-        with np.errstate(invalid="ignore", over="ignore"): size = np.abs(_float(y) - _float(a_as_b))
+        with np.errstate(invalid="ignore", over="ignore"):
+            size = np.abs(_float(y) - _float(a_as_b))
         if not np.isfinite(size).all():
             size = np.where(differ, np.nan_to_num(size, nan=np.inf), 0.0)
         moved += _norm(size)

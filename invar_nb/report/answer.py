@@ -250,7 +250,7 @@ def rests_line(d: Mapping) -> str:
         line += " *: the interval alone would claim more."
     return line
 
-
+# %% ../../nbs/report/03_answer.ipynb #ans19b
 def next_line(d: Mapping, shell: bool = True) -> str:
     "A doubt, or what was stopped, required or lost, or what would decide: the first there is."
     same = {pair["facts"]["sentence"] for pair in d["pairs"]
@@ -278,7 +278,7 @@ def next_line(d: Mapping, shell: bool = True) -> str:
         f"Tail: {pair['tail']['because']}" for pair in d["pairs"] if pair["tail"]),
         *worst]), "")
 
-# %% ../../nbs/report/03_answer.ipynb #ans19b
+# %% ../../nbs/report/03_answer.ipynb #ans19bn
 def first_line(d: Mapping) -> str:
     "What decides the exit code, and which candidate to choose by its size."
     return " ".join([*answer_of(d), *(line for ranking in d["rankings"]
@@ -363,7 +363,7 @@ def answer_table(d: Mapping) -> list[list[str]]:
     return [[*columns], *(list(map(str.strip, cells))
                           for cells in zip(*columns.values(), strict=True))]
 
-
+# %% ../../nbs/report/03_answer.ipynb #ans31b
 def texts_line(d: Mapping) -> str:
     "On what models were compared, and how much of it there was."
     names, texts = {arm["part"]: arm["provenance"].get("text_name")

@@ -212,7 +212,7 @@ def pair_doubts(measured, d) -> list[str]:
 
 # %% ../../nbs/report/05_build.ipynb #g9xae9t3
 def other_scores(arm) -> list[str]:
-    "What else files have: a score or filter that nobody asked for, columns that are not read."
+    "What else files have: a score or filter not asked for, columns that are not read."
     unread = [name for name, why in arm.provenance.get("ignored", {}).items() if why == UNREAD]
     if unread: return [f"Not read: {', '.join(unread)}. Probabilities are called p_LABEL, one "
                        "column for each label."]

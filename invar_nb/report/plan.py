@@ -522,6 +522,21 @@ def _decided(d, source, margin):
     far = margin and claim in ("improved", "regressed") and is_beyond(d, margin)
     return f"{claim}, beyond the margin of {margin_text(margin, d)}" if far else ""
 
+# %% ../../nbs/report/04_plan.ipynb #46a2adb0
+def _refuse_outside(misplaced: dict):
+    "What was passed beside the goal that it belongs to."
+    named = ", ".join(f"{name}={value!r}" for name, value in misplaced.items())
+    refuse("plan_comparison", "what a run promises must stand in a goal", named,
+           f"Write goal=Goal({named})" if {*misplaced} <= {*Goal.__annotations__} else
+           f"A goal has {', '.join(Goal.__annotations__)}", error=UsageError)
+
+
+def _own_supply(items: Pair, codes: np.ndarray) -> Supply:
+    "The pilot itself as a text, unit after unit."
+    order = np.argsort(codes, kind="stable")
+    tokens = np.asarray(getattr(items.baseline, "tokens", np.ones(items.n)))[order]
+    return Supply(tokens=tokens, seen=tokens, codes=codes[order])
+
 # %% ../../nbs/report/04_plan.ipynb #46a2adb1
 def plan_comparison(
     source,  # as for `pilot_of`
@@ -535,11 +550,7 @@ def plan_comparison(
     **misplaced: object,           # refused: the margin and what else a `Goal` has
 ) -> Plan:
     "How much to score; raises ContractError where a pilot is too small or shows no spread."
-    if misplaced:
-        named = ", ".join(f"{name}={value!r}" for name, value in misplaced.items())
-        refuse("plan_comparison", "what a run promises must stand in a goal", named,
-               f"Write goal=Goal({named})" if {*misplaced} <= {*Goal.__annotations__} else
-               f"A goal has {', '.join(Goal.__annotations__)}", error=UsageError)
+    if misplaced: _refuse_outside(misplaced)
     goal = goal or Goal()
     pilot, d, items, about = pilot_of(source, units=units, metric=metric, level=goal.level,
                                       correlation=correlation)
@@ -550,12 +561,10 @@ def plan_comparison(
     elif d:  # the pilot's own items, unit by unit
         kind = "serial" if pilot.serial else d.units
         codes = choose_units(items, asked=kind).codes
-        order = np.argsort(codes, kind="stable")
-        tokens = np.asarray(getattr(items.baseline, "tokens", np.ones(items.n)))[order]
-        own = Supply(tokens=tokens, seen=tokens, codes=codes[order])
+        own = _own_supply(items, codes)
         if supply and supply.order is not None:
             supply = replace(supply, between=between_share(items, codes),
-                             per_unit=units_eff(tokens.astype(float)) / own.units)
+                             per_unit=units_eff(own.tokens.astype(float)) / own.units)
         stock, shows = supply or own, {"metric": d.metric}
         fitted = lambda pilot, text=stock: for_text(pilot, own, text) if kind in (
             "documents", "clusters") else pilot

@@ -156,7 +156,7 @@ class Rescored:
         else: last = "the claim stands"
         return "\n  ".join([*lines, last])
 
-
+# %% ../../nbs/report/08_rescore.ipynb #rs014b
 def what_remains(
     drawn: Drawn,
     arms: Mapping,  # as for `draw_again`

@@ -509,7 +509,7 @@ def export(
     text = EXPORTS[to](_document(report))
     return {"text": text}, text
 
-
+# %% ../../nbs/shell/09_cli.ipynb #gatecb
 def _named(name, metavar, text):
     return Annotated[str, typer.Option(name, metavar=metavar, help=text)]
 

@@ -365,8 +365,8 @@ def score_report_again(
             documents = read_documents(files[part], pieces=arm.provenance.get("pieces"))
             plans[part] = planned(opened[name], documents, job)
             check_origin(plans[part], arm, job)
-        what = "that were drawn" if not how else "to measure its noise" + ", in other batches" \
-            * (how["batch_tokens"] is not None)
+        what = "to measure its noise" if how else "that were drawn"
+        if how.get("batch_tokens"): what += ", in other batches"
         say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
         return score_plan(opened[name], plans[part].take(rows), **how).log_loss
 
