@@ -183,7 +183,7 @@ def test_runs_as_a_tracker_exports_them(said, tmp_path):
     code, text = said(f"compare w.csv {how}")
     assert code == 5 and "seed 7 ended in 'crashed'" in text and "add --set drop_failed=true" in text and "|  |" not in (tmp_path / "r" / "summary.md").read_text()
     code, text = said(f"compare ok.csv {how}")
-    assert code == 0 and text.startswith("Better, but equivalent within 2 %: val_loss -1.5")
+    assert code == 0 and text.startswith("Better, but equivalent within 2 % (0.0471): val_loss -1.5")
     assert said(f"compare w.csv {how} --set drop_failed=true")[0] == 0
     (tmp_path / "empty.csv").write_text((tmp_path / "w.csv").read_text().replace("crashed", "finished"))
     assert "wrote no number for val_loss" in said(f"compare empty.csv {how}")[1]

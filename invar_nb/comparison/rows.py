@@ -99,7 +99,8 @@ class Row(Shown):
     # the claim as tables and headlines say it
     word = property(lambda self: claim_word(self.value, self.claim, self.shows("not_worse")))
 
-    def shows(self, question: str) -> bool:
+    def shows(self, question: str,  # "not_worse" or "beyond"
+              ) -> bool:
         "Whether it shows not_worse or beyond: in its family, or alone by its interval."
         d = self.value
         if not d.enough: return False
