@@ -286,7 +286,7 @@ CASES = [
     ("error", INSPECT, put("samples", 3, "scores", "choice", "value", float("nan")), "sample 'q0", "nan"),
     ("error", "lm-eval", put("rows", 3, "acc", float("nan")), "line 4", "nan"),
     ("error", "lm-eval losses", put("rows", 3, "word_perplexity", 0, float("nan")), "line 4", "nan"),
-    ("error", "EEE", put(3, "error", "timeout"), "candidate: b.jsonl, line 4", "$.error", "without failed samples"),
+    ("error", "EEE", put(3, "error", "timeout"), "candidate: b.jsonl, line 4", "at error", "without failed samples"),
     ("error", TABLES, put(3, "nll", None), "nll"), ("error", ANSWERS, put(3, "prediction", None), "prediction"),
     ("error", "logits", b"", at(20 + 4 * 160, struct.pack("<f", math.nan)), "nan", "row 0 of chunk 0"),
     ("error", LLAMA, b"", lambda data: re.sub(rb"(?<=\[5\])[\d.]+|(?<=  )8\.9592  +\S+", lambda m: re.sub(rb"[\d.]+", b"nan", m[0]), data), "chunk 5"),

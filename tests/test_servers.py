@@ -501,7 +501,7 @@ def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp
         report, _ = run("compare", address, BASE, "--dtype", "float32", "--out", tmp_path / "report", code=0)  # the checkpoint's tokenizer
         assert any("different engines (vllm 0.11.0 and transformers)" in line for line in report["doubts"])
         assert main(["verify", str(tmp_path / "report")]) == 0 and SECRET not in "".join(p.read_text() for p in (tmp_path / "report").iterdir() if p.suffix != ".parquet")
-        for argument, code, said in ((address, 2, "--tokenizer"), (f"vllm:http://me:{SECRET}@localhost", 2, KEY_VARIABLE), (f"http://me:{SECRET}@localhost", 2, "openai:URL"),
+        for argument, code, said in ((address, 2, "--tokenizer"), (f"vllm:http://me:{SECRET}@localhost", 2, KEY_VARIABLE), (f"http://me:{SECRET}@localhost", 2, KEY_VARIABLE),
                                      (f"vllm:http://localhost/?key={SECRET}", 2, KEY_VARIABLE), (f"vllm:{SECRET}@localhost", 2, "openai:URL")):
             _, err = run("score", argument, *(["--tokenizer", str(BASE)] if argument != address else []), "--out", tmp_path / "x.jsonl", code=code)
             assert said in err

@@ -51,7 +51,7 @@ MOST_BYTES = 2**28  # of one sample; a small archive can hold gigabytes of nothi
 
 def _objects(file: Path, where: str) -> Iterator[dict]:
     "The header, then every sample."
-    about = "the log must be JSON of inspect", _AGAIN
+    about = "the log must be JSON of inspect", f"This may be a part of one. {_AGAIN}"
     with open_file(file, where) as opened: packed = opened.read(2) == b"PK"
     if not packed:
         yield (log := as_shape(read_file(file, where), dict, where, *about))

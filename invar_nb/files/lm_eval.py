@@ -200,12 +200,14 @@ class _Value(msgspec.Struct):
     value: float | bool
 
     def __post_init__(self):
-        if not math.isfinite(self.value): raise ValueError("no finite number")
+        if not math.isfinite(self.value): raise ValueError(f"{self.value}")
 
 
 class _Sum(msgspec.Struct):
     "A row's log-likelihood and what it counts by."
     value: tuple[float, int]
+
+    def __post_init__(self): _Value(self.value[0])
 
 
 class _Choices(_Value):
