@@ -151,7 +151,7 @@ def test_a_rule_is_a_limit_of_the_loss(rule, metric, level, limit):
 
 @pytest.mark.parametrize("rule, metric, level, words", [
     ("ratio<=0.95", "accuracy", .8, "ratio>=VALUE"), ("drop<=2%", "perplexity", 9, "ratio<=VALUE"), ("drop<=2", "accuracy", .8, "drop<=2%"), ("rtol=1", "accuracy", .8, "rtol=VALUE"), ("ratio>=0", "accuracy", .8, "got 'ratio>=0'"),
-    ("perplexity<=20", "perplexity", None, "ratio<=VALUE or rtol=VALUE;"), ("", "perplexity", 9, "perplexity<=VALUE"), ("perplexity<=20%", "perplexity", 9, "got 'perplexity<=20%'"), ("drop<=2%", "score", .8, "got 'drop<=2%'"), ("kl_divergence<=0.1", "kl_divergence", None, "answers, scores, or losses")])
+    ("perplexity<=20", "perplexity", None, "ratio<=VALUE or rtol=VALUE or upper<=VALUE;"), ("", "perplexity", 9, "perplexity<=VALUE"), ("perplexity<=20%", "perplexity", 9, "got 'perplexity<=20%'"), ("drop<=2%", "score", .8, "got 'drop<=2%'"), ("kl_divergence<=0.1", "kl_divergence", None, "answers, scores, or losses")])
 def test_what_is_no_rule_is_refused(rule, metric, level, words):
     with pytest.raises(UsageError, match="a gate") as error: gate_limit(rule, METRICS[metric], level)
     assert words in str(error.value)
