@@ -102,8 +102,8 @@ def read_every_eval(
     where, runs = f"read_every_eval: {path}", {}
     for place, line in read_lines(path, where):
         sample = as_shape(line, _Sample, place, "every line must be a sample of Every Eval "
-                          "Ever", "Export it again, with hashes and without failed samples; this file "
-                          "may be truncated",
+                          "Ever", "Export it again, with hashes and without failed "
+                          "samples; this file may be truncated",
                           code="damaged")
         runs.setdefault(sample.evaluation_name, []).append(sample)
     if not runs: refuse(where, "the file must hold samples", "none", "Export it again")
