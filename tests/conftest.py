@@ -5,9 +5,9 @@ INVAR_NB_TORCH=no: whatever needs PyTorch is named in the summary as NOT RUN. Un
 import importlib.util
 import os
 
+import pages  # noqa: F401  (it hides GPUs: stored outputs and the tests' own models are a CPU's)
 import pytest
 
-os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # stored outputs and the tests' own models are a CPU's
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 WANTED = os.environ.get("INVAR_NB_TORCH", "yes" if HAS_TORCH else "no")
 

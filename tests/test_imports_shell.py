@@ -178,7 +178,7 @@ def test_questions_are_refused_before_a_model_is_loaded(shell, tmp_path, models)
             (("compare", *LM, "--questions", bad), 2, "two models"), (("compare", *both, "--text", bad, "scoring.normalize=bytes"), 2, "normalize of the study file needs --questions"),
             (("compare", *both, "--text", bad, "--score", "f1"), 2, "--score works only with files"), (("compare", *both), 2, "--text FILE, or --questions FILE"),
             (("compare", *both, "--questions", questions(tmp_path / "few.jsonl"), "--stride", "9"), 2, "--stride works only when models score a text"),
-            (("compare", *both, "--questions", questions(tmp_path / "ok.jsonl"), f"scoring.checkpoint_info={bad}"), 3, "JSON")):
+            (("compare", *both, "--questions", questions(tmp_path / "ok.jsonl"), f"scoring.checkpoint_info={bad}"), 2, "JSON object")):
         found, _, err = shell(*arguments)
         assert found == code and words in err and "loading" not in err, err
     assert not (tmp_path / "r").exists()

@@ -9,6 +9,7 @@ from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
+os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # stored outputs are a CPU's
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
 LAYERS = ("foundations", "statistics", "arms", "metrics", "comparison", "files", "models", "experiments", "report",

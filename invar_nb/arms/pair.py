@@ -22,9 +22,6 @@ def _unpaired(must, got, cure):
     refuse("pair", must, got, cure, error=PairingError)
 
 
-
-
-
 def _match(a, b, ids, name, cure):
     "Refuse two values of one field that differ; what one arm lacks is no contradiction."
     if a is None or b is None: return

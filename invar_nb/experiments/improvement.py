@@ -22,7 +22,7 @@ from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
 from ..comparison.difference import Difference, change_text, difference_forest
-from ..comparison.rows import Key, Level, Row, pass_on
+from ..comparison.rows import Key, Level, Row, pass_on, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study
 from ..comparison.units import FEWEST
@@ -190,7 +190,8 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     "(headline, rationale, what it rests on) of a comparison without failures."
     spec, d, pairs, log = c.spec, c.difference, c.pairs, c.spec.scale == LOG
     percent = lambda x: f"{100 * (math.expm1(x) if log else x):+.3g} %"
-    span, test, margin = "no interval", "", margin_text(spec.improvement_threshold, d)
+    span, test, small = "no interval", "", ""  # small: what is shown, below the threshold
+    margin = margin_text(spec.improvement_threshold, d)
     if d.fallback is None:
         low, high = percent(d.interval.low), percent(d.interval.high)
         span = f"{100 * c.level:.4g} % CI {low} to {high}"
@@ -212,10 +213,13 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     elif equal and c.p_value == 1: why = "; the arms are equal on every seed"
     elif p > spec.significance_threshold:
         why = f"; not significant at {spec.significance_threshold:g} ({test})"
-    else: why = f"; significant ({test}), but below the {margin} threshold"
-    small = abs(d.improvement) < spec.improvement_threshold
-    shown = "equivalence" if small else "a change beyond the threshold"
-    if seeds: why += (f"; about {seeds:,} seeds would show {shown} (80 % power at this "
+    else:
+        way = "better" if d.improvement > 0 else "worse"
+        small = f", {way} but below the {margin} threshold"
+        why = f"; significant ({test}), but below the {margin} threshold"
+    within = abs(d.improvement) < spec.improvement_threshold
+    wanted = "equivalence" if within else "a change beyond the threshold"
+    if seeds: why += (f"; about {seeds:,} seeds would show {wanted} (80 % power at this "
                       "difference)")
     if d.n < FEWEST: why += f"; with fewer than {FEWEST} seeds no claim rests on the interval"
     if pairs.left_out:
@@ -228,10 +232,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         title += f" within {margin}"
         if p <= spec.significance_threshold and d.n >= FEWEST and not equal:
             title = f"{better}, but {title[0].lower()}{title[1:]}"
-    title += f": {spec.name} {percent(d.delta)}"
-    if claim == "inconclusive" and "; significant" in why:
-        way = "better" if d.improvement > 0 else "worse"
-        title += f", {way} but below the {margin} threshold"
+    title += f": {spec.name} {percent(d.delta)}{small}"
     means = (f"{d.baseline:.5g} to {d.candidate:.5g}, {'geometric ' * log}means over "
              f"{d.n} seed{'s' if d.n > 1 else ''}")
     return f"{title} ({span}).", f"{title} ({means}, {span}){why}.", why.lstrip(",; ")
@@ -325,8 +326,7 @@ class RunsComparison(ShownRuns):
             **fields, improvement=d.improvement, verdict=claim if changed else "noise",
             claim=claim, n_for_power=seeds, headline=headline, rationale=rationale,
             beyond_margin=changed and bounded and (d.worse.low > m or d.worse.high < -m),
-            not_worse=bounded and (d.n >= FEWEST and d.worse.high < m or d.improvement > 0
-                                   and p is not None and p <= spec.significance_threshold),
+            not_worse=bounded and (d.worse.high < m if d.n >= FEWEST else tested_better(d)),
             adjusted_p_value=self.adjusted_p_value,
             multiplicity=family if self.multiplicity else None)
 

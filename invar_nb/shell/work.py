@@ -23,10 +23,10 @@ from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
 from ..files.shards import Target, as_shard, check_cut, is_url, merge_parts, part_names
-from ..foundations.store import (as_path, as_shape, digest, file_digest, read_file,
+from ..foundations.store import (as_path, digest, file_digest, read_file,
                                         strict_json, write_bytes)
 from ..foundations.journal import finish
-from ..foundations.refuse import UsageError, refuse
+from ..foundations.refuse import ContractError, refuse
 from ..models.load import import_torch
 from ..models.questions import Examples, answer_examples, find_leaks, read_examples
 from ..models.score import other_batch, score_plan
@@ -90,9 +90,11 @@ def find_questions(path: Path, questions: g.Loading, quiet: bool = False) -> Exa
 def read_info(path: Path | None) -> dict:
     "What is known of a checkpoint: a JSON object."
     if path is None: return {}
-    info = strict_json(read_file(path, "read_info"), where=str(path))
-    return as_shape(info, dict, str(path), "checkpoint_info must hold a JSON object",
-                    'Write {"step": 1000, "parent": "base"}', error=UsageError)
+    try: info = strict_json(read_file(path, "read_info"), where=str(path))
+    except (OSError, ContractError) as error: info = str(error)
+    if isinstance(info, dict): return info
+    o.usage("checkpoint_info must be a file with a JSON object", repr(info),
+            'Write {"step": 1000, "parent": "base"}')
 
 
 def informed(arm, info: dict):
