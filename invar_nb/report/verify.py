@@ -184,7 +184,7 @@ class Verification:
 
     def __str__(self) -> str:
         word = "Verified: every number and word"
-        if self.partly: word = f"Partly verified, without {', '.join(self.without)}"
+        if self.partly: word = f"Partly verified: all but {', '.join(self.without)}"
         first, *others = self.files
         beside = f" and the {counted(len(others), 'files')} made from it" if others else ""
         return "\n  ".join([
