@@ -449,6 +449,11 @@ def test_what_init_writes_works(docs, shell):
     before = {path: path.read_bytes() for path in docs.rglob("*.*ml")}
     (docs / ".github/workflows/model-quality.yml").rename(docs / "w.yml")
     assert shell("init")[0] == 2 and (docs / "study.toml").read_bytes() == before[docs / "study.toml"] and not (docs / ".github/workflows/model-quality.yml").exists()
+    (docs / "study.toml").unlink()
+    assert shell("init")[0] == 0
+    first = {path: path.read_bytes() for path in docs.rglob("*.*ml")}
+    (docs / "study.toml").unlink()  # as a kill between the two files leaves it
+    assert shell("init")[0] == 0 and {path: path.read_bytes() for path in docs.rglob("*.*ml")} == first
 
 
 def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):

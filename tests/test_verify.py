@@ -1,5 +1,6 @@
 """Every edit of what is computed from the evidence, and of the evidence, is refused by the checker, sealed again or not: for every kind of study."""
 import json
+import os
 import random
 import shutil
 import tempfile
@@ -11,7 +12,7 @@ import pytest
 import invar_nb
 from invar_nb.arms.window_losses import StreamedLosses
 from invar_nb.comparison.study import compare, study
-from invar_nb.files.losses import losses_bytes, open_losses, parse_losses, write_losses
+from invar_nb.files.losses import LossFile, losses_bytes, open_losses, parse_losses, write_losses
 from invar_nb.foundations.store import (canonical_json, canonical_text, content_digest,
                                         file_digest)
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -180,14 +181,33 @@ def test_evidence_that_is_exchanged_once_it_was_hashed_is_not_read(tmp_path, mon
     folder, other = (compare(marks(shift=shift, better="lower"), margin=.1).report().save(tmp_path / str(shift)) for shift in (.05, -.2))
     true, forged = (json.loads((place / "report.json").read_text()) for place in (folder, other))
     (folder / "report.json").write_text(canonical_text(changed(forged, ("arms", "candidate", "sha256"), true["arms"]["candidate"]["sha256"])))
+    exchanged = []
 
-    def hashed(path, read=page.file_digest):
-        found = read(path)
-        if path.name == "candidate.json": shutil.copy(other / path.name, folder / path.name)
+    def hashed(data, read=page.digest):
+        found = read(data)
+        if found == true["arms"]["candidate"]["sha256"]: exchanged.append(shutil.copy(other / "candidate.json", folder))
         return found
-    monkeypatch.setattr(page, "file_digest", hashed)
+    monkeypatch.setattr(page, "digest", hashed)
     for name in ("report.md", "report.html", "summary.md", "badge.json", "result.svg"): (folder / name).unlink(missing_ok=True)
     with pytest.raises(ContractError, match="must be what the evidence gives"): verify(folder)
+    assert exchanged
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before it is hashed", "after"])
+def test_streamed_evidence_that_is_exchanged_is_not_read(before, tmp_path, monkeypatch):
+    "A file of losses that stays in its file is opened anew for its header, for its digest and for each look at its windows."
+    folder = streamed().report().save(tmp_path / "r")
+    assert verify(folder)
+    write_losses(losses(-.2, n=40).candidate, tmp_path / "forged.jsonl")
+    exchanged = []
+
+    def hashed(file, read=LossFile.sha256):
+        found = None if before else read(file)
+        if not exchanged and Path(file.name).name == "candidate.jsonl": exchanged.append(os.replace(tmp_path / "forged.jsonl", file.name))
+        return found or read(file)
+    monkeypatch.setattr(LossFile, "sha256", hashed)
+    with pytest.raises(ContractError, match="must stay as it is while it is read") as caught: verify(folder)
+    assert exchanged and caught.value.code == "changed"
 
 
 def test_what_is_missing_elsewhere_or_cut_is_refused(tmp_path, refused):

@@ -27,8 +27,8 @@ from ..arms.arm import Provenance
 from ..arms.windows import SPLITS
 from .tables import check_size, open_parquet, parquet_batches
 from ..foundations.refuse import ContractError, as_choice, as_count, refuse
-from ..foundations.store import (as_file, as_shape, canonical_json, digest, open_file,
-                                        strict_json, whole_file)
+from ..foundations.store import (as_shape, canonical_json, digest, file_digest,
+                                        open_file, strict_json, whole_file)
 from ..foundations.text_column import TextColumn, join_columns, text_column
 
 # %% ../../nbs/files/01_losses.ipynb #54572a6a
@@ -310,7 +310,7 @@ def find_suffix(path: str | os.PathLike, where: str, cure: str) -> str:
     refuse(where, "the file name must end in .jsonl or .parquet", Path(path).name, cure)
 
 # %% ../../nbs/files/01_losses.ipynb #8cbcac88
-_LONGEST, _MOST = 2**20, 2**28  # bytes of a line, and of a batch
+MOST_BYTES, _LONGEST, _MOST = 2**31, 2**20, 2**28  # of a file in memory, a line, a batch
 _QUICK = msgspec.json.Decoder(dict[str, str | int | float])
 
 
@@ -389,22 +389,22 @@ def _parquet_batches(file, columns: list[str], rows: int, careful: bool, where: 
                table[name].to_numpy() for name in columns}
 
 # %% ../../nbs/files/01_losses.ipynb #494b8da3
-MOST_BYTES = 2**31  # of a loss file in memory, 2 GiB
-
-
 class LossFile:
-    "A loss file of which only the header was read; `len()` is the number of its windows."
+    "A loss file whose header was read: `len()` is its windows, `size` its bytes in memory."
 
     def __init__(self, opened: Callable, name: str):  # opened() -> a file to read bytes of
         self.name, self.where, self._opened = name, f"read_losses: {name}", opened
         self._parquet = find_suffix(name, "read_losses", CURE) == ".parquet"
-        with opened() as file:
-            self.header, self.columns, self.size = (  # size: bytes in memory, as stated
-                _parquet_head if self._parquet else _jsonl_head)(file, self.where)
+        head = _parquet_head if self._parquet else _jsonl_head
+        with opened() as file: self.header, self.columns, self.size = head(file, self.where)
 
     def __len__(self) -> int: return self.header["windows"]
 
     def __repr__(self) -> str: return f"LossFile({self.where!r}, windows={len(self)})"
+
+    def sha256(self) -> str:
+        "Digest of the bytes of the file, as `file_digest`."
+        return file_digest(self._opened())
 
     def place(self, row: int) -> str:
         "Where the window of a row stands."
@@ -434,18 +434,17 @@ class LossFile:
                 sums.update(batch)
                 yield batch
         check_count(done, self.header, self.place(min(done, len(self) + 1) - 1))
-        if "digest" not in self.header or sums.result(self.header) == self.header["digest"]:
-            return
+        got = sums.result(self.header)
+        if self.header.get("digest", got) == got: return
         if not careful:
             for _ in self._checked(rows, True): pass  # names the row where it can
-        refuse(self.where, "the content must have the digest that its header records",
-               sums.result(self.header), "The file was changed after it was written: restore "
-               "it, or score again", code="digest")
+        refuse(self.where, "the content must have the digest that its header records", got,
+               "The file was changed: restore it, or score again", code="digest")
 
     def read(self) -> WindowLosses:
         "All windows in memory; refused above 2 GiB."
-        fits = lambda size: check_size(size, MOST_BYTES, self.where, "Read it with "
-                                       "open_losses in batches, or split it")
+        cure = "Read it with open_losses in batches, or split it"
+        fits = lambda size: check_size(size, MOST_BYTES, self.where, cure)
         fits(self.size)
         batches, size = [], 0
         for batch in self.batches():
@@ -462,9 +461,23 @@ class LossFile:
 LARGE = 4_000_000    # windows from which on an arm of losses stays in its file
 
 
+def _state(file) -> tuple:
+    "What no replacement and no edit of a file leaves as it was."
+    now = os.fstat(file.fileno())
+    return now.st_dev, now.st_ino, now.st_size, now.st_ctime_ns
+
+
 def open_losses(path: str | os.PathLike) -> LossFile:
     "A loss file whose header was read; what is not one is refused with file, line and cure."
-    return LossFile(partial(open_file, as_file(path, "read_losses"), "read_losses"), str(path))
+    with open_file(path, "read_losses") as file: first = _state(file)
+
+    def opened():
+        file = open_file(path, "read_losses")
+        if _state(file) == first: return file
+        file.close()
+        refuse(f"read_losses: {path}", "a file must stay as it is while it is read",
+               "it was changed", "Wait for its writer, then start again", code="changed")
+    return LossFile(opened, str(path))
 
 
 def read_losses(path: str | os.PathLike) -> WindowLosses:

@@ -269,9 +269,9 @@ def read_lines(path: str | os.PathLike, where: str) -> Iterator[tuple[str, bytes
             yield f"{where}, line {i}", line
 
 
-def file_digest(path: str | os.PathLike) -> str:
+def file_digest(file: str | os.PathLike | BinaryIO) -> str:
     "SHA-256 of a file's bytes, read in blocks, as `sha256:` and 64 hexadecimal digits."
-    with open_file(path, "file_digest") as file:
+    with file if hasattr(file, "read") else open_file(file, "file_digest") as file:
         return "sha256:" + hashlib.file_digest(file, "sha256").hexdigest()
 
 # %% ../../nbs/foundations/02_store.ipynb #c015

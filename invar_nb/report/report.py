@@ -40,7 +40,7 @@ from ..foundations.interval import Shown
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse
 from ..foundations.store import (as_shape, canonical_json, canonical_text,
-                                        content_digest, digest, file_digest, read_file,
+                                        content_digest, digest, read_file,
                                         strict_json, write_folder)
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
@@ -251,7 +251,7 @@ def evidence_files(
     for stem, arm in arms.items():
         if isinstance(arm, StreamedLosses):
             path = Path(arm.file.name)
-            files[stem] = stem + path.suffix, path, file_digest(path)
+            files[stem] = stem + path.suffix, path, arm.file.sha256()
         else:
             ending, to_bytes, _ = FORMS[arm.kind]
             data = to_bytes(arm)

@@ -19,7 +19,7 @@ from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
 from ..files.losses import open_losses
-from ..foundations.store import (as_file, content_digest, digest, file_digest,
+from ..foundations.store import (content_digest, digest,
                                         first_difference, read_canonical, read_file)
 from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
@@ -51,8 +51,8 @@ def read_evidence(
             refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
                    repr(name), "A report must not point to files elsewhere")
         if entry["streamed"]:
-            path = as_file(folder / name, "verify")
-            arm, now = StreamedLosses(file=open_losses(path)), file_digest(path)
+            file = open_losses(folder / name)  # refused where it changes while it is used
+            arm, now = StreamedLosses(file=file), file.sha256()
         else:  # read once: what is hashed is what is used
             data = read_file(folder / name, "verify")
             arm, now = None, digest(data)

@@ -542,16 +542,19 @@ def init(
     made.filters["toml"] = partial(json.dumps, ensure_ascii=False)
     places = {Path(".github", "workflows", "model-quality.yml"): "workflow.yml.j2",
               Path("study.toml"): "study.toml.j2"}
-    there = next(filter(Path.exists, places), None)
+    known = {"baseline": shlex.quote(baseline), "candidate": candidate, "text": text,
+             "file": "base.parquet", "margin": margin, "required": required}
+    written = {place: f"{made.get_template(template).render(known)}\n".encode()
+               for place, template in places.items()}
+    there = next((place for place, data in written.items() if place.exists()
+                  and not (place.is_file() and place.read_bytes() == data)), None)
     o.require(("init writes new files only", there and repr(str(there)), "Move it away"),
               ("init is for models, which the workflow scores", results and
                f"{results[0]!r}, which holds results", "Results need no file of init: name "
                "them in the workflow, as baseline and candidate of the action"))
-    known = {"baseline": shlex.quote(baseline), "candidate": candidate, "text": text,
-             "file": "base.parquet", "margin": margin, "required": required}
-    for place, template in places.items():
+    for place, data in written.items():
         place.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(place, f"{made.get_template(template).render(known)}\n".encode())
+        write_bytes(place, data)
     files = [*map(str, places)]
     ignored = Path(".gitignore").is_file() and "invar-nb-report" in Path(
         ".gitignore").read_text(encoding="utf-8")
