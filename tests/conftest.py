@@ -2,6 +2,7 @@
 
 INVAR_NB_TORCH=yes (set by the Makefile on Python 3.11): a missing PyTorch stops the run, nothing is skipped for it.
 INVAR_NB_TORCH=no: whatever needs PyTorch is named in the summary as NOT RUN. Unset: yes if it is installed."""
+import gc
 import importlib.util
 import os
 
@@ -21,6 +22,12 @@ def pytest_collection_modifyitems(items):
     "Pages first, tutorials and the two longest tests before all, so that no long test is left to one worker at the end."
     long = ("[tutorials/", "::test_site_builds_without_a_warning", "::test_every_edited_leaf_is_refused[joint]")
     items.sort(key=lambda item: 0 if any(part in item.nodeid for part in long) else 1 if "::test_page_" in item.nodeid else 2)
+
+
+def pytest_collection_finish(session):
+    "What was collected lives to the end: no later search for garbage looks at it (statsmodels asks for one in each of its tests)."
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter):

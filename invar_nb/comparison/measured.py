@@ -29,7 +29,7 @@ from ..foundations.refuse import (ContractError, PairingError, UsageError, of_pa
 from ..foundations.store import canonical_json
 from ..foundations.text_column import TextColumn, text_keys
 from ..metrics.metric import (METRICS, Metric, as_metric, missing_reason,
-                                     prepare_metric)
+                                     prepare_metric, refuse_kind)
 from ..statistics.serial import block_size, fit_totals
 from ..statistics.totals import (RunningTotals, UnitTotals, round_off, units_eff)
 
@@ -220,10 +220,10 @@ def choose_metrics(
     if len({*names}) < len(names):
         refuse(where, "each metric must have a name of its own", ", ".join(names),
                "Rename one", error=UsageError)
-    wrong = next((m for m in chosen if m.kind != kind), None)
-    if wrong or not chosen:
-        got = f"{wrong.name!r}, which reads {wrong.kind}" if wrong else "none"
-        refuse(where, f"metrics must read {kind}", got, f"Pass metrics=[...] for {kind}",
+    for metric in chosen:
+        if metric.kind != kind: refuse_kind(metric, kind, where)
+    if not chosen:
+        refuse(where, f"metrics must read {kind}", "none", "Leave metrics out",
                error=UsageError)
     return chosen
 

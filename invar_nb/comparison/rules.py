@@ -18,7 +18,7 @@ from .passages import as_tail_rule
 from .units import check_units
 from .verdict import as_margin
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
-from ..metrics.metric import METRICS, as_metric, is_margin
+from ..metrics.metric import METRICS, as_metric, is_margin, refuse_kind
 from ..statistics.multiplicity import PROCEDURES
 
 # %% ../../nbs/comparison/06_rules.ipynb #68032be9
@@ -246,6 +246,5 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
                "leave it out: the bootstrap without draws is exact", error=UsageError)
     for kind in kinds: check_units(rules.units_of(kind), kind)
     for name in rules.metrics:
-        if (kind := as_metric(name, "study").kind) not in kinds:
-            refuse("study", f"metrics must read {shown}",
-                   f"{name!r}, which reads {kind}", "Leave it out", error=UsageError)
+        if (metric := as_metric(name, "study")).kind not in kinds:
+            refuse_kind(metric, shown, "study")

@@ -283,6 +283,12 @@ class Verdict(Shown):
     candidate_geometric_mean: float | None = None  # of runs on the log scale
     baseline_geometric_mean: float | None = None  # of runs on the log scale
 
+    @property
+    def word(self) -> str:
+        "The claim as tables and headlines say it."
+        open_ = self.claim == "inconclusive" and self.not_worse
+        return "not worse" if open_ else self.claim or self.verdict
+
     def summary(self) -> str:
         "The decision in one sentence."
         return self.headline or self.rationale
@@ -292,8 +298,7 @@ class Verdict(Shown):
             return f"{self.verdict}: {self.metric}"
         rises = self.improvement if self.direction[:1] == "h" else -self.improvement
         change = math.expm1(min(rises, 700)) if self.scale == "log" else rises
-        word = self.claim or self.verdict
-        if word == "inconclusive" and self.not_worse: word = "not worse"
+        word = self.word
         if word == "equivalent": word += f" within {100 * self.improvement_threshold:.3g} %"
         return f"{word}: {self.metric} {100 * change:+.3g} %"
 

@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MetricSpec', 'written_mean', 'geometric_mean', 'fieller_interval',
-           'compared_columns', 'runs_difference', 'decide', 'seeds_for_power', 'ShownRuns', 'RunsComparison',
-           'compare_runs', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of', 'judge_candidates',
-           'levels_of_runs', 'study_runs']
+           'compared_columns', 'runs_difference', 'decide', 'not_worse', 'seeds_for_power', 'ShownRuns',
+           'RunsComparison', 'compare_runs', 'judge_runs', 'judge_many', 'Evaluator', 'RunsArm', 'specs_of',
+           'judge_candidates', 'levels_of_runs', 'study_runs']
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c002
 import math
@@ -24,7 +24,7 @@ from scipy.special import stdtrit
 from ..comparison.difference import Difference, change_text, difference_forest
 from ..comparison.rows import Key, Level, Row, pass_on, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
-from ..comparison.study import BASELINE, Study
+from ..comparison.study import BASELINE, Study, check_baseline
 from ..comparison.units import FEWEST
 from ..comparison.verdict import Verdict, margin_text, span_text
 from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
@@ -170,6 +170,12 @@ def decide(
     bounded = m > 0 and d.fallback is None and d.n >= FEWEST
     return "equivalent" if bounded and d.interval.inside(-m, m) else "inconclusive"
 
+
+def not_worse(d: Difference, threshold: float) -> bool:
+    "Whether a loss of the threshold is ruled out: by the interval, or by the test of few seeds."
+    if d.fallback is not None and d.fallback.code != "all_equal": return False
+    return d.worse.high < threshold if d.n >= FEWEST else tested_better(d)
+
 # %% ../../nbs/experiments/01_improvement.ipynb #c034
 def seeds_for_power(d: Difference, *, threshold: float, level: float) -> int | None:
     "Seeds for 80 % power at this difference; None where more seeds would not settle it."
@@ -227,6 +233,10 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     if pairs.dropped:
         why += f"; seeds with a failed run, left out: {', '.join(map(str, pairs.dropped))}"
     title = claim.title()
+    if claim == "inconclusive":
+        if not_worse(d, spec.improvement_threshold): title = "Not worse"
+        inside = d.interval.inside(-spec.improvement_threshold, spec.improvement_threshold)
+        if d.n < FEWEST and span and inside: small += f"; equivalence needs {FEWEST} seeds"
     if claim == "equivalent":
         better = "Better" if d.improvement > 0 else "Worse"
         title += f" within {margin}"
@@ -267,7 +277,7 @@ class ShownRuns(Shown):
         span = f" ({span_text(*d.interval, d)})" if d.fallback is None else ""
         return [["", "before", "after", f"change{level * bool(span)}", "claim"],
                 [d.title, f"{d.baseline:.4g}", f"{d.candidate:.4g}",
-                 change_text(d.delta, d) + span, v.claim]]
+                 change_text(d.delta, d) + span, v.word]]
 
     def _forest(self):
         margin = self.spec.improvement_threshold
@@ -326,7 +336,7 @@ class RunsComparison(ShownRuns):
             **fields, improvement=d.improvement, verdict=claim if changed else "noise",
             claim=claim, n_for_power=seeds, headline=headline, rationale=rationale,
             beyond_margin=changed and bounded and (d.worse.low > m or d.worse.high < -m),
-            not_worse=bounded and (d.worse.high < m if d.n >= FEWEST else tested_better(d)),
+            not_worse=not_worse(d, m),
             adjusted_p_value=self.adjusted_p_value,
             multiplicity=family if self.multiplicity else None)
 
@@ -519,11 +529,11 @@ def study_runs(
     if not names and all(isinstance(arm, RunsArm) for arm in arms.values()):
         return levels_of_runs(arms, rules)
     specs = specs_of(rules)
-    other = len(parts) > 1 or not all(isinstance(arm, RunsArm) for arm in arms.values())
-    if other or not names or len(arms) == len(names):
+    if not names or len(parts) > 1 or not all(isinstance(a, RunsArm) for a in arms.values()):
         refuse("study", "runs need a baseline and candidates on one part, all of them runs",
                ", ".join(" on ".join(filter(None, key)) for key in arms),
                "Compare other data by themselves", error=UsageError)
+    check_baseline(arms)
     (part,), done = parts, {}
     for name in names:
         with of_part(name * (len(names) > 1)): done[name] = [compare_runs(

@@ -59,6 +59,17 @@ def _counts(columns) -> dict:
     found = {role: name for role, usual in COUNTS.items() for name in columns if name in usual}
     return found if len(found) == 2 else {}
 
+
+def _asked(score: str | Sequence[str] | None) -> list[str]:
+    "The scores that were asked for."
+    return [score] if isinstance(score, str) else [*(score or ())]
+
+
+def _tries_in(scores: list[str]) -> list[int]:
+    "k of each pass@k, where all scores are such."
+    found = [re.fullmatch(r"pass@([1-9]\d{0,5})", name) for name in scores]
+    return [int(one[1]) for one in found] if all(found) else []
+
 # %% ../../nbs/files/06_plain_table.ipynb #rolesc0s
 def _what_to_say(columns):
     "The cure where a table has neither a loss nor a score."
@@ -105,12 +116,14 @@ class Roles:
 
     def _named(self, columns, where) -> dict:
         "Role -> column, as far as a user said it."
-        scores = [self.score] if isinstance(self.score, str) else [*(self.score or ())]
+        scores = _asked(self.score)
+        counts = _counts(columns) if _tries_in(scores) else {}
+        if counts: scores = []
         if len(absent := [name for name in scores if name not in columns]) > 1:
             refuse(where, f"there must be columns {listed(absent)}",
                    f"columns {listed(columns)}", "Name ones that are there")
         roles = {role: getattr(self, role) for role in USUAL if role != "score"}
-        return {role: name for role, name in roles.items() if name} | {
+        return counts | {role: name for role, name in roles.items() if name} | {
             f"score {name}" if i else "score": name for i, name in enumerate(scores)}
 
     def _others(self, columns, found, where) -> dict:
@@ -352,8 +365,8 @@ def _directions(names: list[str], better, where: str) -> dict[str, str]:
     return words
 
 # %% ../../nbs/files/06_plain_table.ipynb #cnt0
-def _tries(plain: PlainColumns) -> Scores:
-    "pass@1 of each problem, and pass@10 or of as many tries as were made of all."
+def _tries(plain: PlainColumns, asked: list[int]) -> Scores:
+    "pass@k of each problem; by default k = 1, and 10 or as many tries as were made of all."
     drawn, right = (plain.cells[role] for role in ("samples", "score"))
     counts = [(int(n), int(c)) if n == int(n) and c == int(c) else (n, c)
               for n, c in zip(drawn.tolist(), right.tolist(), strict=True)]
@@ -362,10 +375,15 @@ def _tries(plain: PlainColumns) -> Scores:
             refuse(f"{plain.table.where}, {plain.table.place(i)}", "the samples that are "
                    "right must be a whole number, at most as many as were drawn",
                    f"{c:g} of {n:g}", "Were the two columns swapped?")
-    most = min(10, *(n for n, _ in counts))
-    tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts]
-             for k in dict.fromkeys((1, most))}
-    return Scores(ids=plain.cells["id"], values=tries.pop("pass@1"), score="pass@1",
+    few = min(n for n, _ in counts)
+    if max(asked, default=1) > few:
+        refuse(plain.table.where, "every problem must have as many samples as tries",
+               f"pass@{max(asked)}, and a problem with {few}", "Ask for fewer tries, or draw "
+               "more samples", error=UsageError)
+    first, *rest = dict.fromkeys(asked or (1, min(10, few)))
+    tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts] for k in (first, *rest)}
+    lead = f"pass@{first}"
+    return Scores(ids=plain.cells["id"], values=tries.pop(lead), score=lead,
                   clusters=plain.cells.get("cluster"), better="higher", others=tries, slices={
                       role[6:]: values for role, values in plain.cells.items()
                       if role.startswith("slice ")})
@@ -398,12 +416,12 @@ def read_plain(
     if scores: source |= {
         "metric": plain.names["score"], "metric_asked": bool(roles.get("score")),
         "other_metrics": [name for name in plain.others if usual_direction(name)]}
-    arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
+    if "samples" in plain.names: arm = _tries(plain, _tries_in(_asked(roles.get("score"))))
+    else: arm = _scores(plain, better, repeats) if scores else _losses(plain, sums)
     return arm.changed(provenance=arm.provenance | {"source": source})
 
 
 def _scores(plain: PlainColumns, better, repeats: str) -> Scores:
-    if "samples" in plain.names: return _tries(plain)
     columns = {role: name for role, name in plain.names.items()
                if role.partition(" ")[0] == "score"}
     words = _directions([*columns.values()], better, plain.table.where)

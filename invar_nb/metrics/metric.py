@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['DANGERS', 'BUILT_IN', 'METRICS', 'Detail', 'is_margin', 'Metric', 'missing_reason', 'prepare_metric', 'item_totals',
            'values_without', 'exact_interval', 'in_unit', 'detail_of', 'value_of', 'Registry', 'register_metric',
-           'as_metric']
+           'as_metric', 'refuse_kind']
 
 # %% ../../nbs/metrics/00_metric.ipynb #c002
 import math
@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
+from typing import NoReturn
 
 import numpy as np
 
@@ -352,3 +353,12 @@ def as_metric(
     if isinstance(metric, Metric): return metric
     if isinstance(metric, str) and metric in METRICS: return METRICS[metric]
     return METRICS[as_choice(metric, METRICS, where=where, name="a metric", error=UsageError)]
+
+
+def refuse_kind(metric: Metric, shown: str, where: str) -> NoReturn:  # shown: kinds there are
+    "Say that the metric reads other evidence."
+    cure = "Leave it out"
+    if metric.name.startswith("pass@"): cure = f"For a table of counts, score={metric.name!r}"
+    refuse(where, f"metrics must read {shown}", f"{metric.name!r}, which reads {metric.kind}",
+           cure, error=UsageError)
+

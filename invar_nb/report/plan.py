@@ -358,7 +358,8 @@ def plan_sentences(plan) -> list[str]:
                      f"{plan.amount(whole['smallest_change'])}. Add text, or accept a wider "
                      "margin.")
     if FEWEST <= r["units"] < goal.fewest(plan.units) + 1:
-        lines.append(f"A claim needs {FEWEST} effective {noun_of(plan.units)}, however small "
+        what = "Equivalence" if plan.units == "seeds" else "A claim"
+        lines.append(f"{what} needs {FEWEST} effective {noun_of(plan.units)}, however small "
                      "their spread.")
     gate = sum(getattr(TIERS["balanced"], part) for part in ("preview", "final"))
     if plan.items == "windows" and r["windows"] < gate:

@@ -408,8 +408,8 @@ _goal = panel("Goal")
 @dataclass(frozen=True, kw_only=True)
 class Planning:
     "What a run is to promise, and where the spread comes from."
-    margin: _goal(Optional[str], "Smallest change that matters, 2% or 0.02, as in compare. "
-                  "Default: 2%.", metavar="V") = None
+    margin: _goal(Optional[str], "Smallest change that matters, as in compare: 2%, or 0.02 in "
+                  "the metric's own unit. Default: 2%.", metavar="V") = None
     expect: _goal(Optional[str], "True change to plan for. Default: no change, so that the "
                   "claim is 'equivalent'.", metavar="V") = None
     half_width: _goal(Optional[str], "Largest half-width of the interval; without --margin "
