@@ -2,7 +2,7 @@
 
 They share no code with the tests: public commands and functions, and edits of plain files. nbs/reference/attacks.csv keeps what was
 tried and what held; `differs` says what was accepted, and why it may be. An attack that is not held ends the program with code 1."""
-import argparse, contextlib, copy, csv, ctypes, errno, hashlib, html, io, json, mmap, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, zipfile
+import argparse, contextlib, copy, csv, ctypes, errno, hashlib, html, io, json, mmap, os, random, re, shutil, signal, socket, struct, subprocess, sys, tempfile, threading, time, traceback, zipfile
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -408,7 +408,8 @@ def runs(path):
     "Experiments that a journal keeps, and the file of their runs."
     from invar_nb.experiments.runner import ExperimentSpec, over_seeds, run_all, write_runs
     spec = ExperimentSpec(experiment_id="e", command=("/bin/sh", "-c", "echo '{\"loss\": 2.5}'"), seed=0, metric_keys=("loss",))
-    write_runs(run_all(over_seeds(spec, range(6)), results_file=f"{path}.journal", workers=2), path)
+    try: write_runs(run_all(over_seeds(spec, range(6)), results_file=f"{path}.journal", workers=2), path)
+    except (OSError, invar_nb.ContractError) as error: return print(f"{type(error).__name__}: {error}", file=sys.stderr) or 5
     return 0
 
 
@@ -427,7 +428,9 @@ class Command:
             return (None if status < 0 else status), time.monotonic() - began, 0
         told = self.scratch / "seen"
         if not (pid := os.fork()):
-            try: self.child(folder, words, at, how, forever, told)
+            try: self.begin(folder, at, how, forever)
+            except KeyboardInterrupt: os._exit(130)  # before a command was there
+            try: self.child(folder, words, told)
             finally: os._exit(99)
         if after is not None:
             while time.monotonic() - began < after and os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None: time.sleep(.001)
@@ -435,14 +438,19 @@ class Command:
         status = os.waitpid(pid, 0)[1]
         return (None if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)), time.monotonic() - began, int(told.read_text() or 0) if told.exists() else 0
 
-    def child(self, folder, words, at, how, forever, told):
+    def begin(self, folder, at, how, forever):
         os.chdir(folder)
         tempfile.tempdir = os.environ["TMPDIR"] = str(folder / "tmp")
         for stream, name in ((1, "out"), (2, "err")): os.dup2(os.open(self.scratch / name, os.O_CREAT | os.O_WRONLY | os.O_TRUNC), stream)
         sys.stdout, sys.stderr = (open(stream, "w", closefd=False) for stream in (1, 2))
         for name, value in (("at", at), ("how", how), ("forever", forever), ("seen", 0)): ctypes.c_long.in_dll(self.shim, name).value = value
         (ctypes.c_char * 1024).in_dll(self.shim, "root").value = str(folder).encode()
-        code = runs(words[1]) if words[0] == "runs" else main(words)
+
+    def child(self, folder, words, told):
+        try: code = runs(words[1]) if words[0] == "runs" else main(words)
+        except KeyboardInterrupt as error:  # of a function, or before the command had begun
+            inside = any(frame.f_code.co_name == "run_app" for frame, _ in traceback.walk_tb(error.__traceback__))
+            code = 99 if inside else print("interrupted", file=sys.stderr) or 130
         (ctypes.c_char * 1024).in_dll(self.shim, "root").value = b""
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError): stream.flush()
@@ -453,8 +461,14 @@ class Command:
 
 
 def visible(folder): return {str(p.relative_to(folder)): p.read_bytes() for p in sorted(folder.rglob("*")) if p.is_file() and not unseen(p, folder)}
-def unseen(p, folder): return any(part.startswith(".") and part != ".github" or part == "tmp" or part.endswith("runs.jsonl.journal") for part in p.relative_to(folder).parts)
-def left(folder): return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.name != "tmp" and unseen(p, folder) and not p.name.endswith("runs.jsonl.journal"))
+def unseen(p, folder): return any(part.startswith(".") and part != ".github" or part == "tmp" or "runs.jsonl.journal" in part for part in p.relative_to(folder).parts)
+
+
+def left(folder):
+    "What is left; a process that watched a killed runner has two seconds to clean up."
+    until = time.monotonic() + 2
+    while any((folder / "tmp").glob("*")) and time.monotonic() < until: time.sleep(.01)
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*") if p.name != "tmp" and unseen(p, folder) and not p.name.endswith("runs.jsonl.journal"))
 
 
 def disturb(scratch, shim, name, plan, rng, n, faults):
@@ -492,7 +506,7 @@ def disturb(scratch, shim, name, plan, rng, n, faults):
                 if ended is not None:
                     right = {130, code} if how < 0 else {2, 3, 5, code}
                     if ended not in right or "Traceback" in said or "bug" in said or faults and ended != code and len(said.strip().splitlines()) != 1: odd.append([*log, "ended badly:", said[-300:]])
-                    if ended == code and faults and (here != new or left(folder)) and words[0] not in ("export", "card"): odd.append([*log, "a success that left:", left(folder), said[-200:]])
+                    if ended == code and faults and (here != new or [x for x in left(folder) if not x.endswith(".lock")]) and words[0] not in ("export", "card"): odd.append([*log, "a success that left:", left(folder), said[-200:]])
                 if faults or ended is None: found[what] += 1
                 if ended is not None: break
             again, *_ = run.run(folder, words)

@@ -183,11 +183,11 @@ def test_few_seeds_and_small_changes():
     assert (v.verdict, v.claim, v.p_value, v.n_for_power, v.not_worse) == ("noise", "inconclusive", None, None, False)
     two = one(PPL, [29.0, 31.5], [30.0, 32.0]).verdict
     assert (two.verdict, two.claim) == ("noise", "inconclusive") and two.n_for_power > 2
-    for times, claim, word in ((1, "inconclusive", "Inconclusive"), (2, "equivalent", "Better, but equivalent within 2 %")):
+    for times, claim, word in ((1, "inconclusive", "Not worse"), (2, "equivalent", "Better, but equivalent within 2 %")):
         many = [(x * (0.995 + 0.0002 * (-1) ** i), x) for i, x in enumerate(BASE * times)]
         v = one(PPL, *zip(*many, strict=True)).verdict
         assert (v.verdict, v.claim, v.not_worse, v.beyond_margin) == ("noise", claim, True, False) and v.p_value < 0.001
-        assert v.headline.startswith(f"{word}: ") and ("fewer than 10 seeds no claim rests on the interval" in v.rationale) == (times < 2)
+        assert v.headline.startswith(f"{word}: ") and ("fewer than 10 seeds no claim rests on the interval" in v.rationale) == ("equivalence needs 10 seeds" in v.headline) == (times < 2)
     c = one(ACC, [0.9, -0.7, 1.4], [0.5, -0.8, 0.6])
     assert c.difference.fallback.code == "unbounded" and c.verdict.claim == "inconclusive" and "no interval" in c.verdict.rationale
     assert one(PPL, [x * 1e-300 for x in BETTER], [x * 1e-300 for x in BASE]).verdict.verdict == "improved"
@@ -310,8 +310,8 @@ def test_several_candidates_are_one_report():
     assert broken.report().exit == {"code": 5, "rule": "failed_runs", "because": "a run failed, so lion was not compared."} and len(broken) == 2
     nothing = study(recipes({"baseline": "oom"}), rules)
     assert nothing.report().exit_code == 5 and nothing.failed == ["adagrad", "lion", "sgd"] and nothing.headline == "3 candidates: 3 failed (adagrad, lion, sgd)."
-    for wrong in (recipes() | {("lion", "again"): recipes()["lion", "runs"]}, {("lion", "runs"): recipes()["lion", "runs"]}):
-        with pytest.raises(UsageError, match="need a baseline and candidates on one part"): study(wrong, rules)
+    for wrong, said in ((recipes() | {("lion", "again"): recipes()["lion", "runs"]}, "need a baseline and candidates on one part"), ({("lion", "runs"): recipes()["lion", "runs"]}, "must have an arm called 'baseline'")):
+        with pytest.raises(UsageError, match=said): study(wrong, rules)
     with pytest.raises(UsageError, match="ones that levels of runs use; got better"): study({("baseline", "runs"): recipes()["baseline", "runs"]}, rules)
     short = recipes() | {("sgd", "runs"): RunsArm(runs=recipes()["sgd", "runs"].runs[:4])}
     with pytest.raises(PairingError, match="sgd: .*candidate lacks 4, 5"): study(short, rules)
@@ -751,7 +751,7 @@ def test_a_pilot_of_runs_plans_in_seeds():
     "The pilot decides only what the evaluator would; a change needs no ten seeds, an equivalence does; what shows no spread plans nothing."
     near, goal = one(PPL, [x * f for x, f in zip(BASE, (1.001, .999, 1., 1.002, .998), strict=True)], BASE), Goal(margin=.02)
     plan = plan_comparison(near, goal=goal)
-    assert (plan.units, plan.items, plan.needed["windows"], plan.decided, plan.pilot.dof) == ("seeds", "seeds", 10, "", 4) and "A claim needs 10 effective seeds" in str(plan)
+    assert (plan.units, plan.items, plan.needed["windows"], plan.decided, plan.pilot.dof) == ("seeds", "seeds", 10, "", 4) and "Equivalence needs 10 effective seeds" in str(plan)
     assert plan.pilot.sd == pytest.approx(np.std([math.log(f) for f in (1.001, .999, 1., 1.002, .998)], ddof=1), rel=1e-9)
     change = plan_comparison(near, goal=Goal(margin=.02, expected=.05))
     assert change.needed["windows"] < 10 and "A claim needs" not in str(change)

@@ -234,9 +234,10 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
         why += f"; seeds with a failed run, left out: {', '.join(map(str, pairs.dropped))}"
     title = claim.title()
     if claim == "inconclusive":
-        if not_worse(d, spec.improvement_threshold): title = "Not worse"
-        inside = d.interval.inside(-spec.improvement_threshold, spec.improvement_threshold)
-        if d.n < FEWEST and span and inside: small += f"; equivalence needs {FEWEST} seeds"
+        m = spec.improvement_threshold
+        if not_worse(d, m): title = "Not worse"
+        if d.fallback is None and d.n < FEWEST and m > 0 and d.interval.inside(-m, m):
+            small += f"; equivalence needs {FEWEST} seeds"
     if claim == "equivalent":
         better = "Better" if d.improvement > 0 else "Worse"
         title += f" within {margin}"

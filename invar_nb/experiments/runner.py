@@ -8,7 +8,8 @@ __all__ = ['LONGEST_LINE', 'KEPT_LINES', 'MEGABYTE', 'TICK', 'KEPT_TAIL', 'Exper
            'QueueRecord', 'run_queue', 'judge_queue']
 
 # %% ../../nbs/experiments/02_runner.ipynb #c002
-import contextlib, json, math, os, selectors, shutil, signal, subprocess, tempfile, time
+import contextlib, errno, json, math, os, secrets, selectors, shutil, signal, subprocess
+import tempfile, time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -231,7 +232,7 @@ def _watched(run, group: int, spec: ExperimentSpec, take: Callable, stop: Event)
             "stdout_tail": out, "stderr_tail": error}
 
 # %% ../../nbs/experiments/02_runner.ipynb #c020
-_WATCH = 'trap "" TERM; read line; rm -rf "$0"; kill -9 0'
+_WATCH = 'trap "" TERM PIPE; umask 077; mkdir "$0" && echo; read line; rm -rf "$0"; kill -9 0'
 
 
 def guarded_run(
@@ -239,15 +240,17 @@ def guarded_run(
     stop: Event | None = None,  # set where the run must end
 ) -> ExperimentResult:
     "Run one command under its limits of time and memory; the record of its end."
-    scratch, output = tempfile.mkdtemp(prefix="run-"), MetricsReader(
-        spec.metric_keys, spec.seed)
+    output = MetricsReader(spec.metric_keys, spec.seed)
     facts = {"exit_code": None, "signal": None, "seconds": 0.0, "peak_memory_mb": 0.0,
              "killed": False, "error": "", "stdout_tail": "", "stderr_tail": ""}
+    pipe, sent = subprocess.PIPE, {"config": dict(spec.config), "seed": spec.seed}
+    scratch = os.path.join(tempfile.gettempdir(), f"run-{secrets.token_hex(8)}")
+    watch = subprocess.Popen(["/bin/sh", "-c", _WATCH, scratch], stdin=pipe, stdout=pipe,
+                             stderr=subprocess.DEVNULL, process_group=0)
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8",
                    "HOME": scratch, "TMPDIR": scratch, **spec.environment}
-    pipe, sent = subprocess.PIPE, {"config": dict(spec.config), "seed": spec.seed}
-    watch = subprocess.Popen(["/bin/sh", "-c", _WATCH, scratch], stdin=pipe, process_group=0)
     try:
+        if not watch.stdout.readline(): raise OSError(errno.EIO, "no folder to run in", scratch)
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(sent).encode())
             given.seek(0)
@@ -258,9 +261,10 @@ def guarded_run(
     except OSError as error:
         facts["error"] = f"{error.strerror}: {error.filename or spec.command[0]}"
     finally:
+        shutil.rmtree(scratch, ignore_errors=True)  # while it is watched: a kill leaves nothing
         _send(signal.SIGKILL, watch.pid, [])
         watch.communicate()
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(scratch, ignore_errors=True)  # what was written meanwhile
     output.feed(b"\n")  # a last line needs no line break
     return outcome_of(spec, facts, output)
 

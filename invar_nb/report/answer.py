@@ -253,8 +253,11 @@ def rests_line(d: Mapping) -> str:
 # %% ../../nbs/report/03_answer.ipynb #ans19b
 def next_line(d: Mapping, shell: bool = True) -> str:
     "A doubt, or what was stopped, required or lost, or what would decide: the first there is."
-    same = {pair["facts"]["sentence"] for pair in d["pairs"]
-            if pair["facts"]["weights"] in ("identical", "rearranged", "recast")}
+    several = len({pair["candidate"] for pair in d["pairs"]}) > 1
+    same = {f"{pair['candidate']}: {sentence[0].lower()}{sentence[1:].partition('. ')[0]}"
+            .rstrip(".") + "." if several else sentence for pair in d["pairs"]
+            if pair["facts"]["weights"] in ("identical", "rearranged", "recast")
+            and (sentence := pair["facts"]["sentence"])}
     worst = [passages["sentence"] for pair in d["pairs"] for passages in (
         pair["passages"] or {}).values() if passages and passages["lost"]
         and passages["lost"][0]["beyond"]]
@@ -382,7 +385,9 @@ def exit_lines(d: Mapping) -> list[str]:
     rule, said = d["exit"], [first_line(d), next_line(d)]
     why = f"Exit code {rule['code']}: {rule['because']}"
     named = not rule["code"] or any(line.startswith("Exit code") for line in said)
-    cure = "To accept a known loss, add `[[accepted]]` to the study file."
+    cure = "To accept a known loss, add `[[accepted]]` to the study file." if \
+        "accepted" not in d["rules"] else "Renew `expires` or `up_to` of its `[[accepted]]` in " \
+        "the study file, or add one for this candidate."
     lost = rule["rule"] in ("primary_regressed", "secondary_regressed")
     return [" ".join([markdown(why)] * (not named) + [cure] * lost)] * (lost or not named)
 

@@ -29,7 +29,7 @@ from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
 from ..comparison.rules import as_tier, budget_unit
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
-                                       level_interval, may_be_best)
+                                       level_interval, may_be_best, sizes_of, smallest_of)
 from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import (change_text, counted_alike, margin_text,
@@ -371,25 +371,21 @@ def ranking_section(study: Study, part: str) -> dict | None:
     section = {"part": part, "order": order, "groups": [list(g) for g in groups],
                "may_be_best": best, "smallest": None, "fits": None, "size_unit": None,
                "sizes": {}}
-    some = {who: arm.provenance for (who, _), arm in study.arms.items()}  # one of each model
     budget = study.rules.budget
     asked = budget and budget_unit(budget)
-    units = {"weight_bytes": "bytes", "bits_per_weight": "bits per weight"}
-    for name, unit in sorted(units.items(), key=lambda each: each[1] == asked):
-        sizes = {who: some[who].get(name) for who in (BASELINE, *order)}
-        if any(sizes.values()):
-            section |= {"size_unit": unit,
-                        "sizes": {who: size and float(size) for who, size in sizes.items()}}
+    unit, known = sizes_of(study, asked)
+    if unit:
+        section |= {"size_unit": unit, "sizes": {who: known[who] for who in (BASELINE, *order)}}
     kept = {name for name in order if keeps_limits(study, name, part)}
     within = [name for name in order if asked == section["size_unit"] and name in kept
               and (section["sizes"].get(name) or math.inf) <= budget] if asked else []
     if within: section["fits"] = within[0]
     leading = study.leading
     if {row.key.part for row in leading} != {part}: return section
-    size, whole = section["sizes"].get, section["sizes"].get(BASELINE) or math.inf
-    fit = [name for name in order if name in kept and (size(name) or math.inf) < whole and any(
+    good = [name for name in order if name in kept and any(
         row.key.candidate == name and row.shows("not_worse") for row in leading)]
-    return section | {"smallest": min(fit, key=size, default=None)}  # of equals the best
+    best = next(iter(smallest_of(good, known)), None)  # of equals
+    return section | {"smallest": best}
 
 # %% ../../nbs/report/05_build.ipynb #eb8ec262
 SPEAKS_OF = {"documents": "other documents like these",

@@ -269,28 +269,31 @@ def gate_limit(
                metric.title or metric.name, "Leave it out", error=UsageError)
     higher, log = metric.better == "higher", metric.scale == "log"
     side = ">=" if higher else "<="
-    forms = {"ratio": side, "rtol": "=", "drop": "<=", metric.name: side}
+    own = metric.title if re.fullmatch(r"[\w@]+", metric.title or " ") else metric.name
+    forms = {"ratio": side, "rtol": "=", "drop": "<=", own: side}
     if log: forms["upper"] = side  # the end of the interval, as `compare --gate`
-    for name in ("drop",) * (log or not higher) + (metric.name,) * (level is None):
+    for name in ("drop",) * (log or not higher) + (own,) * (level is None):
         del forms[name]
-    match = re.fullmatch(r"\s*(\w+)\s*(>=|<=|=)\s*(\d*\.?\d+)\s*(%?)\s*", rule, re.A)
+    match = re.fullmatch(r"\s*([\w@]+)\s*(>=|<=|=)\s*(\d*\.?\d+)\s*(%?)\s*", rule, re.A)
     name, sign, number, percent = match.groups() if match else [""] * 4
+    if name in (metric.name, "accuracy" if metric.unit == "share" else own): name = own
     value = float(number or 0) / (100 if percent else 1)
-    vague = percent and name in ("drop", metric.name) and metric.unit != "share"
+    vague = percent and name in ("drop", own) and metric.unit != "share"
     too_large = value >= 1 and (name == "rtol" or name == "drop" and metric.unit == "share")
     if forms.get(name) != sign or not value > 0 or vague or too_large:
         known = " or ".join(f"{name}{sign}VALUE" for name, sign in forms.items())
-        example = "drop<=2%" if "drop" in forms else f"ratio{side}1.02"
+        example = f"ratio{side}1.02" if "drop" not in forms else (
+            f"ratio{side}0.98, a share of the baseline's, or drop<=2%, points lost")
         if cut := re.fullmatch(r"round\(.*/.*,(\d)\)(>=|<=)([.\d]+)", rule.replace(" ", "")):
             places = int(cut[1])  # half a step is rounded into the bound
             half = 0.5 * 10**-places * (-1 if higher else 1)
             example = f"ratio{side}{float(cut[3]) + half:.{places + 1}f}, unrounded"
-        refuse("plan_comparison", f"a gate on {metric.name} must be {known}", repr(rule),
+        refuse("plan_comparison", f"a gate on {own} must be {known}", repr(rule),
                f"Write {example}", error=UsageError)
     if name == "drop": return value
     if name == "rtol": value = 1 - value if higher else 1 + value
-    if log: return math.log(value / level if name == metric.name else value)
-    bound = value if name == metric.name else value * level
+    if log: return math.log(value / level if name == own else value)
+    bound = value if name == own else value * level
     return level - bound if higher else bound - level
 
 # %% ../../nbs/report/04_plan.ipynb #gate9

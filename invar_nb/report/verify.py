@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_COVERED', 'FAMILY', 'ANSWER', 'UNLIKE', 'read_evidence', 'metric_names', 'comparable', 'check_metrics',
-           'compute_again', 'read_report', 'check_pages', 'Verification', 'verify']
+           'compute_again', 'read_report', 'check_digest', 'check_pages', 'Verification', 'verify']
 
 # %% ../../nbs/report/07_verify.ipynb #c002
 from collections.abc import Collection, Mapping
@@ -132,17 +132,20 @@ def compute_again(folder: Path, d: dict, without: Collection[str] = ()) -> tuple
 
 
 def read_report(path: Path) -> tuple[Report, dict]:
-    "A report.json, read once, and its content; its spelling, structure and digest hold."
+    "A report.json, read once, and its content, in its one spelling."
     data = read_file(path, "verify")
     d = read_canonical(data, where=f"verify: {path.name}")
     if str(d.get("schema")).startswith("invar_nb/report/1"):
         refuse("verify", "the report must be of this schema", d["schema"],
                f"Verify it with invar_nb {d.get('version')}, which wrote it", code="structure")
-    report = Report(text=data.decode("utf-8"), arms={})
+    return Report(text=data.decode("utf-8"), arms={}), d
+
+
+def check_digest(d: Mapping) -> None:
+    "The digest is that of the document."
     if content_digest(d) != d["digest"]:
         refuse("verify", "digest must be that of the document as written", d["digest"],
                "The report was changed", code="differs")
-    return report, d
 
 
 def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
@@ -211,6 +214,7 @@ def verify(
             invar_nb.__version__ else f"Verify it with invar_nb {d['version']}, which wrote it"
         refuse("verify", f"{spot} must be what the evidence gives",
                f"{stored!r}, computed {computed!r}", cure, code="differs")
+    check_digest(d)  # now: a changed number is named first
     report = Report(text=report.text, arms=arms)
     files, missing = check_pages(path, report)
     lines = [f"metrics that were left out ({', '.join(without)}), the claims and adjusted "

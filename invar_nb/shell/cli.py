@@ -168,7 +168,7 @@ def compare(
 @command(
     "plan --sd 0.02 --margin 1%",
     "plan models/base models/q8 --text text.jsonl --margin 1%",
-    usual="text margin expect half_width power metric sd price out force")
+    usual="text margin expect half_width power gate metric sd price out force")
 def plan(
     planning: g.Planning, scoring: g.Scoring, columns: g.Columns, output: g.Output,
     baseline: _Baseline = None,
@@ -348,8 +348,9 @@ def find_report(
 
 def _document(report):
     "The content of a report.json whose structure and digest hold."
-    from invar_nb.report.verify import read_report
-    return read_report(find_report(report))[1]
+    from invar_nb.report.verify import check_digest, read_report
+    check_digest(d := read_report(find_report(report))[1])
+    return d
 
 # %% ../../nbs/shell/09_cli.ipynb #c010
 @command("verify invar-nb-report")

@@ -202,7 +202,8 @@ class _Ending:
             if not gone: say(f"invar-nb: {line}")
         if self.as_json and not gone:
             with contextlib.suppress(OSError, ValueError):
-                answer(json.dumps({"error": one_line(line), "exit_code": self.code}))
+                answer(json.dumps({"error": one_line(line), "kind": kind.__name__,
+                                   "exit_code": self.code}))
                 sys.stdout.flush()
         return True
 
@@ -295,9 +296,8 @@ def check_out(
         usage("--out must be writable", repr(str(nearest)),
               "Choose another place, or change its permissions")
     if nearest != whole or force is None: return
-    if not force:
-        from invar_nb.foundations.journal import clear_finished
-        clear_finished(out)
+    from invar_nb.foundations.journal import clear_finished
+    clear_finished(out)
     names = os.listdir(out) if out.is_dir() else None
     if names == []: return
     if not force:
