@@ -167,8 +167,8 @@ class Limit:
         "P*(T* < x) + P*(T* = x)/2."
         omega, power = self.terms((x - self.centre) / self.unit, self.far)
         if omega is None: return float(power < 0)
-        tail = 2 / math.pi * float((power.imag / (omega / omega[0])).sum())
-        return min(max(0.5 - tail, 0.0), 1.0)
+        odd = float((power.imag / (omega / omega[0])).sum())
+        return min(max(0.5 - 2 / math.pi * odd, 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
         "The point with `level` of the distribution below it, by Brent's root finder."
@@ -176,8 +176,7 @@ class Limit:
         if not 0 < level < 1: return self.centre + (high if level >= 1 else low)
         z = float(ndtri(level))
         def off(x):
-            G = self.below(self.centre + x)
-            return float(ndtri(min(max(G, 1e-16), 1 - 1e-16))) - z
+            return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
         left = right = min(max(self.unit * z, low), high)
         step = self.unit / 8
         while off(left) > 0 and left > low: left, step = max(low, left - step), 2 * step
