@@ -83,5 +83,5 @@ def test_the_api_page_shows_every_public_name():
 def test_the_boxes_of_the_flow_chart_lead_to_pages():
     html = "".join("".join(o["data"].get("text/html", "")) for c in json.loads((pages.nbs / "which-method.ipynb").read_text())["cells"] for o in c.get("outputs", ()))
     targets = re.findall(r'<a href="([^"]+)"', html)
-    assert len(targets) == 16 and html.count("<a ") == html.count("</a>")
+    assert len(targets) == 17 and html.count("<a ") == html.count("</a>")
     assert not [t for t in targets if not (pages.nbs / t).exists()]

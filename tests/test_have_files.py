@@ -68,6 +68,7 @@ def evidence(tmp_path, monkeypatch):
         rows(Path(f"{name}-runs.csv"), lambda i: {"seed": i, "terminal": "ok", "loss": 2 + i % 4 / 10 + k * (i % 3) / 10}, 12)  # noqa: B023
         Path(f"{name}.txt").write_text(("the cat sat on a mat\n" if k else "the cat sat on the mat today\n") * 4 + "a dog came in from the rain\n" * 12)
     rows(Path("runs.csv"), lambda i: {"seed": i // 2, "optimizer": ("adamw", "muon")[i % 2], "terminal": "ok", "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10}, 24)
+    rows(Path("seeds.csv"), lambda i: {"arm": ("adamw", "muon")[i % 2], "seed": i // 2, "loss": 2 + i % 4 / 10 + i % 2 * (i % 3) / 10}, 24)
     Path("references.txt").write_text("the cat sat on the mat\n" * 4 + "a dog came in from the rain\n" * 12)
     rows(Path("docs.jsonl"), lambda i: {"text": f"Line {i} of the file is read before line {i + 1}. " * (1 + i % 3)}, 12)
     rows(Path("questions.jsonl"), lambda i: {"id": i, "prompt": f"{i} is", "candidates": [" odd", " even"], "label": " odd" if i % 2 else " even"}, 12)
@@ -95,6 +96,13 @@ def test_the_command_of_a_row_answers(command, evidence, capsys):
     assert re.search(rf"Intervals over \d+ {units(command)}", said.out) or " parts: " in said.out, said.out
     report = next(evidence.glob("invar-nb-*"))
     assert CHECK in LISTED and main([str(report) if word == "REPORT" else word for word in CHECK.split()[1:]]) == 0
+
+
+def test_the_python_of_a_row_answers(evidence):
+    cells = [c for page in ("i-have-files", "which-method") for c in json.loads((ROOT / "nbs" / f"{page}.ipynb").read_text())["cells"]]
+    calls = set(re.findall(r"`((?:newcombe_interval|fisher_exact|read_runs)\([^`]+\))`", "\n".join("".join(c["source"]) for c in cells)))
+    found = {call: eval(call, {name: getattr(invar_nb, name) for name in invar_nb.__all__}) for call in calls}
+    assert len(found) == 3 and all(len(value) == 12 for call, value in found.items() if call.startswith("read_runs"))
 
 
 def test_a_server_row_is_run_where_a_server_is():

@@ -3,12 +3,14 @@
 Each rule is a function that returns broken places; a test applies it to the project, another shows it a sin it must find."""
 import ast
 import base64
+import builtins
 import json
 import os
 import posixpath
 import re
 import shutil
 import subprocess
+import symtable
 import sys
 from collections import Counter
 from pathlib import Path
@@ -507,7 +509,7 @@ def deep_imports(nb):
             for n in ast.walk(parse_cell(c.source)) if isinstance(n, ast.ImportFrom) and (n.module or "").startswith("invar_nb.")]
 
 
-@pytest.mark.parametrize("page", [p for p in ALL if p not in ROOMS and p.stem != "train_demo"], ids=pages.page_id)  # train_demo makes files of the package
+@pytest.mark.parametrize("page", [p for p in ALL if p not in ROOMS and p.stem not in ("train_demo", "what_your_gate_sees")], ids=pages.page_id)  # one makes files of the package, one rates a test without a public name
 def test_tutorials_and_guides_import_from_the_package_alone(page):
     nothing(deep_imports(pages.read(page)), "import it from invar_nb, or from a cell with `#| hide` where readers need not see it")
 
@@ -515,6 +517,31 @@ def test_tutorials_and_guides_import_from_the_package_alone(page):
 def test_an_import_from_inside_is_seen():
     nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell("from invar_nb import pair\nfrom invar_nb.arms.pair import pair")])
     assert deep_imports(nb) == ["cell 0: invar_nb.arms.pair"]
+
+
+def unseen_names(nb):
+    "Names that a cell which readers see uses, and no cell before it that they see defines or imports."
+    found, seen = [], set(dir(builtins)) | {"__name__", "__file__"}
+    for i, c in enumerate(nb.cells):
+        d = pages.directives(c)
+        if c.cell_type != "code" or "hide" in d or d.get("echo") == "false" or c.source.startswith("%%"): continue
+        top = symtable.symtable(MAGIC.sub("pass", c.source), "cell", "exec")
+        tables = [top]
+        for table in tables: tables += table.get_children()
+        seen |= {s.get_name() for s in top.get_symbols() if s.is_assigned() or s.is_imported()}
+        used = {s.get_name() for table in tables for s in table.get_symbols() if s.is_referenced() and (table is top or s.is_global())}
+        found += [f"cell {i}: {name}" for name in sorted(used - seen)]
+    return found
+
+
+@pytest.mark.parametrize("page", [p for p in ALL if p.parent.name in ("tutorials", "guides")], ids=pages.page_id)
+def test_visible_cells_need_no_hidden_ones(page):
+    nothing(unseen_names(pages.read(page)), "a reader cannot run that: import or define it in a cell that is shown, or hide the input, too")
+
+
+def test_a_name_from_a_hidden_cell_is_seen():
+    cells = ["#| hide\nimport os\nimport re", "import re", "def f(x, y=re): return [os.sep + z for z in x if (w := z)]", "#| echo: false\ng = 1\nprint(os.sep)", "print(f(['a']), g)"]
+    assert unseen_names(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in cells])) == ["cell 2: os", "cell 4: g"]
 
 
 # --- packaging and the site -----------------------------------------------------------------------------------------------------------

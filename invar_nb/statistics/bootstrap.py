@@ -102,23 +102,23 @@ class Draws:
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c027
 def merge_windows(
-    a: np.ndarray,  # influences, n E a^2 = 1, shape (n,)
-    b: np.ndarray,  # weights, shape (n,)
+    v: np.ndarray,  # deviations, n E v^2 = 1, shape (n,)
+    w: np.ndarray,  # weights, shape (n,)
     p: np.ndarray,  # probabilities, shape (n,)
     cells: int = 4096,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    "a, b, p of cells of windows, and the E a^2, E ab, E b^2 inside of cells that is lost."
-    n = a.size
-    if n <= cells: return a, b, p, np.zeros(3)
-    cell = np.rint(a * (math.sqrt(n) * cells / 16)).astype(np.int64) + cells // 2
+    "v, w, p of cells of windows, and the E v^2, E vw, E w^2 inside of cells that is lost."
+    n = v.size
+    if n <= cells: return v, w, p, np.zeros(3)
+    cell = np.rint(v * (math.sqrt(n) * cells / 16)).astype(np.int64) + cells // 2
     outside = np.flatnonzero((cell < 0) | (cell >= cells))
     cell[outside] = cells + np.arange(outside.size)  # outliers stay alone
-    pa, pb = p * a, p * b
-    P, A, B = (np.bincount(cell, v) for v in (p, pa, pb))
+    pv, pw = p * v, p * w
+    P, V, W = (np.bincount(cell, x) for x in (p, pv, pw))
     used = P > 0
-    P, A, B = P[used], A[used] / P[used], B[used] / P[used]
-    lost = pa @ a - P @ (A * A), pa @ b - P @ (A * B), pb @ b - P @ (B * B)
-    return A, B, P, np.array(lost)
+    P, V, W = P[used], V[used] / P[used], W[used] / P[used]
+    lost = pv @ v - P @ (V * V), pv @ w - P @ (V * W), pw @ w - P @ (W * W)
+    return V, W, P, np.array(lost)
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
@@ -134,22 +134,22 @@ class Limit:
     ):
         n, total = delta.size, float(tokens.sum())
         self.centre, self.n = float(tokens @ delta) / total, n
-        a, share = delta - self.centre, tokens / total
-        self.support = float(a.min()), float(a.max())
-        size = max(self.support[1], -self.support[0])  # no square of a / size underflows
-        if resample == "windows": a, b, p = a / size * share, share, np.full(n, 1 / n)
-        else: a, b, p = a / size / n, np.full(n, 1 / n), share
-        spread = math.sqrt(n * float(p @ (a * a)))
+        v, share = delta - self.centre, tokens / total
+        self.support = float(v.min()), float(v.max())
+        size = max(self.support[1], -self.support[0])  # no square of v / size underflows
+        if resample == "windows": v, w, p = v / size * share, share, np.full(n, 1 / n)
+        else: v, w, p = v / size / n, np.full(n, 1 / n), share
+        spread = math.sqrt(n * float(p @ (v * v)))
         self.unit = size * spread  # of x, for 1 of xi
-        self.a, self.b, self.p, self.lost = merge_windows(a / spread, b, p, cells)
+        self.v, self.w, self.p, self.lost = merge_windows(v / spread, w, p, cells)
         self.far = _last_frequency(self)
-        squares = n * self.p * self.a**2  # they sum to 1
-        n_eff = 1 / (n * float(self.p @ self.b**2))
+        squares = n * self.p * self.v**2  # they sum to 1
+        n_eff = 1 / (n * float(self.p @ self.w**2))
         self.blurred = float(np.sort(squares)[:-4].sum()) < 1e-3 or n_eff < 5
 
     def terms(self, xi: float, far: float) -> tuple:
-        "u_k and phi^n at u_k up to `far`, or the sign of S where it is certain."
-        n, y = self.n, self.a - xi * self.b
+        "omega_k up to `far` with phi^n there, or None and the sign of S where it is certain."
+        n, y = self.n, self.v - xi * self.w
         mean = float(self.p @ y)
         s = math.sqrt(n * float(self.p @ (y - mean) ** 2))
         reach = 9 * s + 14 * float(np.abs(y - mean).max())
@@ -159,15 +159,16 @@ class Limit:
         side = math.isqrt(int(far / (2 * h))) + 1
         fine = np.exp(np.multiply.outer(1j * h * np.arange(1, 2 * side, 2), y))
         rough = np.exp(np.multiply.outer(2j * h * side * np.arange(side), y)) * self.p
-        u = h * np.arange(1, 2 * side * side, 2)
+        omega = h * np.arange(1, 2 * side * side, 2)
         lost = n * max(0.0, float(self.lost @ (1, -2 * xi, xi * xi))) + (self.added * s) ** 2
-        return u, (rough @ fine.T).ravel() ** n * np.exp(-lost / 2 * u * u)
+        return omega, (rough @ fine.T).ravel() ** n * np.exp(-lost / 2 * omega * omega)
 
     def below(self, x: float) -> float:
         "P*(T* < x) + P*(T* = x)/2."
-        u, g = self.terms((x - self.centre) / self.unit, self.far)
-        if u is None: return float(g < 0)
-        return min(max(0.5 - 2 / math.pi * float((g.imag / (u / u[0])).sum()), 0.0), 1.0)
+        omega, power = self.terms((x - self.centre) / self.unit, self.far)
+        if omega is None: return float(power < 0)
+        odd = float((power.imag / (omega / omega[0])).sum())
+        return min(max(0.5 - 2 / math.pi * odd, 0.0), 1.0)
 
     def quantile(self, level: float) -> float:
         "The point with `level` of the distribution below it, by Brent's root finder."
@@ -175,8 +176,7 @@ class Limit:
         if not 0 < level < 1: return self.centre + (high if level >= 1 else low)
         z = float(ndtri(level))
         def off(x):
-            F = self.below(self.centre + x)
-            return float(ndtri(min(max(F, 1e-16), 1 - 1e-16))) - z
+            return float(ndtri(np.clip(self.below(self.centre + x), 1e-16, 1 - 1e-16))) - z
         left = right = min(max(self.unit * z, low), high)
         step = self.unit / 8
         while off(left) > 0 and left > low: left, step = max(low, left - step), 2 * step
@@ -187,13 +187,13 @@ class Limit:
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c031
 def _last_frequency(law: Limit) -> float:
-    "Up to which u terms are summed."
+    "Up to which omega terms are summed."
     n, far, middle = law.n, 4.5 / law.added, math.sqrt(law.n) + 12
     if n <= 64 or middle > far: return far
-    u, g = law.terms(0.0, middle)
-    last = float(u[np.abs(g) > 1e-14][-1])
-    some = np.random.default_rng(0).permutation(law.a.size)[:64]
-    y, p = law.a[some], law.p[some]
+    omega, power = law.terms(0.0, middle)
+    last = float(omega[np.abs(power) > 1e-14][-1])
+    some = np.random.default_rng(0).permutation(law.v.size)[:64]
+    y, p = law.v[some], law.p[some]
     P = float(p.sum())
     step = 0.5 / math.sqrt(float(p @ (y - p @ y / P) ** 2) / P)
     phi = np.exp(np.multiply.outer(1j * np.arange(middle, far + step, step), y)) @ p / P
@@ -233,9 +233,9 @@ def bca_p_value(
     a: float,
 ) -> float:
     "Two-sided p of no change, dual to the interval (@eq-bca-p)."
-    y = float(ndtri(below_zero)) - bias
-    if 1 + a * y <= 0 or (math.isinf(y) and a * y <= 0): return 0.0  # no level reaches 0
-    z = (1 / a if math.isinf(y) else y / (1 + a * y)) - bias
+    r = float(ndtri(below_zero)) - bias
+    if 1 + a * r <= 0 or (math.isinf(r) and a * r <= 0): return 0.0  # no level reaches 0
+    z = (1 / a if math.isinf(r) else r / (1 + a * r)) - bias
     return float(2 * ndtr(-abs(z)))
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c038
@@ -289,7 +289,7 @@ def bootstrap_analysis(
     low, high = (law.quantile(level) for level in levels)
     fallback = Fallback(code=code, reason=_REASONS[code]) if code else None
     interval = Interval(low=low, high=high, fallback=fallback, engine=law.engine, **same)
-    return interval, max(float(p), 2.0 ** (1 - n), 1e-12)  # F is known to some 12 digits
+    return interval, max(float(p), 2.0 ** (1 - n), 1e-12)  # G is known to some 12 digits
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c040
 def bootstrap_interval(
