@@ -220,14 +220,18 @@ def test_a_comment_says_what_was_compared_why_it_is_red_and_how_to_check():
 def test_candidates_on_several_texts_are_counted_once_and_the_one_to_ship_is_named():
     base = {part: losses(n=120, seed=k).baseline for k, part in enumerate(("news", "law"))}
     worse = {"q8": (0, 0), "q6": (0, 0), "q4": (0, .06)}
-    def ranked(**sizes):
-        arms = {("baseline", part): arm for part, arm in base.items()} | {
-            (name, part): base[part].changed(model=name, log_loss=base[part].log_loss + shift + np.random.default_rng(3).normal(0, .002, 120), provenance={"weight_bytes": sizes.get(name)} if sizes else {})
+    def ranked(fact="weight_bytes", **sizes):
+        facts = lambda name: {fact: sizes[name]} if name in sizes else {}
+        arms = {("baseline", part): arm.changed(provenance=facts("baseline")) for part, arm in base.items()} | {
+            (name, part): base[part].changed(model=name, log_loss=base[part].log_loss + shift + np.random.default_rng(3).normal(0, .002, 120), provenance=facts(name))
             for name, shifts in worse.items() for part, shift in zip(base, shifts, strict=True)}
         return report_of(study(arms)).document()
     d = ranked()
     assert d["headline"].startswith("3 candidates on 2 texts, perplexity: 1 regressed (q4 on law ") and "2 equivalent" in d["headline"] and d["headline"].endswith(" Not worse on both texts: q6, q8.")
     assert ranked(q8=8, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6.")
+    assert ranked(q8=6, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6, q8.")
+    assert ranked(baseline=6, q8=6, q6=6, q4=4)["headline"].endswith(" Not worse on both texts: q6, q8.")  # none is smaller than the baseline
+    assert ranked(fact="bits_per_weight", baseline=16, q8=8, q6=6, q4=4)["headline"].endswith(" Smallest that is not worse on both texts: q6.")
     assert "| baseline | " in summary_markdown(d)
     worse["q8"] = worse["q6"] = .06, 0
     assert ranked()["headline"].endswith(" Not worse on both texts: none.")

@@ -250,7 +250,7 @@ def guarded_run(
     environment = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8",
                    "HOME": scratch, "TMPDIR": scratch, **spec.environment}
     try:
-        if not watch.stdout.readline(): raise OSError(errno.EIO, "no folder to run in", scratch)
+        if not watch.stdout.readline(): raise OSError(errno.EIO, "no folder for it", scratch)
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(sent).encode())
             given.seek(0)
@@ -261,7 +261,7 @@ def guarded_run(
     except OSError as error:
         facts["error"] = f"{error.strerror}: {error.filename or spec.command[0]}"
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)  # while it is watched: a kill leaves nothing
+        shutil.rmtree(scratch, ignore_errors=True)  # while it is watched
         _send(signal.SIGKILL, watch.pid, [])
         watch.communicate()
         shutil.rmtree(scratch, ignore_errors=True)  # what was written meanwhile

@@ -385,9 +385,9 @@ def exit_lines(d: Mapping) -> list[str]:
     rule, said = d["exit"], [first_line(d), next_line(d)]
     why = f"Exit code {rule['code']}: {rule['because']}"
     named = not rule["code"] or any(line.startswith("Exit code") for line in said)
-    cure = "To accept a known loss, add `[[accepted]]` to the study file." if \
-        "accepted" not in d["rules"] else "Renew `expires` or `up_to` of its `[[accepted]]` in " \
-        "the study file, or add one for this candidate."
+    cure = "To accept a known loss, add `[[accepted]]` to the study file."
+    if "accepted" in d["rules"]: cure = ("Renew `expires` or `up_to` of its `[[accepted]]` in "
+                                         "the study file, or add one for this candidate.")
     lost = rule["rule"] in ("primary_regressed", "secondary_regressed")
     return [" ".join([markdown(why)] * (not named) + [cure] * lost)] * (lost or not named)
 

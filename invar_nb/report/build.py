@@ -375,7 +375,8 @@ def ranking_section(study: Study, part: str) -> dict | None:
     asked = budget and budget_unit(budget)
     unit, known = sizes_of(study, asked)
     if unit:
-        section |= {"size_unit": unit, "sizes": {who: known[who] for who in (BASELINE, *order)}}
+        sizes = {who: known[who] for who in (BASELINE, *order)}
+        section |= {"size_unit": unit, "sizes": sizes}
     kept = {name for name in order if keeps_limits(study, name, part)}
     within = [name for name in order if asked == section["size_unit"] and name in kept
               and (section["sizes"].get(name) or math.inf) <= budget] if asked else []

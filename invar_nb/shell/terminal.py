@@ -230,11 +230,11 @@ def _run(command, words: list[str]) -> tuple[dict, str]:
 
 def run_app(app: typer.Typer, arguments: list[str]) -> int:
     "Print what a command gives, as JSON or in words, and leave with its code; never raises."
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by >&-
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
-    with contextlib.suppress(ValueError):  # not the main thread
-        signal.signal(signal.SIGTERM, signal.default_int_handler)
     with _Ending(arguments) as ending:
+        sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # closed by >&-
+        sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")
+        with contextlib.suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.default_int_handler)
         words, command = [*arguments] or ["--help"], typer.main.get_command(app)
         if any(re.search(r"\w\w:/+[^/\s]*@", word) for word in words):  # not repeated
             usage("an address must hold no user or password", "one that does",
