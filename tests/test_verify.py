@@ -118,7 +118,7 @@ def test_unsealed_edits_additions_and_deletions_are_refused(saved, refused):
     folder, document = saved
     assert refused(folder, changed(document, ("headline",), "All is well.", seal=False))
     if document["rows"]:  # the number is named, whether the digest was renewed or not
-        at = ("rows", 0, "value", "baseline" if "baseline" in document["rows"][0]["value"] else "estimate")
+        at = ("rows", 0, "value", "baseline" if "baseline" in document["rows"][0]["value"] else "value")
         for seal in (True, False):
             (folder / "report.json").write_text(canonical_text(changed(document, at, 1.5, seal=seal)))
             with pytest.raises(ContractError, match=rf"rows\[0\].value.{at[-1]} must be what the evidence gives; got 1.5, computed"): verify(folder)
