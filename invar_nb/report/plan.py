@@ -472,7 +472,8 @@ class Plan(Shown):
     def amount(self, value: float, digits: int = 2) -> str:
         "A value in words, to some digits; on the log scale in per cent, as margins are."
         scale, unit = shown_unit(self.metric)
-        return f"{scale * value:.{digits}g}{unit}"
+        text = f"{scale * value:.{digits}g}"
+        return f"{text}{unit.removesuffix('s') if text == '1' else unit}"
 
     def summary(self) -> str:
         "What is planned, and what other sizes would promise."
