@@ -149,6 +149,13 @@ def test_a_rule_is_a_limit_of_the_loss(rule, metric, level, limit):
     assert gate_limit(rule, METRICS[metric], level) == pytest.approx(limit, abs=1e-12)
 
 
+def test_a_rule_names_a_score_as_its_column_is_called():
+    right = replace(METRICS["score"], title="correct", unit="share")
+    for name in ("correct", "score", "accuracy"): assert gate_limit(f"{name}>=0.78", right, .8) == pytest.approx(.02)
+    with pytest.raises(UsageError, match=r"must be .* correct>=VALUE; got 'recovery>=0.98'. Write ratio>=0.98, a share of the baseline's, or drop<=2%, points lost"): gate_limit("recovery>=0.98", right, .8)
+    with pytest.raises(UsageError, match="a gate on seconds"): gate_limit("accuracy>=0.78", replace(right, title="seconds", unit=""), .8)
+
+
 @pytest.mark.parametrize("rule, metric, level, words", [
     ("ratio<=0.95", "accuracy", .8, "ratio>=VALUE"), ("drop<=2%", "perplexity", 9, "ratio<=VALUE"), ("drop<=2", "accuracy", .8, "drop<=2%"), ("rtol=1", "accuracy", .8, "rtol=VALUE"), ("ratio>=0", "accuracy", .8, "got 'ratio>=0'"),
     ("perplexity<=20", "perplexity", None, "ratio<=VALUE or rtol=VALUE or upper<=VALUE;"), ("", "perplexity", 9, "perplexity<=VALUE"), ("perplexity<=20%", "perplexity", 9, "got 'perplexity<=20%'"), ("drop<=2%", "score", .8, "got 'drop<=2%'"), ("kl_divergence<=0.1", "kl_divergence", None, "answers, scores, or losses")])
