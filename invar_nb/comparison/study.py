@@ -596,7 +596,7 @@ def own_metrics(options: dict) -> list[Metric] | None:
     return list(asked)
 
 
-ELSEWHERE = {  # what other packages call an option, and what belongs to the data -> what to say
+ELSEWHERE = {  # what others call an option, and what belongs to the data -> what to say
     "confidence": "Say level=0.95", "alpha": "Say level=1 - alpha", "ci": "Say level=0.95",
     **dict.fromkeys(("documents", "document_ids", "tokens"), "Give it with the data: "
                     "pair_arrays(before, after, tokens, document_ids=documents)")}

@@ -172,7 +172,7 @@ def decide(
 
 
 def not_worse(d: Difference, threshold: float) -> bool:
-    "Whether a loss of the threshold is ruled out: by the interval, or by the test of few seeds."
+    "Whether a loss of the threshold is ruled out by the interval or the test of few seeds."
     if d.fallback is not None and d.fallback.code != "all_equal": return False
     return d.worse.high < threshold if d.n >= FEWEST else tested_better(d)
 

@@ -116,9 +116,8 @@ class Roles:
 
     def _named(self, columns, where) -> dict:
         "Role -> column, as far as a user said it."
-        scores = _asked(self.score)
-        counts = _counts(columns) if _tries_in(scores) else {}
-        if counts: scores = []
+        counts = _counts(columns) if _tries_in(_asked(self.score)) else {}
+        scores = [] if counts else _asked(self.score)
         if len(absent := [name for name in scores if name not in columns]) > 1:
             refuse(where, f"there must be columns {listed(absent)}",
                    f"columns {listed(columns)}", "Name ones that are there")

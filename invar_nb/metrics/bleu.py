@@ -109,7 +109,7 @@ def corpus_bleu(
     lowercase: bool = False,    # compare words in lower case
     **settings,                 # of BleuRecipe: max_n, weights, smoothing, ...
 ) -> BleuScore:
-    "BLEU of a corpus, from 0 to 1 (@eq-bleu-score), counted and added. Needs the extra `bleu`."
+    "BLEU of a corpus, from 0 to 1 (@eq-bleu-score), counted and added. Needs the extra bleu."
     for name in settings:
         as_choice(name, [f.name for f in fields(BleuRecipe)], where="bleu", name="a setting")
     recipe = BleuRecipe(**settings)

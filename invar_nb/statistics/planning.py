@@ -137,8 +137,9 @@ def n_for_power(
 ) -> int | None:
     """Units to claim a difference (|D| >= m) or equivalence (|D| < m); None if none suffices.
 
-    By the normal law, as if s were known: below some 30 units it names too few (2 for s = 0.01,
-    D = 0.02, where a t test takes 5). `plan_comparison` allows for a pilot that is small.
+    By the normal law, as if s were known: below some 30 units it names too few (2 for
+    s = 0.01, D = 0.02, where a t test takes 5). `plan_comparison` allows for a pilot
+    that is small.
     """
     delta, margin, s = abs(delta), margin or 0.0, standard_deviation
     if delta == margin == 0 or power >= 1: return None
