@@ -79,6 +79,7 @@ check-torch: check-python
 
 demo: check-torch $(demo_ready)
 	@$(one_core) $(offline) $(VENV)/bin/invar-nb demo $(ARGS)
+	@echo "make: invar-nb is $(VENV)/bin/invar-nb; . $(VENV)/bin/activate finds it by its name" >&2
 
 test: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal $(ARGS)

@@ -14,7 +14,7 @@ from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.files.plain_table import read_plain
 from invar_nb.files.predictions import read_predictions
-from invar_nb.foundations.refuse import ContractError
+from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.metric import METRICS, Detail
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
@@ -174,10 +174,11 @@ def test_counts_of_samples_alone_are_pass_at_k(tmp_path):
     assert 0 < row.interval.low < row.estimate < row.interval.high < 1 and evaluate(arm)["score"].value.metric.unit == "share"
     asked = read_plain(tmp_path / "he.csv", score=["pass@5", "pass@1"])
     assert asked.score == "pass@5" and [*asked.others] == ["pass@1"]
-    np.testing.assert_allclose(asked.values, [1 - math.comb(20 - c, 5) / math.comb(20, 5) for c in right], rtol=1e-12)
+    by_id = {f"t{i}": 1 - math.comb(20 - c, 5) / math.comb(20, 5) for i, c in enumerate(right)}
+    np.testing.assert_allclose(asked.values, [by_id[name] for name in asked.ids], rtol=1e-12)
     with pytest.raises(UsageError, match="as many samples as tries; got pass@21, and a problem with 20"): read_plain(tmp_path / "he.csv", score="pass@21")
     with pytest.raises(ContractError, match="'f1'"): read_plain(tmp_path / "he.csv", score=["pass@5", "f1"])
-    with pytest.raises(UsageError, match="'pass@5', which reads answers. For a table of counts say score='pass@5'"): evaluate(arm, metrics=["pass@5"])
+    with pytest.raises(UsageError, match="which reads answers. For a table of counts say score='pass@5'"): evaluate(arm, metrics=["pass@5"])
     (tmp_path / "he.csv").write_text("task_id,samples,correct_samples\nt0,20,21\n")
     with pytest.raises(ContractError, match="line 2: the samples that are right must be .*got 21 of 20"): read_plain(tmp_path / "he.csv")
 

@@ -8,6 +8,8 @@ import shutil
 import stat
 import subprocess
 import sys
+import traceback
+import warnings
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -288,6 +290,30 @@ def test_the_baseline_is_updated_after_a_completed_comparison_only(docs, shell):
     assert json.loads(out)["updated_baseline"] == "base.parquet"
 
 
+@pytest.mark.parametrize("more, code, why", [
+    ("", 0, "the result is inconclusive"), ("--fail-inconclusive", 4, "the result is inconclusive"), ("--require not-worse", 1, "not worse is required, and was not shown"),
+    ("--require equivalent", 1, "equivalent is required, and was not shown")])
+def test_a_baseline_is_not_renewed_by_what_was_not_shown(docs, shell, more, code, why):
+    from invar_nb import read_losses, write_losses
+    start, base = read_losses("docs/start.jsonl"), docs / "base.parquet"
+    write_losses(start, base)
+    before, line = base.read_bytes(), f"compare base.parquet docs/few.jsonl --margin 0.2% {more} --update-baseline -q"
+    ended, out, _ = shell(line)
+    assert ended == code and base.read_bytes() == before and out.splitlines()[-1] == f"Kept: base.parquet, since {why}. To take it all the same, add --force."
+    assert json.loads(shell(f"{line} --json")[1])["updated_baseline"] is None and base.read_bytes() == before
+    assert shell(f"{line} --force --out r")[0] == code and read_losses(base).model == "few"
+
+
+def test_a_baseline_is_renewed_by_a_candidate_that_is_shown_not_to_be_worse(docs, shell):
+    "Its interval reaches far below zero, and not up to the margin: inconclusive by itself, and no loss."
+    from invar_nb import read_losses, write_losses
+    base, noise = read_losses("docs/base.jsonl"), random.Random(2)
+    write_losses(base, docs / "base.parquet")
+    write_losses(base.changed(log_loss=base.log_loss + [noise.gauss(-.01, .25) for _ in base.log_loss], model="better"), docs / "better.parquet")
+    d = json.loads(shell("compare base.parquet better.parquet --require not-worse --update-baseline -q --json")[1])
+    assert (d["claim"], d["exit"]["rule"], d["updated_baseline"]) == ("inconclusive", "not_worse", "base.parquet") and read_losses(docs / "base.parquet").model == "better"
+
+
 # --- a loss that is accepted -------------------------------------------------------------------------------------------------------------
 KNOWN = '[arms]\nbaseline = "docs/base.jsonl"\nint4 = "docs/q4.jsonl"\n[[accepted]]\ncandidate = "int4"\nup_to = "3%"\nreason = "ticket 123"\nexpires = 2027-03-01\n'
 DAY = {"before": 1_700_000_000, "the last day": 1_803_859_200, "after": 1_803_945_600}  # SOURCE_DATE_EPOCH; the second is 2027-03-01
@@ -365,6 +391,18 @@ def test_one_loss_is_accepted_and_another_is_not(docs, shell):
     assert d["exit"]["because"] == "perplexity regressed on int4, accepted up to 3 % until 2027-03-01: ticket 123."
 
 
+def test_a_reason_names_a_candidate_on_a_text_as_one_thing(docs):
+    "`regressed on q2, sci; q4, sci` read as four things."
+    from invar_nb import Rules, read_losses, report_of, study
+    losses = {name: read_losses(f"docs/{name}.jsonl") for name in ("base", "q4")}
+    arms = {(name, part): losses["base" if name == "baseline" else "q4"] for name in ("baseline", "q2", "q4") for part in ("law", "sci")}
+    known = [dict(up_to=.5, reason="ticket", expires="2099-01-01", part=part) for part in ("law", "sci")]
+    for more, said in (({"deciding": ["sci"]}, "perplexity regressed for q2 on sci; q4 on sci."), ({"accepted": known}, "perplexity regressed for q2 on law, accepted up to 50 %")):
+        assert report_of(study(arms, Rules(**more))).exit["because"].startswith(said), more
+    one = {key: arm for key, arm in arms.items() if key[0] != "q2"}
+    assert report_of(study(one)).exit["because"].startswith("perplexity regressed on law; sci")
+
+
 def test_slices_go_with_their_metric_and_other_metrics_do_not(docs, shell):
     def rows(wrong, spanish=0):
         missed = lambda i: i < wrong or i % 3 == 0 and i // 3 < spanish
@@ -417,6 +455,7 @@ def test_a_metric_of_which_more_is_better_is_turned_round_for_a_dashboard_of_los
     for name, wrong in (("old", 10), ("new", 60)): (docs / f"{name}.csv").write_text("id,label,prediction\n" + "".join(f"q{i},{'yn'[i % 2]},{'yn'[(i + (i < wrong)) % 2]}\n" for i in range(200)))
     shell("compare old.csv new.csv --out r -q")
     entry, = json.loads(shell("export r --to github-action-benchmark")[1])
+    assert "customSmallerIsBetter" in " ".join(shell("export --help")[1].replace("│", " ").split())
     assert entry["name"] == "candidate: loss of accuracy" and entry["value"] == pytest.approx(25) and float(entry["range"].split()[0]) > 0 and entry["unit"] == "percentage points"
 
 
@@ -473,7 +512,7 @@ def test_init_says_what_it_cannot_do_and_keeps_what_was_asked(docs, shell):
     assert job["jobs"]["quality"]["timeout-minutes"] == 60 and job["concurrency"] == {"group": "${{ github.workflow }}-${{ github.ref }}", "cancel-in-progress": "${{ github.event_name == 'pull_request' }}"}
     for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
     git(docs, "init", "-q")
-    assert "root of a git" not in (out := shell("init")[1]) and "  echo 'invar-nb-report*' >> .gitignore\n" in out
+    assert "root of a git" not in (out := shell("init")[1]) and "  echo 'invar-nb-*' >> .gitignore\n" in out
     for path in (docs / "study.toml", docs / ".github/workflows/model-quality.yml"): path.unlink()
     (docs / ".gitignore").write_text("invar-nb-report*\n")
     assert "echo" not in shell("init")[1]
@@ -489,7 +528,9 @@ def test_the_assertion_takes_arms_files_and_models(docs):
     with pytest.raises(AssertionError, match=r"^Regressed: perplexity \+2\.80 % .* Perplexity regressed\.$"): assert_not_worse(base, q4)
     assert assert_not_worse(base, q4, accepted=[dict(up_to=.03, reason="ticket", expires="2027-03-01")]).claim == "regressed"
     start, few = "docs/start.jsonl", "docs/few.jsonl"
-    assert assert_not_worse(start, few, margin=.002).claim == "inconclusive"
+    with pytest.warns(UserWarning, match=r"^Inconclusive: .* An inconclusive result passes; require=\"not-worse\" makes it fail\.$") as warned: assert assert_not_worse(start, few, margin=.002).claim == "inconclusive"
+    assert len(warned) == 1 and warned[0].filename == __file__
+    with warnings.catch_warnings(action="error"): assert_not_worse(base, q8)
     with pytest.raises(AssertionError, match=r"Inconclusive.* about \d+ documents would .* Not worse is required"): assert_not_worse(start, few, margin="0.2%", require="not-worse")
     with pytest.raises(UsageError, match=r"got 'windowss'\. Did you mean 'windows'\?"): assert_not_worse(base, q8, windowss=3)
     with pytest.raises(UsageError, match=r"got 'study'\. It is for the command line"): assert_not_worse(base, q8, study="no-such.toml")
@@ -498,6 +539,7 @@ def test_the_assertion_takes_arms_files_and_models(docs):
     assert {*SCORING, *(f.name for f in fields(Rules))} - said == {"margin", "required"}  # parameters of their own
 
 
+@pytest.mark.filterwarnings("ignore:.*An inconclusive result passes")
 def test_the_assertion_takes_what_compare_takes(docs, shell):
     "Folders with tasks of several kinds, some tasks of them, and the margins of compare."
     from invar_nb import UsageError
@@ -531,6 +573,25 @@ def test_a_baseline_that_was_asked_for_is_written_unless_the_candidate_regressed
     with pytest.raises(AssertionError, match="Kept: .*since the candidate regressed. Regressed: perplexity .2.6.* --update-baseline --force"): renew("q4")
     assert (docs / "kept.parquet").read_bytes() == before and not list(docs.glob("new-*"))
     assert renew("few")  # another text
+    kept = BaselineFile(docs / "start.parquet", update=True)
+    kept.assert_not_worse("docs/start.jsonl")
+    before = kept.path.read_bytes()
+    for more, why in (({}, "the result is inconclusive"), ({"require": "not-worse"}, "not worse is required, and was not shown")):
+        with pytest.raises(AssertionError, match=f"Kept: .*, since {why}. Inconclusive: "): kept.assert_not_worse("docs/few.jsonl", margin="0.2%", **more)
+    assert kept.path.read_bytes() == before
+
+
+def test_a_refusal_is_raised_at_the_line_of_the_test(docs):
+    "Not through the frames of the library and of the hub's client: pytest would print them all."
+    from invar_nb import ContractError, UsageError
+    from invar_nb.testing import BaselineFile, assert_not_worse
+    base = docs / "docs/base.jsonl"
+    calls = [lambda: assert_not_worse("gone.parquet", base), lambda: assert_not_worse(base, base, margin="2 nats"), lambda: BaselineFile(base).assert_not_worse("gone.parquet"),
+             lambda: BaselineFile(base, update=True).assert_not_worse("gone.parquet")]
+    for call in calls:
+        with pytest.raises((ContractError, UsageError)) as caught: call()
+        frames = [frame.name for frame in traceback.extract_tb(caught.value.__traceback__)][2:]  # after those of this test
+        assert {*frames} <= {"assert_not_worse"} and caught.value.__suppress_context__ and caught.value.__cause__ is None, frames
 
 
 def test_two_models_of_a_test_suite():

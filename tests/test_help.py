@@ -86,6 +86,17 @@ def test_compare_shows_three_examples_and_ten_options(monkeypatch):
     assert shell("help")[1] == shell("--help")[1] and shell("help", "compar")[::2] == (2, shell("help", "compar")[2]) and "Did you mean 'compare'?" in shell("help", "compar")[2]
 
 
+def test_help_keys_lists_every_key_and_section_of_a_study_file():
+    from invar_nb.shell.groups import SECTIONS, SHAPES, study_keys
+    text = shell("help", "keys")[1]
+    head, *parts = re.split(r"^\[(\w+)\]", text, flags=re.M)
+    said = dict(zip(parts[::2], parts[1::2], strict=True))
+    assert {*said} == {*SHAPES} and head == "Of keys that are options, invar-nb help compare says what they do.\n" and max(map(len, text.splitlines())) <= 100
+    for section in SECTIONS:
+        names = re.findall(r"^(\w+)  +\S", said[section], re.M) + re.findall(r"\w+", re.search(r"^as options ((?:.*\n)(?: .*\n)*)", said[section], re.M)[1])
+        assert sorted(names) == sorted({*study_keys(section)} - {"require"}), section  # another spelling of required
+
+
 def test_a_reader_of_the_help_may_stop_after_three_lines():
     "`compare --help | head -3` added `stdout was closed too early`."
     with subprocess.Popen([sys.executable, "-m", "invar_nb", "compare", "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -24,6 +24,8 @@ def test_it_is_short_and_comes_to_a_command_soon():
     made = [line.split("#")[0].strip() for line in re.findall(r"^make .*$", README, re.M)]
     targets = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.M)[1].split()
     assert made == ["make demo", "make test"] and {"demo", "test"} <= {*targets}
+    demo = re.search(r"^demo:.*\n((?:\t.*\n)+)", (ROOT / "Makefile").read_text(), re.M)[1]
+    assert "invar-nb is $(VENV)/bin/invar-nb" in demo.splitlines()[-1] and "a minute after the installation" in README
 
 
 @pytest.mark.parametrize("command", COMMANDS)

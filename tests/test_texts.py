@@ -69,6 +69,14 @@ def test_what_makes_no_sense(run, options, names, words, tmp_path):
     assert code in (2, 3) and words in found["error"] and not (tmp_path / "r").exists()
 
 
+def test_a_question_that_is_too_long_is_refused_before_a_text_is_scored(run, tmp_path, monkeypatch):
+    (tmp_path / "arc.jsonl").write_text("".join(json.dumps({"id": f"q{i}", "prompt": "a word " * (1 + 2000 * (i == 1)), "candidates": [" yes", " no"], "label": " no"}) + "\n" for i in range(3)))
+    scored = []
+    monkeypatch.setattr(arms, "score_plan", lambda *args, **more: scored.append(args))
+    code, found = run("--questions", str(tmp_path / "arc.jsonl"), names=NAMES[:1])
+    assert code == 3 and "prompt and candidate must fit into the model's" in found["error"] and f"at line 2 of {tmp_path / 'arc.jsonl'}. Shorten the prompt." in found["error"] and not scored
+
+
 def test_three_candidates_on_two_texts_and_questions_in_one_command(run, tmp_path, monkeypatch):
     rows = [{"id": f"q{i}", "prompt": f"{i} is", "candidates": [" a number", " no number"], "label": " a number" if i % 3 else " no number", "language": ("en", "es")[i % 2]} for i in range(24)]
     (tmp_path / "arc.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))

@@ -37,7 +37,7 @@ class Examples:
     prompts: tuple[str, ...]
     candidates: tuple[tuple[str, ...], ...]  # at least one for each question, none twice
     answers: tuple[int, ...]  # place of the right candidate, from 0
-    places: tuple[str, ...]   # where each question stood: "line 3"
+    places: tuple[str, ...]   # where each question stood: "line 3 of arc.jsonl"
     columns: Mapping          # everything else by name, n entries each
 
     def __len__(self): return len(self.ids)
@@ -89,7 +89,8 @@ def read_examples(
     ids, prompts, candidates, answers = zip(*rows, strict=True)
     rest = {name: cells for name, cells in table.columns.items() if name not in roles}
     return Examples(ids=ids, prompts=prompts, candidates=candidates, answers=answers,
-                    places=table.places, columns=rest)
+                    places=tuple(f"{place} of {path}" for place in table.places),
+                    columns=rest)
 
 # %% ../../nbs/models/11_questions.ipynb #c019
 def find_leaks(

@@ -472,8 +472,7 @@ class Plan(Shown):
     def amount(self, value: float, digits: int = 2) -> str:
         "A value in words, to some digits; on the log scale in per cent, as margins are."
         scale, unit = shown_unit(self.metric)
-        text = f"{scale * value:.{digits}g}"
-        return f"{text}{unit.removesuffix('s') if text == '1' else unit}"
+        return re.sub("^1 points$", "1 point", f"{scale * value:.{digits}g}{unit}")
 
     def summary(self) -> str:
         "What is planned, and what other sizes would promise."

@@ -227,10 +227,23 @@ def acceptance(study: Study, row) -> tuple[bool, str]:
     return False, said
 
 
+def _named(study, row):
+    "What distinguishes a row in a sentence: its candidate, its part, or q4 on law."
+    candidate = study.label(row.key._replace(part=""))
+    return " on ".join(filter(None, (candidate, row.key.part)))
+
+
 def _listed(study, rows, most):
     "What the first rows are about, and how many more there are."
-    labels = "; ".join(filter(None, (study.label(row.key) for row in rows[:most])))
+    labels = "; ".join(filter(None, (_named(study, row) for row in rows[:most])))
     return labels + f" and {len(rows) - most} more" * (len(rows) > most)
+
+
+def _where(study, rows, most):
+    "The same after a verb: on law; for q4 on law."
+    both = _named(study, rows[0]) != study.label(rows[0].key)  # candidate and part
+    labels = _listed(study, rows, most)
+    return labels and f" {'for' if both else 'on'} {labels}"
 
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
@@ -252,7 +265,7 @@ def exit_of(
     keys = {row.key for row in leading}
     if first := [row for row in worse if row.key in keys]:
         names = ", ".join(dict.fromkeys(row.value.title for row in first))
-        where = f" on {_listed(study, first, 12)}" if len(leading) > 1 else ""
+        where = _where(study, first, 12) if len(leading) > 1 else ""
         if not study.verdicts and not any(row.shows("beyond") for row in first):
             return made(1, "perhaps_within_margin", f"{names} regressed{where}, perhaps by "
                         "less than the margin; --require not-beyond lets such a loss pass"
@@ -285,8 +298,8 @@ def exit_of(
     if undecided and study.rules.fail_inconclusive:
         return made(4, "inconclusive", "the evidence does not decide.")
     if lost: return made(0, "accepted_loss", "; ".join(dict.fromkeys(
-        f"{row.value.title} regressed{' on ' * bool(at)}{at}, {known[row.key][1]}"
-        for row in lost for at in [study.label(row.key)])) + ".")
+        f"{row.value.title} regressed{_where(study, [row], 1)}, {known[row.key][1]}"
+        for row in lost)) + ".")
     if not all(row.shows("not_worse") for row in undecided):
         return made(0, "no_regression_shown", "no regression was shown, and none was ruled "
                     "out; with --fail-inconclusive this is exit 4.")

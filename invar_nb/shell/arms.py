@@ -444,6 +444,7 @@ def score_arms(
     journal: Callable[[str, str], Path],  # of (name, text)
     earlier: Iterable[Earlier] = (),  # scored before by the same models, perhaps
     prepare: Callable = lambda plan: plan,  # -> what is scored of it; refuses too few windows
+    check: Callable = lambda model: None,  # called with each before it scores; may refuse
     also: Callable = lambda name, model: {},  # called with each, may give further arms
     look: Callable = lambda weights: None,  # at how weights differ; may end the work
     quiet: bool = False,
@@ -477,6 +478,7 @@ def score_arms(
     for i, name in enumerate(models, 1):
         label = name if len(models) < 3 else f"{name} ({i} of {len(models)})"
         model = open_model(arguments[name], o, label, quiet, words)
+        check(model)
         if o.per_byte or not plans:
             plans, words = plan_texts(model, [*arms.values()], ready), model.tokenizer
             for other in models[i:] if plans else (): check_tokenizer(

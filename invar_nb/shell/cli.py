@@ -121,8 +121,9 @@ def compare(
     force: g.Force = False,
     out: _out("DIR", f"{_REPORTED}invar-nb-report.", Path) = Path("invar-nb-report"),
     update_baseline: o.panel("Output")(
-        bool, "Then write the candidate's losses or answers into the file BASELINE; those of "
-        "one that regressed only with --force.", "--update-baseline") = False,
+        bool, "Then write the candidate's losses or answers into the file BASELINE, where the "
+        "exit code is 0 and it is equivalent, improved or not worse; any other only with "
+        "--force.", "--update-baseline") = False,
 ):
     """Did CANDIDATE change against BASELINE? Takes models, or outputs of lm-eval, inspect,
     llama.cpp and other tools. If interrupted, run the same command again to resume."""
@@ -146,7 +147,7 @@ def compare(
     from invar_nb.report.report import report_of
     from invar_nb.shell.arms import Unchanged
     from invar_nb.shell.compare import compare_all
-    from invar_nb.shell.work import check_update, write_baseline
+    from invar_nb.shell.work import check_update, reason_to_keep, write_baseline
     if update_baseline: check_update(baseline, candidates)
     try: result, journals = compare_all(baseline, candidates, job, out)
     except Unchanged as same:
@@ -154,12 +155,9 @@ def compare(
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
     facts, text = _saved(report_of(result), out, force, journals)
     if not update_baseline: return facts, text
-    name = result.row.key.candidate
-    if not force and any(row.key.candidate == name and row.claim == "regressed"
-                         for row in result.rows):
+    if not force and (why := reason_to_keep(result, facts["exit"])):
         return facts | {"updated_baseline": None}, (
-            f"{text}\nKept: {baseline}, since the candidate regressed. To take it all the "
-            "same, add --force.")
+            f"{text}\nKept: {baseline}, since {why}. To take it all the same, add --force.")
     updated, said = write_baseline(result.arms[result.row.key[:2]],
                                    Path(baseline).expanduser())
     return facts | updated, f"{text}\n{said}"
@@ -502,8 +500,8 @@ def card(
 def export(
     report: _Report, output: g.Output,
     to: Annotated[Literal["junit", "bencher", "github-action-benchmark"], typer.Option(
-        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark. Default: "
-                                       "junit.")] = "junit",
+        "--to", metavar="FORMAT", help="junit, bencher or github-action-benchmark (there with "
+        "tool: customSmallerIsBetter). Default: junit.")] = "junit",
 ):
     "Write a report in the format of a build server or a dashboard, on stdout."
     from invar_nb.report.export import EXPORTS
@@ -557,9 +555,9 @@ def init(
         place.parent.mkdir(parents=True, exist_ok=True)
         write_bytes(place, data)
     files = [*map(str, places)]
-    ignored = Path(".gitignore").is_file() and "invar-nb-report" in Path(
+    ignored = Path(".gitignore").is_file() and "invar-nb-" in Path(
         ".gitignore").read_text(encoding="utf-8")
-    after = [*["echo 'invar-nb-report*' >> .gitignore"] * (not ignored),
+    after = [*["echo 'invar-nb-*' >> .gitignore"] * (not ignored),
              f"invar-nb score {known['baseline']} --study study.toml --out base.parquet",
              f"git add .gitignore base.parquet {shlex.quote(text)} {shlex.join(files)}"]
     notes = ["This folder is not the root of a git repository: GitHub reads workflows only "

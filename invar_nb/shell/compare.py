@@ -33,6 +33,7 @@ from ..files.tables import read_table
 from ..foundations.refuse import UsageError, of_part, refuse, suggest
 from ..foundations.store import as_path
 from ..models.load import find_checkpoint, load_tokenizer
+from ..models.questions import plan_candidates
 from ..models.score import control_file, other_batch, score_tokens, spell_tokens
 from ..models.text import read_documents
 from ..report.build import arm_files, listed_passages, other_scores
@@ -221,13 +222,15 @@ def arms_of_models(
     also = lambda name, model: {} if questions is None else {(name, quiz): ask_with(
         model.loaded, questions, s, label=name, journal=journal(name, QUESTIONS), quiet=quiet,
         earlier=earlier)}
+    check = lambda model: questions and plan_candidates(
+        model.loaded, questions, separator=s.separator, bos=s.bos)  # do they fit into it?
     def prepare(plan):
         counts = plan.counts
         whole, unit = counts["documents"], "documents" if s.per_byte else "windows"
         split = {"preview": whole // 2, "final": whole - whole // 2} if s.per_byte else {}
         check_planned(rules, counts | split, unit)
         return plan
-    score, more = score_arms, {"prepare": prepare, "also": also}
+    score, more = score_arms, {"prepare": prepare, "check": check, "also": also}
     if asked.until_decided:
         score, more = score_rounds, {"rules": rules, "design": LooksDesign(
             target=asked.target, looks=asked.looks, spending=asked.spending,

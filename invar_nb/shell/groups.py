@@ -487,15 +487,20 @@ def section_of(name: str) -> str | None:
 
 # %% ../../nbs/shell/02_groups.ipynb #nphrg6qd
 def describe_keys() -> str:
-    "The keys of a study file that have no option, by section, with what each does."
-    lines = []
+    "All keys of a study file, by section, with what each does that has no option."
+    line = lambda name, text: f"{name:<20}" + f"\n{'':20}".join(textwrap.wrap(text, 76))
+    lines = ["Of keys that are options, invar-nb help compare says what they do.",
+             line("[arms]", "baseline and the candidates, each NAME = \"PATH\"; control is a "
+                  "second scoring of the baseline."),
+             line("[texts]", "Texts to score, NAME = \"FILE\" or a list of files."),
+             line("[questions]", "One file of questions, NAME = \"FILE\".")]
     for section, (_, group) in SECTIONS.items():
-        lines.append(f"[{section}]")
         names = {field: key for key, field in study_keys(section).items()}
-        for f in fields(group):
-            if f.name not in names or not is_key(f): continue
-            about = textwrap.wrap(f.type.__metadata__[0].help, 76)
-            lines.append(f"{names[f.name]:<20}" + f"\n{'':20}".join(about))
+        listed = [f for f in fields(group) if f.name in names]
+        lines += [f"[{section}]", line("as options", ", ".join(
+            names[f.name] for f in listed if not is_key(f)))]
+        lines += [line(names[f.name], f.type.__metadata__[0].help)
+                  for f in listed if is_key(f)]
     return "\n".join(lines)
 
 # %% ../../nbs/shell/02_groups.ipynb #readers

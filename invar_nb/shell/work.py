@@ -4,8 +4,9 @@
 
 # %% auto #0
 __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_questions', 'read_info', 'informed', 'ask_with',
-           'save_answers', 'check_baseline', 'write_baseline', 'check_update', 'find_shard', 'find_device', 'load_work',
-           'shard_command', 'save_shard', 'save_merged', 'save_with_ray', 'score_report_again']
+           'save_answers', 'check_baseline', 'write_baseline', 'reason_to_keep', 'check_update', 'find_shard',
+           'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray',
+           'score_report_again']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os, shlex, shutil
@@ -18,7 +19,7 @@ import numpy as np
 
 from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..comparison.rules import Rules
-from ..comparison.study import BASELINE, CONTROL
+from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import counted
 from ..files.losses import losses_bytes
 from ..files.predictions import predictions_bytes
@@ -169,6 +170,15 @@ def write_baseline(arm, path: Path) -> tuple[dict, str]:
     return {"updated_baseline": str(path), "baseline_sha256": file_digest(path)}, (
         f"Updated: {path} now holds the {arm.kind} of {arm.model or 'the candidate'} on "
         f"{rows}.")
+
+
+def reason_to_keep(result: Study, end: Mapping) -> str:
+    "Why a candidate does not become the baseline, from its study and exit; '' where it does."
+    if end["rule"] == "not_worse": return ""
+    name = result.row.key.candidate
+    if any(row.key.candidate == name and row.claim == "regressed" for row in result.rows):
+        return "the candidate regressed"
+    return end["because"].rstrip(".") if end["code"] == 1 else "the result is inconclusive"
 
 
 def check_update(baseline: str, candidates: Collection[str]) -> None:

@@ -7,6 +7,7 @@ __all__ = ['PATHS', 'split_options', 'study_of', 'assert_not_worse', 'BaselineFi
 
 # %% ../../nbs/testing/00_gate.ipynb #gat02
 import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -75,7 +76,8 @@ def assert_not_worse(
     require: str | None = None,   # equivalent, not-worse, ...; None: no regression is shown
     **options: Any,               # of `Rules`, and of `compare_models`: text="wiki.jsonl"
 ) -> Any:
-    """The study, or AssertionError: the headline and the rule that failed.
+    """The study, or AssertionError: the headline and the rule that failed. An inconclusive
+    result passes, with a warning; require="not-worse" makes it fail.
 
     Options of the text, of models and of folders, as those of invar-nb compare: text,
     questions, task, device, dtype, batch_tokens, tokenizer, trust_remote_code, bos, revision,
@@ -86,10 +88,14 @@ def assert_not_worse(
     contrasts, better, scale, multiplicity, intersect, drop_failed, tier, profile, gate, tail,
     fail_inconclusive, accepted."""
     __tracebackhide__ = True  # pytest shows the line of the test
-    result = study_of(baseline, candidate, margin, {"required": require, **options})
+    try: result = study_of(baseline, candidate, margin, {"required": require, **options})
+    except ContractError as error: raise error.with_traceback(None) from None
     end = result.report().exit
     because = end["because"][0].upper() + end["because"][1:]
     if end["code"]: raise AssertionError(f"{result.headline} {because}")
+    if end["rule"] == "no_regression_shown": warnings.warn(
+        f"{result.headline} An inconclusive result passes; require=\"not-worse\" makes it "
+        "fail.", stacklevel=2)
     return result
 
 # %% ../../nbs/testing/00_gate.ipynb #gat11
@@ -103,28 +109,31 @@ class BaselineFile:
     def assert_not_worse(self, candidate: Any, **options: Any) -> Any:
         "As the function, with this baseline; None where the baseline was written."
         __tracebackhide__ = True
-        if self.update: return self.renew(candidate, **options)
+        if self.update:
+            try: return self.renew(candidate, **options)
+            except ContractError as error: raise error.with_traceback(None) from None
         if not self.path.is_file():
             raise AssertionError(f"There is no {self.path}. Write it: pytest "
                                  "--update-baseline")
         return assert_not_worse(self.path, candidate, **options)
 
-    def renew(self, candidate: Any, margin: Any = None, **options: Any) -> None:
-        "Write it; AssertionError, and the old one is kept, where the candidate regressed."
+    def renew(self, candidate: Any, margin: Any = None, require: str | None = None,
+              **options: Any) -> None:
+        "Write it; AssertionError, and the old one is kept, as `reason_to_keep` says."
         __tracebackhide__ = True
         from invar_nb.files.sources import read_arms
-        judged = {name: value for name, value in options.items() if name != "require"}
+        from invar_nb.shell.work import reason_to_keep
+        judged = {"required": require, **split_options(options)[0]}
         new = self.path.with_name(f"new-{self.path.name}")
         try:
             replace(self, path=new).write(candidate, **options)
             for old in read_arms(self.path).values() if self.path.is_file() else ():
-                try: seen = study_of(old, *read_arms(new).values(), margin,
-                                     split_options(judged)[0])
+                try: seen = study_of(old, *read_arms(new).values(), margin, judged)
                 except ContractError: continue  # of another text, perhaps
-                if any(row.claim == "regressed" for row in seen.rows): raise AssertionError(
-                    f"Kept: {self.path}, since the candidate regressed. {seen.headline} To "
-                    f"take it all the same: invar-nb compare {self.path} CANDIDATE "
-                    "--update-baseline --force, with the options of this test")
+                if why := reason_to_keep(seen, seen.report().exit): raise AssertionError(
+                    f"Kept: {self.path}, since {why}. {seen.headline} To take it all the "
+                    f"same: invar-nb compare {self.path} CANDIDATE --update-baseline --force, "
+                    "with the options of this test")
             new.replace(self.path)
             self.notes.append(f"baseline updated: {self.path}")
         finally: new.unlink(missing_ok=True)
@@ -135,8 +144,7 @@ class BaselineFile:
         from invar_nb.shell.arms import SCORED, arm_kind
         from invar_nb.shell.groups import Scoring
         from invar_nb.shell.work import save_scored, write_baseline
-        scoring = split_options({name: value for name, value in options.items()
-                                 if name not in ("require", "margin")})[1]
+        scoring = split_options(options)[1]
         if isinstance(candidate, PATHS) and arm_kind(str(candidate)) in SCORED:
             texts, of_one = text if isinstance(text, list) else [text], fields(Scoring)
             save_scored(str(candidate), Scoring(text=[*map(str, texts)], **{

@@ -17,8 +17,8 @@ def pytest_addoption(parser) -> None:
     "The option that renews baselines."
     parser.getgroup("invar_nb").addoption(
         "--update-baseline", action="store_true", default=False, help="Write the baselines of "
-        "baseline_file from this run's candidates; one that regressed fails, and is not "
-        "written.")
+        "baseline_file from this run's candidates; one that is not equivalent, improved or "
+        "not worse fails, and is not written.")
 
 
 _UPDATED = pytest.StashKey[list]()
