@@ -358,7 +358,7 @@ def as_metric(
 def refuse_kind(metric: Metric, shown: str, where: str) -> NoReturn:  # shown: kinds there are
     "Say that the metric reads other evidence."
     cure = "Leave it out"
-    if metric.name.startswith("pass@"): cure = f"For a table of counts say score={metric.name!r}"
+    if metric.name[:5] == "pass@": cure = f"For a table of counts say score={metric.name!r}"
     refuse(where, f"metrics must read {shown}", f"{metric.name!r}, which reads {metric.kind}",
            cure, error=UsageError)
 
