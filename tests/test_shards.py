@@ -74,6 +74,9 @@ def rewritten(folder, change):
 def shard_of(losses, **change): return losses.changed(provenance={**losses.provenance, "shard": {**losses.provenance["shard"], **change}})
 
 
+HEADERS = {"no data": lambda x: x.pop("data_id"), "a list": lambda x: x.update(provenance=[1]), "no shard": lambda x: x["provenance"].update(shard=[]), "no rows": lambda x: x.update(windows=0)}
+
+
 def spoiled(name, folder, run):
     part = next(folder.glob("part-2*"))
     if name == "missing": part.unlink()
@@ -94,13 +97,22 @@ def spoiled(name, folder, run):
     if name == "windows": rewritten(folder, lambda x: x.changed(columns={"window": x.columns["window"] + 1}))
     if name == "stale": score(run, folder / "old", "1/2"); shutil.copy(next((folder / "old").iterdir()), folder)
     if name == "no part": shutil.copy(run / "one.parquet", part)
+    if name in HEADERS:
+        import pyarrow.parquet as parquet
+        for path in folder.glob("part-*") if name == "no rows" else [part]:
+            table = parquet.read_table(path)
+            header = json.loads(table.schema.metadata[b"invar_nb"])
+            HEADERS[name](header)
+            table = table.slice(0, 0) if name == "no rows" else table
+            parquet.write_table(table.replace_schema_metadata({"invar_nb": json.dumps(header)}), path)
 
 
 @pytest.mark.parametrize("name, says", [
     ("missing", "1 missing: 2/3. Run: invar-nb score "), ("doubled", "part-2-of-3.jsonl and part-2-of-3.parquet"), ("copied", "part-1-of-3.parquet, which holds shard 2/3"),
     ("half", "part-2-of-3.parquet ("), ("digit", "part-2-of-3.parquet ("), ("model", "model 'tuned' instead of 'base', in part-2-of-3"), ("dtype", "'bfloat16' instead of 'float32', in part-2-of-3"),
     ("plan", "stride 16 instead of 32, in part-2-of-3"), ("version", "invar_nb '0.0.9' instead of '0.1.0', in part-2-of-3"), ("batches", "shard.batches 'sha256:0'"),
-    ("windows", "near part-"), ("stale", "part-1-of-2.parquet"), ("no part", "part-2-of-3.parquet (the file must be a part)")])
+    ("windows", "near part-"), ("stale", "part-1-of-2.parquet"), ("no part", "part-2-of-3.parquet (the file must be a part)"),
+    ("no data", "part-2-of-3.parquet"), ("a list", "part-2-of-3.parquet"), ("no shard", "part-2-of-3.parquet"), ("no rows", "part-")])
 def test_what_is_no_part_of_the_run_is_refused_by_name(name, says, run, parts):
     spoiled(name, parts, run)
     code, out, err = shell("merge", parts, "--out", parts / "all.jsonl")

@@ -101,6 +101,18 @@ def test_a_gguf_beside_its_source(tmp_path, kind, state):
     assert len(theirs) == (0 if kind == "F16" else 25)
 
 
+@pytest.mark.parametrize("change", [{"data_offsets": []}, {"data_offsets": "x"}, {"data_offsets": [0, 1e3]}, {"dtype": {}}, {"dtype": 5}, {"shape": "x"}, {"shape": [[2]]}, {"shape": [-1, 2]}], ids=str)
+def test_a_header_of_another_shape_is_refused(change, tmp_path):
+    folder = Path(shutil.copytree(BASE, tmp_path / "m"))
+    data = (folder / "model.safetensors").read_bytes()
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8:8 + size])
+    header[next(name for name in header if name != "__metadata__")] |= change
+    new = json.dumps(header).encode()
+    (folder / "model.safetensors").write_bytes(len(new).to_bytes(8, "little") + new + data[8 + size:])
+    with pytest.raises(ContractError, match="a safetensors file must be whole; got m"): compare_weights(folder, BASE)
+
+
 def test_what_cannot_be_compared_is_said(tmp_path):
     pickled = Path(shutil.copytree(BASE, tmp_path / "pickled"))
     (pickled / "model.safetensors").unlink()
@@ -113,7 +125,7 @@ def test_what_cannot_be_compared_is_said(tmp_path):
     whole = read_gguf(gguf)
     unread = replace(whole.tensors[0], kind="Q8_K")
     for change, words in (({"metadata": {"split.count": 3}}, "m.gguf is one of 3 parts: join them"), ({"metadata": {"general.architecture": "falcon"}}, "of architecture falcon has its own layout"),
-                          ({"tensors": (unread,)}, "has tensors of type Q8_K, not read")):
+                          ({"metadata": {"split.count": "x"}}, "m.gguf"), ({"metadata": {"split.count": [2]}}, "m.gguf"), ({"metadata": {"general.architecture": [2]}}, "of architecture [2] has its own layout"), ({"tensors": (unread,)}, "has tensors of type Q8_K, not read")):
         change = {"metadata": {**whole.metadata, **change.get("metadata", {})}, "tensors": change.get("tensors", whole.tensors)}
         assert words in not_comparable(find_checkpoint(BASE), replace(whole, **change))
     adapter = tmp_path / "adapter"

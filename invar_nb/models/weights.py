@@ -94,7 +94,7 @@ def not_comparable(a: Checkpoint, b: Checkpoint) -> str:
             return (f"{c.files[0].name} is a pickle, whose tensors are not compared: save it "
                     "as safetensors")
         if c.kind != "gguf": continue
-        if (parts := c.metadata.get("split.count", 1)) > 1:
+        if (parts := c.metadata.get("split.count", 1)) not in (0, 1):
             return f"{c.name} is one of {parts} parts: join them with llama-gguf-split --merge"
         from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
         for kind in {t.kind for t in c.tensors}:
@@ -102,7 +102,7 @@ def not_comparable(a: Checkpoint, b: Checkpoint) -> str:
             except NotImplementedError: return f"{c.name} has tensors of type {kind}, not read"
     if (a.kind == "gguf") != (b.kind == "gguf"):
         facts = a.metadata or b.metadata
-        kind = facts["general.architecture"]
+        kind = str(facts.get("general.architecture"))
         tensors = len((a if a.metadata else b).tensors)  # each block has one or more
         if kind not in _TURNED or facts.get(f"{kind}.block_count") not in range(tensors + 1):
             return (f"a GGUF of architecture {kind} has its own layout, so its tensors are "
