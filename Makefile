@@ -1,10 +1,10 @@
 # invar_nb from a bare machine: Python 3.11 or newer, pip, make, git. Everything else is installed into .venv.
 #   make demo           two real checkpoints, real English, a verdict and a report, offline
-#   make test           every page, the installed library, the house rules, the site
+#   make test           every page, the library, the house rules, the site
 #   make docs           the site, in _docs/
 #   make room R=04_bootstrap  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
-#   make slow           the long checks (coverage by simulation, slow cells)
+#   make slow           the long checks (coverage by simulation, slow cells, the checks of the pages on the installed modules)
 #   make versions       the tests under the lowest and the newest versions that settings.ini admits, each in a venv of its own
 #   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
 #   make sbom           what is installed as CycloneDX (sbom.cdx.json); its files, versions and licences are checked without a network

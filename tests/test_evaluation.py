@@ -60,7 +60,7 @@ def test_ece_its_bins_and_its_band():
 
 def test_classes_and_their_wilson_intervals():
     arm = model(1.2)
-    values, (head, *table) = alone(arm, "macro_f1")["values"], alone(arm, "macro_f1")["tables"]["Classes"]
+    values, (_, *table) = alone(arm, "macro_f1")["values"], alone(arm, "macro_f1")["tables"]["Classes"]
     cells = sk.confusion_matrix(arm.label, arm.prediction, labels=list(LABELS))
     assert values["confusion"] == cells.tolist() and values["labels"] == list(LABELS)
     precision, recall, f1, support = sk.precision_recall_fscore_support(arm.label, arm.prediction, labels=list(LABELS))

@@ -544,6 +544,12 @@ def test_a_name_from_a_hidden_cell_is_seen():
     assert unseen_names(nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in cells])) == ["cell 2: os", "cell 4: g"]
 
 
+def test_ruff_finds_nothing():
+    "In the modules this is also what finds a name that an exported cell takes from one that is not exported."
+    done = subprocess.run([sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format", "concise", "."], cwd=ROOT, capture_output=True, text=True)
+    nothing(done.stdout.splitlines()[:20] if done.returncode else [])
+
+
 # --- packaging and the site -----------------------------------------------------------------------------------------------------------
 def test_versions_agree():
     from configparser import ConfigParser

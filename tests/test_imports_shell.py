@@ -240,7 +240,7 @@ def test_a_card_is_of_one_candidate_with_its_name_and_the_words_of_the_terminal(
     "Of a ranking: a candidate must be named; its card has its own name, four digits, no path, and says of a divergence what the terminal says."
     hub, yaml = pytest.importorskip("huggingface_hub"), pytest.importorskip("yaml")
     both = with_divergence()
-    (report := study({("baseline", "news"): both.baseline, ("int8", "news"): both.candidate, ("int4", "news"): both.candidate}).report()).save(tmp_path / "k")
+    study({("baseline", "news"): both.baseline, ("int8", "news"): both.candidate, ("int4", "news"): both.candidate}).report().save(tmp_path / "k")
     code, _, err = shell("card", "k", out=None)
     assert code == 2 and "a card describes one candidate; got int4, int8. Give --candidate int4" in err
     assert "--candidate must be in the report; got 'int3'" in shell("card", "k", "--candidate", "int3", out=None)[2]

@@ -127,7 +127,7 @@ def test_profiles_refuse_and_dev_warns():
 
 def test_profiles_ask_for_equal_parts_and_enough_draws():
     "401 windows are 200 and 201; 100 and 300 are 400, and that is not the reason; in dev both are compared."
-    rng, named = np.random.default_rng(3), lambda arm, n: arm.changed(split=["preview" if i < n else "final" for i in range(len(arm))])
+    named = lambda arm, n: arm.changed(split=["preview" if i < n else "final" for i in range(len(arm))])
     for n, preview, got, cure in ((401, None, "200 and 201", "--windows 400"), (400, 100, "100 and 300", "column split")):
         both = losses(.001, n=n)
         if preview: both = type(both)(**{name: named(getattr(both, name), preview) for name in ("baseline", "candidate")})

@@ -1,7 +1,8 @@
-"""Every page is a test, twice: as the reader runs it, and on the installed library.
+"""Every page is a test, twice: as the reader runs it, and in the slow suite on the installed library.
 
 1. In a fresh kernel, offline, top to bottom: it must not stop, and the text stored under its cells must be what this run shows.
-2. Again with every exported cell replaced by the installed module: its checks then judge the library itself, not notebook cells.
+2. Again with every exported cell replaced by the installed module: its checks then judge the library itself, not notebook cells. What only
+   this can find, a name that an exported cell takes from one that is not exported, ruff finds in the module; `make room` runs both.
 Both kernels are forked from a process that has imported NumPy, SciPy, PyTorch and the like, and nothing of ours. `make fresh`, which stored
 the outputs, starts each interpreter from nothing: a page that showed something else there is stale here."""
 import platform
@@ -42,6 +43,7 @@ def test_page_shows_what_a_fresh_run_shows(path, record_property):
     if stale: pytest.fail("\n".join([f"{ids(path)}: outputs are stale; `make fresh R={path.stem}` stores them again", *stale]), pytrace=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", ROOMS, ids=ids)
 def test_page_holds_on_the_installed_module(path, record_property):
     run_or_say(path, record_property, installed=True, warm=True)

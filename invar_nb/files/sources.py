@@ -313,7 +313,7 @@ def read_together(
         rows = {"rows": reading.arm[name]} if reading.arm else {}
         with of_part(name): read = source.read(as_path(path), **options, **rows)
         arms[name] = read if isinstance(read, dict) else {"": read}
-    for who, other in [pair for name in others for pair in ((base, name), (name, base))]:
+    for who, other in [two for name in others for two in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:
             shared = [task for task in arms[other] if task in arms[who]]
             refuse("read_together", "both must have the same tasks",

@@ -166,7 +166,7 @@ def compare(
 @command(
     "plan --sd 0.02 --margin 1%",
     "plan models/base models/q8 --text text.jsonl --margin 1%",
-    usual="text margin expect half_width power gate metric sd price out force")
+    usual="text margin expect half_width gate metric sd price out force")
 def plan(
     planning: g.Planning, scoring: g.Scoring, columns: g.Columns, output: g.Output,
     baseline: _Baseline = None,
