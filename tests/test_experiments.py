@@ -761,3 +761,23 @@ def test_a_pilot_of_runs_plans_in_seeds():
     assert sizes == sorted(sizes) and 3.5 < sizes[2] / sizes[1] < 4.5
     for pilot, says in ((one(PPL, [28.], [30.]), "at least 2 effective seeds; got 1"), (one(PPL, BASE, BASE), "some spread"), (compare_runs(PPL, baseline_runs=runs(BASE), candidate_runs=[*runs(BASE)[:4], ExperimentResult(terminal="oom", metrics={"seed": 4})]), "must have ended well")):
         with pytest.raises(ContractError, match=says): plan_comparison(pilot)
+
+
+def test_rows_of_a_frame_are_chosen_as_those_of_a_file(tmp_path):
+    "A frame gave the runs of all arms, whatever `rows` said."
+    table = [{"arm": arm, "seed": seed, "loss": 3 + seed / 10 - (arm == "b")} for arm in "ab" for seed in range(3)]
+    (tmp_path / "runs.csv").write_text("arm,seed,loss\n" + "".join(f"{r['arm']},{r['seed']},{r['loss']}\n" for r in table))
+    for arm in "ab":
+        ways = [read_runs(source, terminal="ok", rows=("arm", arm)) for source in (tmp_path / "runs.csv", table)]
+        assert [[(run.seed, run.metrics["loss"]) for run in runs] for runs in ways] == [[(r["seed"], r["loss"]) for r in table if r["arm"] == arm]] * 2
+    for rows in (("arm", "z"), ("nocol", "a")):
+        with pytest.raises(ContractError, match="some row must have|there must be a column"): read_runs(tmp_path / "runs.csv", terminal="ok", rows=rows)
+        with pytest.raises(ContractError, match="some row must have"): read_runs(table, terminal="ok", rows=rows)
+
+
+def test_what_is_no_plan_and_no_study_is_told_what_is():
+    for wrong in ((1, 2), "seeds.csv", None):
+        with pytest.raises(UsageError, match="source must be a Pair, the result of compare_runs"): plan_comparison(wrong)
+    with pytest.raises(UsageError, match="arms must be a mapping; got tuple"): study((1, 2))
+    row = study(recipes(), Rules(metrics=("loss",), better={"loss": "lower"})).leading[0]
+    assert (row.delta, row.interval, row.p_value, row.ratio) == (row.value.delta, row.value.interval, row.value.p_value, row.value.ratio)

@@ -39,10 +39,10 @@ class Settings:
     units: str = "auto"        # independent ones: documents, clusters, serial, windows, items;
     #   serial: windows in text order, whose neighbours may be correlated; auto: documents
     #   where there are ten effective ones, else serial; of answers clusters, else items
-    level: float = 0.95
+    level: float = 0.95        # confidence of the intervals
     replicates: int | None = None  # of a bootstrap; None: exact
     seed: int | None = None    # of its draws
-    resample: str = "windows"  # "tokens": the rule of the source systems, bootstrap only
+    resample: str = "windows"  # of a bootstrap; "tokens" draws by tokens and covers too little
 
     def __post_init__(self):
         as_choice(self.method, METHODS, where="compare", name="method", error=UsageError)

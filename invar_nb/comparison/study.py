@@ -648,6 +648,9 @@ def study(
 ) -> Study:
     "Every number that follows from arms under rules, judged; ContractError, UsageError."
     metrics = own_metrics(options)
+    if not isinstance(arms, Mapping):
+        refuse("study", "arms must be a mapping", type(arms).__name__,
+               'Write study({"baseline": arm, "q8": arm})', error=UsageError)
     rules = rules or rules_of(options)
     arms = {(key, "") if isinstance(key, str) else tuple(key): arm
             for key, arm in arms.items()}

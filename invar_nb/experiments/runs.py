@@ -168,6 +168,7 @@ def as_runs(
     runs: Iterable,  # ExperimentResults, rows of a runs file, or a DataFrame of such rows
     arm: str,
     terminal: str | None = None,  # as of `read_row`
+    rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> tuple[ExperimentResult, ...]:
     "The runs of one arm; mappings are read as rows of a runs file."
     if hasattr(runs, "to_dicts"): runs = runs.to_dicts()  # polars
@@ -175,6 +176,15 @@ def as_runs(
     if isinstance(runs, (str, bytes, Mapping)) or not isinstance(runs, Iterable):
         refuse("as_runs", f"{arm} must be a list of runs", f"one {type(runs).__name__}",
                "Pass read_runs(path) or [ExperimentResult(...), ...]")
+    if rows is not None:
+        column, word = rows
+        given = [dict(run) for run in runs if isinstance(run, Mapping) and column in run]
+        words = [str(row.pop(column)) for row in given]
+        if word not in words:
+            refuse("read_runs", f"some row must have {word!r} as {column!r}",
+                   f"only {listed([*dict.fromkeys(words)])}" if words else "no such column",
+                   "Name one that is there")
+        runs = [row for row, own in zip(given, words, strict=True) if own == word]
     return tuple(run if isinstance(run, ExperimentResult) else
                  read_row(run, place=f"{arm} run {i}", terminal=terminal)
                  for i, run in enumerate(runs))
@@ -187,7 +197,8 @@ def read_runs(
     rows: tuple[str, str] | None = None,  # column, word: only the rows that have it there
 ) -> tuple[ExperimentResult, ...]:
     "The runs in a file, in its order; an error names the file and the line."
-    if not isinstance(path, (str, os.PathLike)): return as_runs(path, "runs", terminal)
+    if not isinstance(path, (str, os.PathLike)): return as_runs(path, "runs", terminal,
+                                                                   rows)
     from invar_nb.files.tables import read_table
     table = read_table(path, rows=rows)
     names = [name for name in table.names if rows is None or name != rows[0]]
@@ -251,8 +262,8 @@ def pair_runs(
     if not problems and alone and not intersect:
         missing = (("baseline", c.keys() - b.keys()), ("candidate", b.keys() - c.keys()))
         problems = [f"{arm} lacks {some(seeds)}" for arm, seeds in missing if seeds]
-        cure = ("Run what is missing, or leave these seeds out with --set intersect=true, or "
-                "intersect=True in Python")
+        if both: cure = ("Run what is missing, or leave these seeds out with --set "
+                         "intersect=true, or intersect=True in Python")
     if not problems and not both:
         if failure: return RunPairs(failure=failure)
         problems = [f"no seed in common ({some(b)} and {some(c)})"]

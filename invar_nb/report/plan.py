@@ -26,7 +26,7 @@ from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_
                                          is_beyond, margin_text, shown_unit)
 from ..experiments.improvement import RunsComparison, decide
 from ..foundations.interval import Shown, aligned, as_axes
-from ..foundations.refuse import UsageError, as_fraction, refuse
+from ..foundations.refuse import UsageError, as_fraction, is_number, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
 from .page import render_page
@@ -93,6 +93,10 @@ def pilot_of(
         return replace(pilot, sd=pilot.sd * math.sqrt(2 * (1 - r))), d, both, about
     runs = isinstance(source, RunsComparison)
     if not isinstance(source, Pair) and not runs:
+        if not isinstance(source, Pilot) and not is_number(source):
+            refuse(where, "source must be a Pair, the result of compare_runs, a Pilot, or the "
+                   "standard deviation of one unit", type(source).__name__,
+                   "Pass pair(baseline, candidate)", error=UsageError)
         pilot = source if isinstance(source, Pilot) else Pilot(sd=float(source))
         about = f"a known standard deviation of {pilot.sd:g} per unit"
         return pilot, None, None, about
@@ -108,10 +112,9 @@ def pilot_of(
         refuse(where, f"a pilot must have at least {fewest} effective {noun_of(rows.units)}",
                f"{rows.units_eff:.3g}", "Measure more, or plan from a standard deviation")
     if not d.standard_error > 0:
-        refuse(where, "the pilot must show some "
-               "spread", f"the same change of {d.title} in every "
-               "unit", "Are both models the same? Compare them "
-               "instead", code="no_spread")
+        refuse(where, "the pilot must show some spread", f"the same change of {d.title} in "
+               "every unit", "Are both models the same? Compare them instead",
+               code="no_spread")
     about = counted(d.n, ITEMS["runs" if runs else source.kind])
     if d.units == "documents":
         about += f" in {counted(d.n_units, 'documents' if single is None else 'blocks')}"
@@ -543,7 +546,7 @@ def _own_supply(items: Pair, codes: np.ndarray) -> Supply:
 
 # %% ../../nbs/report/04_plan.ipynb #46a2adb1
 def plan_comparison(
-    source,  # as for `pilot_of`
+    source,  # a Pair, the result of `compare_runs`, a Pilot, or the s of one unit
     *,
     goal: Goal | None = None,
     units: str = "auto",            # as for `compare`

@@ -64,7 +64,7 @@ def bootstrap_replicates(
     replicates: int,  # R
     seed: int,        # given to numpy.random.default_rng as it is
     resample: str = "windows",  # one of RESAMPLES
-) -> np.ndarray:  # T*, shape (R,), in the order drawn
+) -> np.ndarray:  # D*, shape (R,), in the order drawn
     "Draw R replicates of D in bounded memory, the same for every order of the rows."
     delta, tokens = sorted_pairs(delta, tokens)
     rng, n, centre = np.random.default_rng(seed), delta.size, weighted_mean(delta, tokens)
@@ -83,14 +83,14 @@ def bootstrap_replicates(
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c023
 @dataclass(frozen=True, eq=False)
 class Draws:
-    "The distribution of T* as R replicates show it."
-    replicates: np.ndarray  # T*, sorted, shape (R,)
+    "The distribution of D* as R replicates show it."
+    replicates: np.ndarray  # D*, sorted, shape (R,)
     centre: float           # D
     n: int                  # windows of each resample
     engine = "monte_carlo"
 
     def below(self, x: float) -> float:
-        "P*(T* < x) + P*(T* = x)/2, where equal means equal within rounding."
+        "P*(D* < x) + P*(D* = x)/2, where equal means equal within rounding."
         far = max(abs(x), *np.abs(self.replicates[[0, -1]]))
         tie = 8 * self.n * np.finfo(float).eps * far
         ranks = np.searchsorted(self.replicates, [x - tie, x + tie + 5e-324])
@@ -122,7 +122,7 @@ def merge_windows(
 
 # %% ../../nbs/statistics/04_bootstrap.ipynb #c030
 class Limit:
-    "The distribution of T* that infinitely many draws would show (@eq-exact-inversion)."
+    "The distribution of D* that infinitely many draws would show (@eq-exact-inversion)."
     engine, added = "inversion", 1e-3  # what is added, in standard errors
 
     def __init__(
@@ -164,7 +164,7 @@ class Limit:
         return omega, (rough @ fine.T).ravel() ** n * np.exp(-lost / 2 * omega * omega)
 
     def below(self, x: float) -> float:
-        "P*(T* < x) + P*(T* = x)/2."
+        "P*(D* < x) + P*(D* = x)/2."
         omega, power = self.terms((x - self.centre) / self.unit, self.far)
         if omega is None: return float(power < 0)
         odd = float((power.imag / (omega / omega[0])).sum())
