@@ -147,7 +147,8 @@ def run(path, installed=False, slow=False, timeout=900, warm=False):
         try: client.execute(env=environment())
         except CellExecutionError as e:
             text = re.sub(r"\x1b\[[0-9;]*m", "", str(e))
-            missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers|gguf|tqdm)\b|invar_nb\[hf\]", text)
+            shown = "".join(str(out.get("text", "")) for c in ran.cells for out in c.get("outputs", ()))  # a command says it, and a later cell fails
+            missing = re.search(r"No module named '(torch|transformers|safetensors|tokenizers|gguf|tqdm)\b|models need torch", text + shown)
             raise PageError(f"{page_id(path)}{' on the installed module' if installed else ''} stopped:\n{text[-4000:]}", bool(missing)) from None
     return whole, time.perf_counter() - began
 

@@ -10,6 +10,7 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'SIZES', '
            'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'study', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations
@@ -354,9 +355,11 @@ SIZES = {"weight_bytes": "bytes", "bits_per_weight": "bits per weight"}
 
 def sizes_of(study, asked: str | None = None) -> tuple[str | None, dict[str, float | None]]:
     "The unit of the sizes of models, the one asked for where there is one; model -> size."
-    facts, found = {who: arm.provenance for (who, _), arm in study.arms.items()}, (None, {})
+    found = None, {}
     for name, unit in sorted(SIZES.items(), key=lambda each: each[1] == asked):
-        sizes = {who: each.get(name) for who, each in facts.items() if who != CONTROL}
+        sizes = {who: None for who, _ in study.arms if who != CONTROL}
+        for (who, _), arm in study.arms.items():  # any part of a model may say it
+            if who in sizes: sizes[who] = sizes[who] or arm.provenance.get(name)
         if any(sizes.values()):
             found = unit, {who: size and float(size) for who, size in sizes.items()}
     return found
@@ -398,6 +401,12 @@ def study_headline(study) -> str:
         choice = (f" {'Smallest that is not' if least else 'Not'} worse on "
                   f"{'both' if len(parts) == 2 else 'all'} {noun}: "
                   f"{', '.join(least or good) or 'none'}.")
+        beside = {}  # parts that do not decide
+        for row in study.rows:
+            if row.role == "lead" and row.key.part not in parts:
+                beside.setdefault(row.key.part, Counter())[row.word] += 1
+        choice += "".join(f" On {part}, which does not decide: " + ", ".join(
+            f"{n} {word}" for word, n in some.items()) + "." for part, some in beside.items())
     counts, words = [f"{len(failed)} failed ({', '.join(failed)})"] * bool(failed), {}
     for row in sorted(shown, key=lambda row: WORST_FIRST.index(row.claim)):
         words.setdefault(row.word, []).append(row)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded', 'align',
-           'level_cells', 'headed', 'subject_of', 'alone_rows', 'lead_cells', 'ranked_rows', 'answer_rows',
+           'level_cells', 'headed', 'subject_of', 'alone_rows', 'lead_cells', 'titled', 'ranked_rows', 'answer_rows',
            'change_column', 'table_columns', 'short_names', 'text_table', 'rests_line', 'next_line', 'first_line',
            'ignored_line', 'models_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'answer_table',
            'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
@@ -108,6 +108,12 @@ def lead_cells(d: Mapping) -> dict[tuple[str, str], dict[str, str]]:
     return cells
 
 
+def titled(part: str, row: Mapping) -> str:
+    "A part with what was measured on it: `wiki: perplexity`, `quiz: accuracy, %`."
+    d = row["value"]
+    return f"{part}: {d['title']}{', %' * (d['unit'] == 'share')}"
+
+
 def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, str]]:
     "The candidates of one part, the baseline first."
     unit, part, sizes = ranking["size_unit"], ranking["part"], ranking["sizes"]
@@ -117,7 +123,8 @@ def ranked_rows(d: Mapping, ranking: Mapping, cells: Mapping) -> list[dict[str, 
     first = {"name": "baseline", "after": rows[0]["before"], **size("baseline")}
     rows = [first] * (first["after"] != "") + [row | {"before": ""} for row in rows]
     if len(d["rankings"]) == 1: return rows
-    return [{"name": part, "part": part}, *(r | {"name": f"  {r['name']}"} for r in rows)]
+    head = titled(part, next(iter(leads_of(d, ranking).values())))
+    return [{"name": head, "part": part}, *(r | {"name": f"  {r['name']}"} for r in rows)]
 
 
 def answer_rows(d: Mapping) -> list[dict[str, str]]:
@@ -352,10 +359,20 @@ def matrix(d: Mapping) -> list[list[str]]:
         c = cells_of_row(row, "")
         ends = f" ({c['low']} to {c['high']})" if c["low"] else ""
         return f"{c['claim']} {row['words']['change']}{ends}"
-    names = [*dict.fromkeys(name for name, _ in rows)]
-    table = [["", *parts], ["baseline", *({p: cells_of_row(row, "")["before"] for (
-        _, p), row in rows.items()}[part] for part in parts)], *(
-        [name, *(cell(rows.get((name, part))) for part in parts)] for name in names)]
+    first = {part: row for (_, part), row in rows.items()}  # any of each part
+    unit, sizes = d["rankings"][0]["size_unit"], d["rankings"][0]["sizes"]
+    size = lambda name: [size_text(sizes.get(name), unit).removesuffix(f" {unit}")] \
+        if unit else []
+    place = lambda name: sum(ranking["order"].index(name) if name in ranking["order"] else 0
+                             for ranking in d["rankings"])
+    names = sorted(dict.fromkeys(name for name, _ in rows), key=lambda name: (
+        -(sizes.get(name) or 0), place(name)))  # the largest first, then the best
+    table = [["", *[unit and unit.replace("bytes", "size")] * bool(unit),
+              *(titled(part, first[part]) for part in parts)],
+             ["baseline", *size("baseline"),
+              *(cells_of_row(first[part], "")["before"] for part in parts)],
+             *([name, *size(name), *(cell(rows.get((name, part))) for part in parts)]
+               for name in names)]
     return table if len(parts) <= len(names) else [*map(list, zip(*table, strict=True))]
 
 

@@ -98,8 +98,7 @@ def pilot_of(
                    "standard deviation of one unit", type(source).__name__,
                    "Pass pair(baseline, candidate)", error=UsageError)
         pilot = source if isinstance(source, Pilot) else Pilot(sd=float(source))
-        about = f"a known standard deviation of {pilot.sd:g} per unit"
-        return pilot, None, None, about
+        return pilot, None, None, f"a known standard deviation of {pilot.sd:g} per unit"
     single = None
     if runs:
         if (d := source.difference) is None:

@@ -91,7 +91,7 @@ class Family:
         "p that none is better, from one-sided p against each other one (@eq-many-best)."
         p, m = float(np.min(p_values)), max(self.size, 1)
         bonferroni = min(m * p, 1.0)
-        if self.loadings is None or bonferroni < 1e-9: return bonferroni
+        if self.loadings is None or bonferroni < 1e-9 or p == 1: return bonferroni
         c = -float(stdtrit(self.nu, p))
         return min(max(_outside(c, self.loadings, self.nu, True), p), bonferroni)
 
