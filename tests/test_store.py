@@ -1,4 +1,5 @@
 """The store and the journal, beyond what their pages show: trees and values from hypothesis, races, torn files, places that cannot be used."""
+import contextlib
 import copy
 import json
 import math
@@ -18,7 +19,7 @@ from invar_nb.foundations import journal as page, store
 from invar_nb.foundations.store import (as_file, canonical_json, canonical_text,
                                         content_digest, file_digest, first_difference,
                                         read_canonical, write_bytes, write_folder)
-from invar_nb.foundations.journal import Journal, discard_journals
+from invar_nb.foundations.journal import Journal, clear_finished, discard_journals
 from invar_nb.foundations.refuse import ContractError
 
 OLD, NEW = ({"report.json": text, "losses.jsonl": text} for text in (b"old", b"new" * 99))
@@ -226,3 +227,15 @@ def test_no_clock_decides(tmp_path, monkeypatch):
     assert clocks <= {"models/checkpoint.py", "models/load.py",  # a file that changed within the last second, or in the future, is read again
                       "models/servers.py",  # a server's Retry-After may be a date; more than five minutes are refused
                       "report/report.py", "report/old_report.py"}  # the environment says when
+
+
+def test_a_journal_that_a_kill_left_without_a_table_stops_nothing(tmp_path):
+    "Killed after the file was made and before the table: a command that replaces a result goes on."
+    (tmp_path / "x.jsonl").write_text("{}\n")
+    for content in ("", "PRAGMA user_version = 1"):
+        place = tmp_path / ".x.jsonl.journal"
+        place.unlink(missing_ok=True)
+        with contextlib.closing(sqlite3.connect(place)) as link: link.executescript(content)
+        place.touch()
+        clear_finished(tmp_path / "x.jsonl")
+        with Journal(place, KEY) as journal: journal.put("a", 1)

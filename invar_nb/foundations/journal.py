@@ -172,6 +172,7 @@ def clear_finished(
     for path in map(Path, sorted(journals)):
         mark = [None]
         if path.is_file():
-            with _database(path) as link:
-                mark = link.execute("SELECT result FROM work").fetchone() or mark
+            with _database(path) as link:  # without a table where a kill came first
+                if link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
+                    mark = link.execute("SELECT result FROM work").fetchone() or mark
         if not path.exists() or mark[0] in results: discard_journals([path])
