@@ -151,9 +151,11 @@ class Runner:
                     self.temporary._basetemp = folder
                     (folder / "answer").write_bytes(pickle.dumps(work(one)))
                 finally:  # whatever it was, the child ends here
-                    if sys.exc_info()[0]: traceback.print_exc(file=sys.__stderr__)
-                    os._exit(0)
-            one, folder = running.pop(os.wait()[0])
+                    if broken := bool(sys.exc_info()[0]): traceback.print_exc(file=sys.__stderr__)
+                    os._exit(broken)
+            pid, status = os.wait()
+            one, folder = running.pop(pid)
+            if os.WIFEXITED(status) and os.WEXITSTATUS(status): sys.exit("a fork broke, which kills no mutant")
             yield one, pickle.loads((folder / "answer").read_bytes()) if (folder / "answer").exists() else None
             shutil.rmtree(folder)
 
@@ -178,6 +180,7 @@ class Runner:
 
     def pytest_runtestloop(self, session):
         self.items, self.temporary, self.functions, self.lines, self.seconds = session.items, session.config._tmp_path_factory, defaultdict(list), defaultdict(list), {}
+        gc.unfreeze()  # conftest.py froze what was collected
         for f in gc.get_objects():
             if isinstance(f, types.FunctionType): self.functions[f.__code__.co_filename, f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
         gc.collect()
