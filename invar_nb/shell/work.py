@@ -354,7 +354,7 @@ def score_report_again(
         o.usage(f"--rescore needs {counted(len(names), 'models')} on this machine, those of "
                 f"{', '.join(names)}", repr(served) if served else str(len(models)),
                 f"invar-nb verify REPORT {' '.join(name.upper() for name in names)} "
-                "--rescore 180 --text FILE")
+                f"--rescore {windows} --text FILE")
     if files.keys() != recorded.keys():
         o.usage("--text must name the texts of the report", ", ".join(files) or "none",
                 "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE"
