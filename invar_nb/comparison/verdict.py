@@ -181,9 +181,8 @@ def _too_few(d):
     if d.units == "seeds": return "one seed has no spread"
     noun = noun_of(d.units).partition(" ")[0]
     if d.units_eff < 10:
-        more = "text" if noun in ("documents", "windows") else noun
-        return (f"only {counted(f'{d.units_eff:.2g}', f'effective {noun}')}; a claim needs 10, "
-                f"so add {more}")
+        few = counted(f"{d.units_eff:.2g}", f"effective {noun}")
+        return f"only {few}; a claim needs 10, so add {noun}"
     return f"a few {noun} dominate the spread, so no claim is made"
 
 
