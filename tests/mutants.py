@@ -23,6 +23,7 @@ import traceback
 import types
 from collections import defaultdict
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
 
@@ -180,6 +181,7 @@ class Runner:
 
     def pytest_runtestloop(self, session):
         self.items, self.temporary, self.functions, self.lines, self.seconds = session.items, session.config._tmp_path_factory, defaultdict(list), defaultdict(list), {}
+        for path in TARGETS: import_module("invar_nb." + ".".join(path.relative_to(LIB).with_suffix("").parts))  # also those that commands import late
         gc.unfreeze()  # conftest.py froze what was collected
         for f in gc.get_objects():
             if isinstance(f, types.FunctionType): self.functions[f.__code__.co_filename, f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
