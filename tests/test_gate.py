@@ -664,6 +664,23 @@ def test_what_cannot_be_asked_is_refused_with_what_to_do(quiz, shell, line, code
     assert ended == code and re.search(words, err) and err.count("\n") == 1, err
 
 
+def test_several_candidates_are_asked_beside_a_file_of_answers(quiz, shell):
+    (quiz / "copy").symlink_to(quiz / "models/base")
+    d = json.loads(shell("compare acc.jsonl models/tuned copy --questions q.jsonl -q --json")[1])
+    lead = {row["key"]["candidate"]: row["value"]["delta"] for row in d["rows"] if row["role"] == "lead"}
+    assert lead.keys() == {"tuned", "copy"} and lead["copy"] == 0
+
+
+def test_the_action_gates_on_questions(job):
+    pytest.importorskip("torch")
+    import invar_nb
+    (job.clone / "models").symlink_to(Path(invar_nb.__file__).parent / "demo_models")
+    questions(job.clone / "q.jsonl")
+    subprocess.run([sys.executable, "-m", "invar_nb", "answer", "models/base", "q.jsonl", "--out", "acc.jsonl", "-q"], cwd=job.clone, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    ran = job.run(baseline="acc.jsonl", candidate="models/tuned", questions="q.jsonl", args="--metric accuracy")
+    assert (ran["code"], ran["claim"]) == (0, "inconclusive") and "accuracy" in ran["comment"], ran["said"]
+
+
 def test_a_baseline_of_answers_is_renewed_by_the_rules(quiz, shell):
     from invar_nb import read_predictions
     before, line = (quiz / "acc.jsonl").read_bytes(), "compare --study study.toml --margin 40% --set metrics=accuracy --update-baseline -q"
