@@ -609,6 +609,138 @@ def test_two_models_of_a_test_suite():
         assert BaselineFile(kept).assert_not_worse(str(models / "base"), margin="1%", **same).headline.startswith("Identical")
 
 
+# --- a gate on questions: the baseline's answers are a file --------------------------------------------------------------------------------
+def questions(path, n=40):
+    rows = [{"id": f"q{i}", "prompt": f"{i} + {i % 7} =", "candidates": [f" {i + i % 7}", " few", " many"], "label": f" {i + i % 7}"} for i in range(n)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+
+@pytest.fixture
+def quiz(tmp_path, monkeypatch):
+    "A folder with models, questions, and the answers of the baseline, asked in a way of their own."
+    pytest.importorskip("torch")
+    import invar_nb
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "models").symlink_to(Path(invar_nb.__file__).parent / "demo_models")
+    questions(tmp_path / "q.jsonl")
+    questions(tmp_path / "few.jsonl", 30)
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": f"Sentence {i} is read, and then number {i * i} of them all."}) + "\n" for i in range(40)))
+    assert main("answer models/base q.jsonl --out acc.jsonl --set normalize=bytes -q".split()) == 0
+    (tmp_path / "study.toml").write_text('[arms]\nbaseline = "acc.jsonl"\ncandidate = "models/tuned"\n[questions]\nquiz = "q.jsonl"\n')
+    return tmp_path
+
+
+def test_a_model_is_asked_as_a_file_of_answers_records(quiz, shell):
+    code, out, err = shell("compare acc.jsonl models/tuned --questions q.jsonl --out r -q --json")
+    d = json.loads(out)
+    assert code == d["exit"]["code"] and {arm["provenance"]["normalize"] for arm in d["arms"].values()} == {"bytes"} and shell("verify r")[0] == 0, err
+    assert shell("answer models/tuned q.jsonl --out tuned.jsonl --set normalize=bytes -q")[0] == 0
+    files = json.loads(shell("compare acc.jsonl tuned.jsonl --out f -q --json")[1])
+    assert [row["value"] for row in files["rows"]] == [row["value"] for row in d["rows"]] and files["headline"] == d["headline"]
+    for line in ("compare --study study.toml", "compare r/baseline.jsonl models/tuned --questions q.jsonl", "compare acc.jsonl models/tuned --questions q.jsonl --set normalize=bytes"):
+        assert json.loads(shell(f"{line} -q --json")[1])["headline"] == d["headline"], line
+    d = json.loads(shell("compare models/base acc.jsonl --questions q.jsonl -q --json")[1])  # the candidate is the file
+    assert d["rows"][0]["value"]["delta"] == 0
+    assert shell("plan acc.jsonl tuned.jsonl")[0] == 0
+
+
+@pytest.mark.parametrize("line, code, words", [
+    ("compare acc.jsonl models/tuned --questions few.jsonl", 3, "both models must be asked the same questions; got sha256:.* in acc.jsonl, sha256:.* in few.jsonl. Use the questions that it answers, or answer anew: invar-nb answer MODEL few.jsonl --out acc.jsonl --force"),
+    ("compare acc.jsonl models/tuned --questions q.jsonl --set normalize=tokens", 3, "must be asked in one way; got normalize 'bytes' in acc.jsonl, 'tokens' here. Leave it out"),
+    ("compare acc.csv models/tuned --questions q.jsonl", 3, "got acc.csv, which does not record what was asked. Files of invar-nb answer do"),
+    ("compare acc.jsonl models/tuned", 2, "a text to score, or questions; got none. Give --questions FILE, those that acc.jsonl answers"),
+    ("compare wb.jsonl models/tuned", 2, "Give --text FILE, the one that wb.jsonl was scored on"),
+    ("compare acc.jsonl models/tuned --text t.jsonl", 2, "both arms must be of the same kind; got answers and model. .* by --questions, with answers"),
+    ("compare no.jsonl models/tuned --questions q.jsonl", 2, "must exist; got 'no.jsonl'. Check the path, or answer questions: invar-nb answer MODEL FILE --out no.jsonl"),
+    ("compare wb.jsonl models/tuned --text a=t.jsonl --text b=t.jsonl", 2, "several texts need models on this machine; got 'wb.jsonl'. Let this machine have the baseline model too .* or gate each text in a job of its own"),
+    ("compare wb.jsonl models/tuned --text t.jsonl --questions q.jsonl", 2, "a text together with questions needs models .* in a job of its own"),
+    ("compare models/base models/tuned --text quiz=t.jsonl --questions quiz=q.jsonl", 2, "a text must not be called quiz, as the questions are"),
+    ("score models/base --text a=t.jsonl --text b=t.jsonl --out x.jsonl", 2, "one text must be given; got a, b. .* or gate each text in a job of its own"),
+    ("plan models/base models/tuned --questions q.jsonl", 2, "plan takes answers, not --questions. .* invar-nb answer MODEL questions.jsonl --out NAME.jsonl, then: invar-nb plan a.jsonl b.jsonl")])
+def test_what_cannot_be_asked_is_refused_with_what_to_do(quiz, shell, line, code, words):
+    (quiz / "acc.csv").write_text("id,label,prediction\n" + "".join(f"q{i},a,{'ab'[i % 2]}\n" for i in range(40)))
+    if "wb.jsonl" in line: assert shell("score models/base --text t.jsonl --out wb.jsonl -q")[0] == 0
+    ended, _, err = shell(f"{line} -q")
+    assert ended == code and re.search(words, err) and err.count("\n") == 1, err
+
+
+def test_several_candidates_are_asked_beside_a_file_of_answers(quiz, shell):
+    (quiz / "copy").symlink_to(quiz / "models/base")
+    d = json.loads(shell("compare acc.jsonl models/tuned copy --questions q.jsonl -q --json")[1])
+    lead = {row["key"]["candidate"]: row["value"]["delta"] for row in d["rows"] if row["role"] == "lead"}
+    assert lead.keys() == {"tuned", "copy"} and lead["copy"] == 0
+
+
+def test_the_action_gates_on_questions(job):
+    pytest.importorskip("torch")
+    import invar_nb
+    (job.clone / "models").symlink_to(Path(invar_nb.__file__).parent / "demo_models")
+    questions(job.clone / "q.jsonl")
+    subprocess.run([sys.executable, "-m", "invar_nb", "answer", "models/base", "q.jsonl", "--out", "acc.jsonl", "-q"], cwd=job.clone, env=os.environ | {"PYTHONPATH": str(ROOT)}, check=True)
+    ran = job.run(baseline="acc.jsonl", candidate="models/tuned", questions="q.jsonl", args="--metric accuracy")
+    assert (ran["code"], ran["claim"]) == (0, "inconclusive") and "accuracy" in ran["comment"], ran["said"]
+
+
+def test_a_baseline_of_answers_is_renewed_by_the_rules(quiz, shell):
+    from invar_nb import read_predictions
+    before, line = (quiz / "acc.jsonl").read_bytes(), "compare --study study.toml --margin 40% --set metrics=accuracy --update-baseline -q"
+    code, out, _ = shell(line.replace("40%", "1%"))
+    assert code == 0 and (quiz / "acc.jsonl").read_bytes() == before and "Kept: acc.jsonl, since the result is inconclusive" in out
+    code, out, _ = shell(line)
+    assert code == 0 and out.splitlines()[-1] == "Updated: acc.jsonl now holds the answers of tuned on 40 examples."
+    kept = read_predictions(quiz / "acc.jsonl")
+    assert kept.model == "tuned" and kept.provenance["normalize"] == "bytes"
+    assert json.loads(shell("compare --study study.toml -q --json")[1])["rows"][0]["value"]["delta"] == 0
+
+
+@pytest.mark.filterwarnings("ignore:.*An inconclusive result passes")
+def test_a_suite_keeps_answers_and_asks_the_candidate(quiz):
+    from invar_nb import PairingError, UsageError, read_predictions
+    from invar_nb.testing import BaselineFile, assert_not_worse
+    asked = {"questions": "q.jsonl", "normalize": "bytes"}
+    BaselineFile(quiz / "new.jsonl", update=True).assert_not_worse("models/base", **asked)
+    assert (quiz / "new.jsonl").read_bytes() == (quiz / "acc.jsonl").read_bytes() and not list(quiz.glob(".*"))
+    same = {"metrics": ["accuracy"], "margin": "40%"}
+    result = BaselineFile(quiz / "new.jsonl").assert_not_worse("models/tuned", questions="q.jsonl", **same)
+    assert result.claim == "equivalent" and assert_not_worse("acc.jsonl", "models/tuned", questions=Path("q.jsonl"), **same).headline == result.headline
+    assert assert_not_worse(read_predictions("acc.jsonl"), "models/tuned", questions="q.jsonl", **same).headline == result.headline
+    with pytest.raises(AssertionError, match=r"""Kept: .* To take it all the same: invar-nb compare .*new.jsonl models/tuned --margin 1% --metric accuracy --questions q.jsonl --set 'normalize="bytes"' --update-baseline --force"""):
+        BaselineFile(quiz / "new.jsonl", update=True).assert_not_worse("models/tuned", margin="1%", metrics=["accuracy"], **asked)
+    with pytest.raises(PairingError, match="the same questions"): BaselineFile(quiz / "new.jsonl").assert_not_worse("models/tuned", questions="few.jsonl")
+    for more, words in (({}, "needs text= or questions=; got none"), ({"text": "t.jsonl", "questions": "q.jsonl"}, "got text and questions")):
+        with pytest.raises(UsageError, match=words): BaselineFile(quiz / "n.jsonl", update=True).assert_not_worse("models/base", **more)
+    with pytest.raises(UsageError, match="answers in a .jsonl file"): BaselineFile(quiz / "n.parquet", update=True).assert_not_worse("models/base", **asked)
+
+
+def test_a_suite_is_answered_in_its_own_words(docs):
+    "A test has `require=`, not `--require`; and the command that takes a candidate all the same runs as it stands."
+    from invar_nb import UsageError, read_losses
+    from invar_nb.testing import BaselineFile, assert_not_worse
+    base = read_losses("docs/base.jsonl")
+    with pytest.raises(AssertionError, match='perhaps by less than the margin; require="not-beyond" lets such a loss pass'): assert_not_worse("docs/base.jsonl", "docs/q4.jsonl", margin="3%")
+    kept = BaselineFile(docs / "kept.parquet", update=True)
+    kept.assert_not_worse("docs/base.jsonl")
+    with pytest.raises(AssertionError) as caught: kept.assert_not_worse(Path("docs/q4.jsonl"), margin="1%", level=.9, require="not-worse", metrics=["perplexity"])
+    before = kept.path.read_bytes()
+    with pytest.raises(UsageError): kept.assert_not_worse("docs/q4.jsonl", resample="tokens")  # it needs method=
+    assert kept.path.read_bytes() == before
+    line = str(caught.value).partition("To take it all the same: invar-nb ")[2]
+    assert "docs/q4.jsonl --margin 1% --require not-worse --level 0.9 " in line and line.endswith("--update-baseline --force")
+    assert main([*shlex.split(line), "-q"]) in (0, 1) and read_losses(kept.path).model == "q4"
+    with pytest.raises(AssertionError, match="CANDIDATE --update-baseline --force, with accepted= of this test"): BaselineFile(kept.path, update=True).assert_not_worse(base.changed(log_loss=base.log_loss + .1), accepted=[dict(up_to=.5, reason="ticket", expires="2099-01-01")])
+
+
+def test_text_and_questions_are_called_by_their_names(quiz, shell):
+    (quiz / "study.toml").write_text('[arms]\nbaseline = "models/base"\ncandidate = "models/tuned"\n[texts]\nwiki = "t.jsonl"\n[questions]\nmmlu = "q.jsonl"\n')
+    both = "models/base models/tuned"
+    lines = {"--study study.toml": ["wiki", "mmlu"], f"{both} --text wiki=t.jsonl --questions mmlu=q.jsonl": ["wiki", "mmlu"], f"{both} --text t.jsonl --questions q.jsonl": ["text", "examples"],
+             f"{both} --text t.jsonl --questions mmlu=q.jsonl": ["text", "mmlu"], f"{both} --text wiki=t.jsonl": [""], f"{both} --questions mmlu=q.jsonl": [""]}
+    for line, names in lines.items():
+        d = json.loads(shell(f"compare {line} --out r --force -q --json")[1])
+        assert [part["part"] for part in d["parts"]] == names and d["rules"].get("deciding", []) == names[:len(names) - 1], line
+        assert shell("verify r")[0] == 0
+
+
 def test_pytest_finds_the_fixture_by_its_entry_point(tmp_path):
     done = subprocess.run([sys.executable, "setup.py", "-q", "egg_info", "-e", str(tmp_path)], cwd=ROOT, capture_output=True, text=True)
     points = next(tmp_path.rglob("entry_points.txt"), None)
@@ -650,6 +782,8 @@ def test_every_command_of_the_guide_runs_in_its_order(docs, tmp_path):
     (work / "test_recovery.py").write_text(recovery)
     (work / "study.toml").unlink(missing_ok=True)
     ran = {}
+    questions(work / "questions.jsonl")
+    (work / "quiz.toml").write_text(blocks("toml")[1] + "\n")
     for block in blocks("shell"):
         if "switch --orphan" in block: git(work, "commit", "-qm", "gate")
         for line in block.splitlines():

@@ -124,6 +124,10 @@ def _no_option(error):
     from invar_nb.shell.groups import ROLES, section_of
     name = error.option_name
     key = name.lstrip("-").replace("-", "_")
+    if key == "questions" and error.ctx and error.ctx.info_name == "plan":
+        return ("plan takes answers, not --questions. Answer them with both models: invar-nb "
+                "answer MODEL questions.jsonl --out NAME.jsonl, then: invar-nb plan a.jsonl "
+                "b.jsonl.")
     if key in ROLES: return f"there is no option {name}. Write --column {key}=NAME"
     if section_of(key):
         return f"there is no option {name}. Write --set {key}=VALUE, as for a study file"
