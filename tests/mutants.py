@@ -3,7 +3,7 @@
 A seeded sample of the places in TARGETS where one operator, number, condition, returned value or statement can be another. One process
 imports everything and collects the tests in FILES and the checks of the pages. One fork of it notes which lines each test reaches, and its
 time; then one fork a mutant takes the changed code into the functions in memory (no file is written) and runs the tests that reach the
-statement, fastest first, until one fails. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
+statement, those that reach least else first, until one fails. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
 say. A command that a test starts as a process of its own sees no mutant. The table is tests/data/mutants.csv; the reason that is written
 there beside a survivor is kept."""
 import argparse
@@ -36,7 +36,7 @@ from coverage import Coverage  # noqa: E402
 TABLE, LIB = TESTS / "data/mutants.csv", pages.lib
 TARGETS = [*sorted(LIB.glob("statistics/[a-z]*.py")), LIB / "comparison/study.py", LIB / "comparison/verdict.py", *sorted(LIB.glob("report/[a-z]*.py"))]
 FILES = "statistics intervals families looks planning plan study laws verify report answer displays control passages gates large many evaluation frozen".split()
-LONGEST, BUDGET = 3, 12  # seconds of the processor: of one test, and of all those run for one mutant
+LONGEST, BUDGET = 3, 20  # seconds of the processor: of one test, and of all those run for one mutant
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
          ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.Mult,
          ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And}
@@ -174,13 +174,13 @@ class Runner:
         tests = {t for (path, line), some in self.lines.items() if path == str(site.path) and (site.name or site.statement.lineno <= line <= last) for t in some}
         site.plant(self.functions)
         spent = 0
-        for t in sorted(tests, key=self.seconds.get):
+        for t in sorted(tests, key=self.width.get):
             if (spent := spent + self.seconds[t]) > BUDGET: break
             if not self.passes(self.items[t]): return self.items[t].nodeid.removeprefix("tests/")
         return ""
 
     def pytest_runtestloop(self, session):
-        self.items, self.temporary, self.functions, self.lines, self.seconds = session.items, session.config._tmp_path_factory, defaultdict(list), defaultdict(list), {}
+        self.items, self.temporary, self.functions, self.lines, self.seconds, self.width = session.items, session.config._tmp_path_factory, defaultdict(list), defaultdict(list), {}, {}
         for path in TARGETS: import_module("invar_nb." + ".".join(path.relative_to(LIB).with_suffix("").parts))  # also those that commands import late
         gc.unfreeze()  # conftest.py froze what was collected
         for f in gc.get_objects():
@@ -190,7 +190,7 @@ class Runner:
         for t, answer in self.each(LONGEST, self.reach, range(len(self.items))):
             if answer is None: print("not used:", self.items[t].nodeid, file=sys.__stderr__, flush=True)
             else:
-                self.seconds[t] = answer[0]
+                self.seconds[t], self.width[t] = answer[0], len(answer[1])
                 for line in answer[1]: self.lines[line].append(t)
         print(f"{len(self.seconds)} of {len(self.items)} tests are used; they take {sum(self.seconds.values()):.0f} s", file=sys.__stderr__, flush=True)
         for site, by in self.each(4 * BUDGET, self.judge, self.sites): self.done(site.row, "timeout" if by is None else by)
