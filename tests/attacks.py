@@ -251,6 +251,7 @@ def why(what, at, before, after, d):
     "Why an accepted edit may be accepted, by the list that verify prints; None where it may not."
     if what.startswith("report"):
         if at[0] == "environment": return "the environment"
+        if at[0] == "rules": return "rules that give the same report"  # `by` left out, where it is what is usual
         return "below the tolerance" if below(before, after, width_beside(d, at)) else None
     if at[0] == "header" or at[:2] == ("rows", 0) and "examples" in d["rows"][0] or at[0] in ("model", "provenance", "data_id"): return "labels"
     with contextlib.suppress(ValueError):  # a number spelled otherwise is the same
