@@ -254,6 +254,8 @@ def why(what, at, before, after, d):
         if at[0] == "rules": return "rules that give the same report"  # `by` left out, where it is what is usual
         return "below the tolerance" if below(before, after, width_beside(d, at)) else None
     if at[0] == "header" or at[:2] == ("rows", 0) and "examples" in d["rows"][0] or at[0] in ("model", "provenance", "data_id"): return "labels"
+    if at[:3] == ("rows", 0, "provenance"): return "labels"  # what a file says of its own origin
+    if isinstance(before, list) and sorted(map(compact, before)) == sorted(map(compact, after or ())): return "the order of rows"  # runs pair by seed
     with contextlib.suppress(ValueError):  # a number spelled otherwise is the same
         if below(float(str(before)), float(str(after))): return "below the tolerance"
     names = {name for name in at if isinstance(name, str)}
