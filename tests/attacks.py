@@ -251,11 +251,12 @@ def why(what, at, before, after, d):
     "Why an accepted edit may be accepted, by the list that verify prints; None where it may not."
     if what.startswith("report"):
         if at[0] == "environment": return "the environment"
-        if at[0] == "rules": return "rules that give the same report"  # `by` left out, where it is what is usual
+        other = {name for name in {*before, *after} if before.get(name) != after.get(name)} if isinstance(before, dict) and isinstance(after, dict) else ()
+        if at == ("rules",) and other == {"by"}: return "rules that give the same report"  # left out, where it is what is usual
         return "below the tolerance" if below(before, after, width_beside(d, at)) else None
     if at[0] == "header" or at[:2] == ("rows", 0) and "examples" in d["rows"][0] or at[0] in ("model", "provenance", "data_id"): return "labels"
     if at[:3] == ("rows", 0, "provenance"): return "labels"  # what a file says of its own origin
-    if isinstance(before, list) and sorted(map(compact, before)) == sorted(map(compact, after or ())): return "the order of rows"  # runs pair by seed
+    if at == ("rows",) and "metrics" in before[0] and sorted(map(compact, before)) == sorted(map(compact, after)): return "the order of runs"  # they pair by seed
     with contextlib.suppress(ValueError):  # a number spelled otherwise is the same
         if below(float(str(before)), float(str(after))): return "below the tolerance"
     names = {name for name in at if isinstance(name, str)}

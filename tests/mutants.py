@@ -68,6 +68,9 @@ def changes(node):
     if kind in (ast.AugAssign, ast.Raise, ast.Continue, ast.Break) or kind is ast.Expr and not isinstance(value, ast.Constant): yield ast.copy_location(ast.Pass(), node)
 
 
+def module_of(path): return "invar_nb." + ".".join(path.relative_to(LIB).with_suffix("").parts)
+
+
 @cache
 def text_of(path): return path.read_text().splitlines()
 
@@ -93,7 +96,7 @@ class Site(NamedTuple):
         "Change the functions in memory: each code object of the module, whoever holds it; or a top-level name, in each module that has it."
         self.owner.__setitem__(self.key, self.new) if isinstance(self.owner, list) else setattr(self.owner, self.key, self.new)
         if self.name:
-            module = sys.modules["invar_nb." + ".".join(self.path.relative_to(LIB).with_suffix("").parts)]
+            module = sys.modules[module_of(self.path)]
             old = vars(module)[self.name]
             exec(compile(ast.fix_missing_locations(ast.Module([self.statement], [])), str(self.path), "exec"), vars(module))
             for one in [*sys.modules.values()]:
@@ -181,7 +184,7 @@ class Runner:
 
     def pytest_runtestloop(self, session):
         self.items, self.temporary, self.functions, self.lines, self.seconds, self.width = session.items, session.config._tmp_path_factory, defaultdict(list), defaultdict(list), {}, {}
-        for path in TARGETS: import_module("invar_nb." + ".".join(path.relative_to(LIB).with_suffix("").parts))  # also those that commands import late
+        for path in TARGETS: import_module(module_of(path))  # also those that commands import late
         gc.unfreeze()  # conftest.py froze what was collected
         for f in gc.get_objects():
             if isinstance(f, types.FunctionType): self.functions[f.__code__.co_filename, f.__code__.co_qualname, f.__code__.co_firstlineno].append(f)
