@@ -207,6 +207,22 @@ def test_of_several_that_begin_at_once_one_goes_on(tmp_path):
         assert len(held) == 1 and refusals == ["locked"] * 4
 
 
+def test_a_lock_that_outlives_its_holder_by_a_moment_is_waited_for(tmp_path):
+    "A process killed while it starts another leaves its lock to it until that one runs."
+    code = """
+import fcntl, sys, time
+with open(sys.argv[1], "w") as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    print(flush=True)
+    time.sleep(float(sys.argv[2]))"""
+    for seconds in ("0.2", "30"):
+        with subprocess.Popen([sys.executable, "-c", code, str(store.lock_file(tmp_path / seconds)), seconds], stdout=subprocess.PIPE) as p:
+            assert p.stdout.readline()
+            if seconds == "30": assert refused(Journal, tmp_path / seconds, KEY).code == "locked"
+            else: Journal(tmp_path / seconds, KEY).close()
+            p.kill()
+
+
 def test_what_is_put(tmp_path):
     with Journal(tmp_path / "j", KEY) as journal:
         journal.put("a", {"x": (1, 2)})

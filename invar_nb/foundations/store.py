@@ -303,13 +303,14 @@ def locked(path: Path, where: str) -> Iterator[None]:
     if not path.parent.is_dir():
         refuse(where, "the folder must exist", str(path.parent), "Create it first")
     beside = lock_file(path)
-    lock = FileLock(beside, timeout=0, thread_local=False, fallback_to_soft=False)
+    wait = 0.5  # seconds; what a killed holder was starting has its lock until it runs
+    lock = FileLock(beside, timeout=wait, thread_local=False, fallback_to_soft=False)
     try:
         with _explained(where, path):
             try: lock.acquire()
             except OSError as error:
                 if error.errno not in _NO_FLOCK: raise
-                lock = SoftFileLock(f"{beside}.pid", timeout=0.2, thread_local=False)
+                lock = SoftFileLock(f"{beside}.pid", timeout=wait, thread_local=False)
                 lock.acquire()
     except Timeout:
         refuse(where, "only one process may write there", f"{path}, in use by another "
