@@ -3,13 +3,15 @@
 A seeded sample of the places in TARGETS where one operator, number, condition, returned value or statement can be another. One process
 imports everything and collects the tests in FILES and the checks of the pages. One fork of it notes which lines each test reaches, and its
 time; then one fork a mutant takes the changed code into the functions in memory (no file is written) and runs the tests that reach the
-statement, those that reach least else first, until one fails. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
+statement, those that reach least else first, until one fails. A page counts with its checks and with the text stored under its cells. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
 say. A command that a test starts as a process of its own sees no mutant. The table is tests/data/mutants.csv; the reason that is written
 there beside a survivor is kept."""
 import argparse
 import ast
+import contextlib
 import csv
 import gc
+import io
 import os
 import pickle
 import random
@@ -29,14 +31,17 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).parent
 sys.path[:0] = [str(TESTS), str(TESTS.parent / "tools"), str(TESTS.parent)]
+import nbformat  # noqa: E402
 import pages  # noqa: E402
 import pytest  # noqa: E402
 from coverage import Coverage  # noqa: E402
+from IPython.core.displaypub import CapturingDisplayPublisher  # noqa: E402
+from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 
 TABLE, LIB = TESTS / "data/mutants.csv", pages.lib
 TARGETS = [*sorted(LIB.glob("statistics/[a-z]*.py")), LIB / "comparison/study.py", LIB / "comparison/verdict.py", *sorted(LIB.glob("report/[a-z]*.py"))]
-FILES = "statistics intervals families looks planning plan study laws verify report answer displays control passages gates large many evaluation frozen".split()
-LONGEST, BUDGET = 3, 20  # seconds of the processor: of one test, and of all those run for one mutant
+FILES = "statistics intervals families looks planning plan study laws verify report answer displays control passages gates large many evaluation frozen gate messages experiments sweep questions python_help token_classes readme".split()
+LONGEST, BUDGET = 25, 60  # seconds of the processor: of one test, and of all those run for one mutant
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
          ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.Mult,
          ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And}
@@ -46,11 +51,23 @@ PAGES = [p for p in pages.rooms() if p.parent.name in ("statistics", "comparison
 
 @pytest.mark.parametrize("page", PAGES, ids=pages.page_id)
 def test_page(page, monkeypatch):
-    "The checks of a page, on the library in memory."
+    "The checks of a page on the library in memory, and the text under its cells against what is stored."
+    shell = InteractiveShell.instance()
+    monkeypatch.setattr(shell, "display_pub", publisher := CapturingDisplayPublisher())
+    monkeypatch.setattr(sys, "displayhook", lambda value: value is None or publisher.publish(*shell.display_formatter.format(value)))
+    for name in ("COLUMNS", "NO_COLOR", "MPLBACKEND"): monkeypatch.setenv(name, pages.environment()[name])
     monkeypatch.chdir(page.parent)
-    module = sys.modules["page"] = types.ModuleType("page")
-    for cell in pages.as_installed(pages.read(page)).cells:
-        if cell.cell_type == "code" and not pages.skipped(cell): exec(compile(cell.source, str(page), "exec"), vars(module))
+    module, stored = sys.modules["page"] = types.ModuleType("page"), pages.read(page)
+    for cell, kept in zip((ran := pages.as_installed(pages.read(page))).cells, stored.cells, strict=True):
+        if cell.cell_type != "code" or pages.skipped(cell): continue
+        with contextlib.redirect_stdout(io.StringIO()) as text:
+            for part in (parts := ast.parse(cell.source).body):
+                alone = part is parts[-1] and isinstance(part, ast.Expr)
+                exec(compile(ast.Interactive([part]) if alone else ast.Module([part], []), str(page), "single" if alone else "exec"), vars(module))
+        cell.outputs = [nbformat.v4.new_output("stream", text=text.getvalue()), *(nbformat.v4.new_output("display_data", data=output["data"]) for output in publisher.outputs)]
+        for one in (cell, kept): one.outputs = [output for output in one.outputs if "image/png" not in output.get("data", ())]  # a kernel draws when a cell has run
+        publisher.outputs.clear()
+    assert not pages.differences(stored, ran)
 
 
 def changes(node):

@@ -168,7 +168,7 @@ def _settle(match):
 
 
 def shown(nb):
-    "The text a reader sees under each code cell: [(cell index, text)]; an image counts by its presence only."
+    "The text a reader sees under each code cell: [(cell index, text)]; of images, our own drawings count in full, pixels by their presence only."
     out = []
     for i, c in enumerate(nb.cells):
         if c.cell_type != "code": continue
@@ -179,8 +179,8 @@ def shown(nb):
             else:
                 data = o.data
                 images = sorted(k for k in data if k.startswith("image/"))
-                text = data.get("text/markdown") or data.get("text/html") or data.get("text/plain") or ""
-                parts.append(f"<{', '.join(images)}>" if images else text)
+                text = data.get("image/svg+xml") or data.get("text/markdown") or data.get("text/html") or data.get("text/plain") or ""
+                parts.append(f"<{', '.join(images)}>" if "image/png" in images else text)
         whole = "\n".join([*(f"[{k}] {v}" if k == "stderr" else v for k, v in sorted(stream.items(), reverse=True)), *parts])
         whole = _NUMBER.sub(_settle, _ADDRESS.sub("0x...", re.sub(r"\x1b\[[0-9;]*m", "", whole)))
         out.append((i, "\n".join(line.rstrip() for line in whole.strip().split("\n"))))
