@@ -56,12 +56,13 @@ check-python:
 $(py): | check-python
 	@$(PYTHON) -m venv $(VENV)
 
+# Not compiled: what is never imported need not be, and Python compiles the rest as it imports it.
 define install
 	@case "$(TORCH)" in yes|no) ;; *) echo "make: TORCH must be yes or no; got '$(TORCH)'." >&2; exit 1;; esac
 	@echo "make: installing into $(VENV) (Python $(version), torch: $(TORCH), extras: $(1)); some minutes the first time ..."
-	@if [ "$(TORCH)" = yes ]; then $(pip) install -c $(CONSTRAINTS) '$(TORCH_SPEC)' || { \
+	@if [ "$(TORCH)" = yes ]; then $(pip) install --no-compile -c $(CONSTRAINTS) '$(TORCH_SPEC)' || { \
 	  echo "make: $(TORCH_SPEC) cannot be had here. Install PyTorch's CPU build into $(VENV) yourself, or go without: make TORCH=no test" >&2; exit 1; }; fi
-	@$(pip) install -c $(CONSTRAINTS) -e '.[$(1)]'
+	@$(pip) install --no-compile -c $(CONSTRAINTS) -e '.[$(1)]'
 	@mkdir -p $(stamps) && rm -f $(stamps)/*-torch-$(if $(filter yes,$(TORCH)),no,yes) && touch $@
 endef
 

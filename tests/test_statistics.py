@@ -11,13 +11,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import stdtr
+from scipy.stats import multivariate_t
+from scipy.stats import t as student
 
 from invar_nb.foundations.refuse import ContractError
-from invar_nb.statistics.bootstrap import BootstrapPlan, bootstrap_analysis, bootstrap_interval, bootstrap_replicates
+from invar_nb.statistics.bootstrap import BootstrapPlan, Limit, bootstrap_analysis, bootstrap_interval, bootstrap_replicates, merge_windows
 from invar_nb.statistics.multiplicity import adjust, benjamini_hochberg, holm
 from invar_nb.statistics.paired_test import paired_t_test, sign_flip_test
 from invar_nb.statistics.proportions import discordant_pairs, fisher_exact, mcnemar, newcombe_interval, pass_at_k, wilson_interval
 from invar_nb.statistics.serial import fit_totals
+from invar_nb.statistics.simultaneous import Family
 from invar_nb.statistics.totals import UnitTotals, sum_totals
 
 NAN = math.nan
@@ -115,6 +118,26 @@ def test_seeded_draws_are_reproducible():
 GOLDEN_DRAWS = 0.2635
 
 
+def test_cells_of_windows_lose_nothing_that_shows():
+    "32 cells, with what they lose put back, against every window in a cell of its own; outliers stay alone."
+    n, rng = 5000, np.random.default_rng(5)
+    tokens = rng.integers(1, 60, n).astype(float)
+    delta = rng.standard_gamma(.3, n)**1.5 * rng.choice([-1, 3.0], n) * (tokens / 30)
+    delta[:3] = 40, 55, -60
+    whole, merged = Limit(delta, tokens, cells=n), Limit(delta, tokens, cells=32)
+    v, w, p = whole.v, whole.w, whole.p
+    V, W, P, lost = merge_windows(v, w, p, 32)
+    far = v[abs(v) * math.sqrt(n) > 8.5]
+    assert 32 < V.size < 64 and far.size > 5 and np.isclose(V[:, None], far, rtol=1e-12).sum(axis=0).tolist() == [1] * far.size
+    np.testing.assert_allclose([P.sum(), P @ V, P @ W, *lost], [1, p @ v, p @ w, p @ v**2 - P @ V**2, p @ (v * w) - P @ (V * W), p @ w**2 - P @ W**2], rtol=1e-9, atol=1e-15)
+    for level in (.001, .025, .5, .975, .999): assert abs(merged.quantile(level) - whole.quantile(level)) < 2e-4 * whole.unit
+
+
+def test_a_plan_holds_plain_numbers():
+    plan = BootstrapPlan(replicates=np.int64(100), seed=np.int64(3), level=np.float64(.9))
+    assert {type(plan.replicates), type(plan.seed)} == {int} and type(plan.level) is float
+
+
 # --- paired tests -----------------------------------------------------------------------------------------------------------------------
 def exact_t(d):
     d = [Fraction(x) for x in d]
@@ -178,6 +201,33 @@ def test_sign_flips_of_many():
     assert sign_flip_test([0.1] * 6, scale=1e300).p_value == sign_flip_test([5e-324] * 6, scale=1.7e308).p_value == 1.0  # rounding beside such inputs
 
 
+@pytest.mark.parametrize("n", [40, 60])
+def test_the_saddlepoint_against_the_count_of_every_pattern(n):
+    rng = np.random.default_rng(3)
+    sizes, ways = rng.integers(1, 400, n), np.ones(1)
+    for size in sizes: ways = (np.pad(ways, (0, 2 * size)) + np.pad(ways, (2 * size, 0))) / 2  # the sum, counted from the least one
+    sums = np.arange(ways.size) - sizes.sum()
+    for share in (.5, .6, .7, .85, .95):
+        d = np.where(rng.random(n) < share, 1, -1) * sizes
+        assert sign_flip_test(d).p_value == pytest.approx(ways[abs(sums) >= abs(d.sum())].sum(), rel=.02)
+    assert sign_flip_test([1.0] * n + [0.0] * 5).p_value == 2.0 ** (1 - n)  # zeros have no sign
+
+
+# --- simultaneous -----------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("loadings, nu", [((.9, .7, .5, .3), 12.0), ((.95, -.8, .6), 30.0), ((.2, .99, .5), 7.5)])
+def test_a_family_against_the_multivariate_t(loadings, nu):
+    "The chance that all intervals hold, and both adjusted p-values, against SciPy's quasi-random integral over boxes."
+    m = len(loadings)
+    R = np.outer(loadings, loadings)
+    np.fill_diagonal(R, 1)
+    family, law, p = Family(member=np.arange(m), loadings=np.array(loadings), misfit=0.0, nu=nu), multivariate_t(shape=R, df=nu, seed=1), np.array([.03, .004, .02, .5])[:m]
+    inside = lambda c: law.cdf(np.full(m, c), lower_limit=np.full(m, -c), maxpts=50_000 * m)
+    assert inside(student.isf((1 - family.each(.95)) / 2, nu)) == pytest.approx(.95, abs=1e-4)
+    assert family.step_down(p)[1] == pytest.approx(1 - inside(student.isf(.002, nu)), abs=1e-4)
+    assert family.p_of_best(p) == pytest.approx(1 - law.cdf(np.full(m, student.isf(.004, nu)), maxpts=50_000 * m), abs=1e-4)
+    with np.errstate(all="raise"): assert family.step_down(np.ones(m)).tolist() == [1.0] * m
+
+
 # --- proportions ------------------------------------------------------------------------------------------------------------------------
 @given(st.integers(1, 10**9), st.floats(0, 1), st.lists(st.floats(1e-6, 1 - 1e-6), min_size=2, max_size=2))
 @settings(max_examples=150, deadline=None)
@@ -223,6 +273,7 @@ def test_totals_forget_cuts_and_order(n, cuts, power, random):
 STREAM = """
 import resource, numpy as np
 from invar_nb.statistics.serial import MOST_BLOCKS, block_size, fit_totals
+from invar_nb.statistics.simultaneous import Family
 from invar_nb.statistics.totals import UnitTotals, sum_totals
 n, step, rng = {n}, 10**6, np.random.default_rng(0)
 def parts():

@@ -192,19 +192,17 @@ def test_another_key_is_named(tmp_path):
 
 
 def test_of_several_that_begin_at_once_one_goes_on(tmp_path):
-    for turn in range(10):
-        begin, end, held, refusals = threading.Barrier(5), threading.Barrier(5), [], []
-
-        def open_at_once(path=tmp_path / f"{turn}.journal"):
-            begin.wait()
-            try: held.append(Journal(path, KEY))
-            except ContractError as error: refusals.append(error.code)
-            end.wait()
-        threads = [threading.Thread(target=open_at_once) for _ in range(5)]
-        for thread in threads: thread.start()
-        for thread in threads: thread.join()
-        for journal in held: journal.close()
+    def open_at_once(path, begin, held, refusals):
+        begin.wait()
+        try: held.append(Journal(path, KEY))
+        except ContractError as error: refusals.append(error.code)
+    turns = [(tmp_path / f"{turn}.journal", threading.Barrier(5), [], []) for turn in range(10)]
+    threads = [threading.Thread(target=open_at_once, args=turn) for turn in turns for _ in range(5)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    for _, _, held, refusals in turns:
         assert len(held) == 1 and refusals == ["locked"] * 4
+        held[0].close()
 
 
 def test_a_lock_that_outlives_its_holder_by_a_moment_is_waited_for(tmp_path):
