@@ -3,6 +3,7 @@ import html
 import math
 import re
 from html.parser import HTMLParser
+from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -41,6 +42,24 @@ class Tags(HTMLParser):
 
 @pytest.fixture(scope="module", params=MADE)
 def report(request): return report_of(MADE[request.param]())
+
+
+# --- what is said -----------------------------------------------------------------------------------------------------------------------
+SAID = Path(__file__).parent / "data/reports"
+
+
+def said(kind):
+    "What is printed, report.md and the figures of a study, without the digests."
+    made = report_of(MADE[kind]())
+    pages = {name: text.decode() if isinstance(text, bytes) else text for name, text in render(made).items()}
+    return re.sub("sha256:[0-9a-f]{64}", "sha256:...", "\n".join([str(made), pages["report.md"], *(pages[name] for name in sorted(pages) if name.endswith(".svg"))])) + "\n"
+
+
+@pytest.mark.processor
+@pytest.mark.parametrize("kind", [path.stem for path in sorted(SAID.glob("*.md"))])
+def test_a_report_says_what_it_said(kind):
+    "After a change that is meant, `python tests/test_report.py` writes the files again: read their difference."
+    assert said(kind).split("\n") == (SAID / f"{kind}.md").read_text(encoding="utf-8").split("\n")
 
 
 # --- the document ---------------------------------------------------------------------------------------------------------------------
@@ -306,3 +325,7 @@ def test_a_loss_that_not_beyond_lets_pass_is_said_also_of_a_metric_that_does_not
     row, = (row for row in mild.document()["rows"] if row["key"]["metric"] == "brier" and not row["key"]["slice"])
     assert row["claim"] == "regressed" and row["value"]["ci"][0] < row["margin"] and usual.exit["rule"] == "secondary_regressed"
     assert mild.exit == {"code": 0, "rule": "no_loss_beyond_shown", "because": "a loss was shown, but none beyond the margin."}
+
+
+if __name__ == "__main__":
+    for path in SAID.glob("*.md"): path.write_text(said(path.stem), encoding="utf-8")
