@@ -146,6 +146,11 @@ def test_hostile_names_are_text():
     pyplot.close("all")
 
 
+def test_a_name_that_a_study_does_not_have_is_said():
+    with pytest.raises(AttributeError, match="Study has no attribute 'unit_eff'"): compare(losses()).unit_eff  # noqa: B018
+    with pytest.raises(AttributeError, match="Study has no attribute 'influence'"): compare(losses()).influence  # of its row's value, and no name of a table  # noqa: B018
+
+
 def test_a_line_never_fails():
     done = compare(losses())
     for rows in ((), done.rows, [replace(done.row, key=Key(EVIL, "x" * 200, "m"))], [replace(done.row, claim=None)]):

@@ -106,6 +106,7 @@ def test_no_spread_is_said(N, W, code):
     for fit in (jackknife_ratio(np.array(N), np.array(W)), serial_ratio(np.array(N), np.array(W)),
                 jackknife_ratio_difference((np.zeros(len(N)), np.array(W)), (np.array(N), np.array(W)))):
         assert fit.fallback.code == code and fit.interval().width == 0 and fit.interval().fallback.code == code
+        assert fit.dof == fit.nu == fit.n_units - 1
         assert (fit.p_value() is None) if code == "single_pair" else fit.p_value() == (fit.estimate == 0)
 
 

@@ -174,6 +174,15 @@ def test_a_slice_belongs_to_its_own_column_and_small_ones_are_not_shrunk():
     assert "shrunk" in rows["lang code k3"].about and not any("small" in name and row.about for name, row in rows.items())
 
 
+def test_a_slice_without_spread_is_left_as_it_is():
+    label, part = ["no", "yes"] * 180, [f"part {i % 6}" for i in range(360)]
+    rng, other = np.random.default_rng(3), {"no": "yes", "yes": "no"}
+    said = [[t if p == "part 0" or rng.random() < .8 else other[t] for t, p in zip(label, part, strict=True)] for _ in range(2)]
+    arms = [Predictions(ids=range(360), labels=("no", "yes"), label=label, prediction=p, slices={"of": part}) for p in said]
+    rows = {row.key.slice: row for row in compare(pair(*arms), by=["of"]).rows if row.key.slice and row.key.metric == "accuracy"}
+    assert rows["of part 0"].value.standard_error == 0 and "shrunk" not in rows["of part 0"].about and "shrunk" in rows["of part 1"].about
+
+
 def test_the_worst_windows_are_shown_token_by_token_where_text_is_asked_for(tmp_path, monkeypatch):
     "The tokens add up to the window under both models; without the request no text is in the report; an edit of one token is found."
     pytest.importorskip("torch")

@@ -280,6 +280,8 @@ def test_a_metric_from_outside_goes_through_everything(tmp_path, refused):
     assert caught.value.code == "metric_not_installed"
     partly = verify(folder, without=["share_above"])
     assert partly.partly and any("share_above" in line for line in partly.not_covered) and str(partly).startswith("Partly verified")
+    with METRICS.registered(mine): alike = compare(both, metrics=["score", "share_above"], margin=.01).report().save(tmp_path / "alike")
+    assert verify(alike, without=["share_above"]).partly
     other = next(i for i, row in enumerate(document["rows"]) if row["key"]["metric"] == "score")
     (folder / "report.json").write_text(canonical_text(changed(document, ("rows", other, "value", "delta"), .5)))
     with pytest.raises(ContractError): verify(folder, without=["share_above"])

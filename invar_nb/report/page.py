@@ -618,7 +618,7 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         facts=fact_lines(d), families=families_text(d), levels=level_tables(d),
         rests=rests_table(d), dense=dense, gates=gate_facts(d), origins=origin_tables(d),
         several=several,
-        in_order=sorted(d["pairs"], key=place)[:12 if several else None],
+        in_order=sorted(d["pairs"], key=place),
         choice_lines=choice_lines,
         anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
