@@ -127,6 +127,11 @@ def test_the_claim_is_in_colour_and_the_picture_has_the_margin():
     assert not plotted(evaluate(losses().baseline)).patches
 
 
+def test_a_plan_is_drawn_with_the_size_that_it_names():
+    plan = plan_comparison(losses())
+    assert [plan.needed["windows"]] * 2 in [list(line.get_xdata()) for line in plotted(plan).lines]
+
+
 def test_one_far_bar_does_not_squeeze_the_others():
     forest = Forest(margin=(-2, 2), bars=[("a", 0, -1, 1, None), ("far", 50, 40, 60, "regressed")])
     assert reach_of(forest.bars, forest.margin) == 4 and reach_of(forest.bars[:1], None) == math.inf

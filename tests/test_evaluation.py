@@ -18,7 +18,7 @@ from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.metric import METRICS, Detail
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
-from invar_nb.report.page import changed_answers, render_html, render_markdown
+from invar_nb.report.page import changed_answers, own_metrics, render_html, render_markdown
 
 LABELS, N = ("correct", "incorrect", "ambiguous"), 480
 rng = np.random.default_rng(11)
@@ -120,6 +120,7 @@ def test_pass_at_k_over_problems():
     odds = np.log(np.mean(by_hand) / (1 - np.mean(by_hand)))
     width = [math.log(x / (1 - x)) - odds for x in (asked.interval.low, asked.interval.high)]
     np.testing.assert_allclose(np.diff(width), 2 * 1.97 * error, rtol=.01)  # a t of about 199, its centre moved for skewness
+    assert own_metrics(compare(study_of(arm, arm.changed(correct_samples=[c and c - 1 for c in right]))).report().document()) == []  # made from a name: installed everywhere
     assert "fewer than 8" in METRICS["pass@8"].missing(arm)
     for name in ("pass@0", "pass@", "pass@x"): assert name not in METRICS
     with pytest.raises(ContractError, match="got example .q000. has 5 samples, fewer than 8"): compare(study_of(arm, arm), metrics=["pass@8"])

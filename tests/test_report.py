@@ -320,6 +320,11 @@ def test_tables_of_many_candidates_are_cut_whole(n):
     assert len({*rows}) == 1 and (f"and {n + 1 - 40} more" in shown) == (n == 45)
 
 
+def test_the_changes_are_those_of_the_units():
+    page = lambda kind: render(report_of(MADE[kind]()))["report.html"]
+    assert "documents, smallest change first" in page("losses") and "windows in text order; dashed" not in page("losses") and "windows in text order; dashed" in page("few")
+
+
 def test_files_of_arms_are_short_and_differ_without_case():
     stems = arm_files([("q 4", ""), ("q_4", ""), ("Q/4", ""), ("x" * 80, ""), ("..", "")])
     assert len({stem.lower() for stem in stems.values()}) == 5 and max(map(len, stems.values())) == 60 and stems["..", ""] == "arm"
