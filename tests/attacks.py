@@ -259,6 +259,8 @@ def why(what, at, before, after, d):
     if at == ("rows",) and "metrics" in before[0] and sorted(map(compact, before)) == sorted(map(compact, after)): return "the order of runs"  # they pair by seed
     with contextlib.suppress(ValueError):  # a number spelled otherwise is the same
         if below(float(str(before)), float(str(after))): return "below the tolerance"
+    in_floats = lambda value: compact(json.loads(json.dumps(value), parse_int=float))
+    if in_floats(before) == in_floats(after): return "below the tolerance"
     names = {name for name in at if isinstance(name, str)}
     if isinstance(before, dict) and isinstance(after, dict):
         if {*before} < {*after}: return "unread columns"  # an added one
@@ -433,7 +435,7 @@ class Command:
         told = self.scratch / "seen"
         if not (pid := os.fork()):
             try: self.begin(folder, at, how, forever)
-            except KeyboardInterrupt: os._exit(130)  # before a command was there
+            except KeyboardInterrupt: os._exit((self.scratch / "err").write_text("interrupted\n") and 130)  # before a command was there
             try: self.child(folder, words, told)
             finally: os._exit(99)
         if after is not None:
@@ -452,8 +454,8 @@ class Command:
 
     def child(self, folder, words, told):
         try: code = runs(words[1]) if words[0] == "runs" else main(words)
-        except KeyboardInterrupt as error:  # of a function, or before the command had begun
-            inside = any(frame.f_code.co_name == "run_app" for frame, _ in traceback.walk_tb(error.__traceback__))
+        except KeyboardInterrupt as error:  # of a function, or before the command had begun, or when it had ended
+            inside = any(frame.f_code.co_name == "_run" for frame, _ in traceback.walk_tb(error.__traceback__))
             code = 99 if inside else print("interrupted", file=sys.stderr) or 130
         (ctypes.c_char * 1024).in_dll(self.shim, "root").value = b""
         for stream in (sys.stdout, sys.stderr):
