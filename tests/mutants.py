@@ -3,7 +3,7 @@
 A seeded sample of the places in TARGETS where one operator, number, condition, returned value or statement can be another. One process
 imports everything and collects the tests in FILES and the checks of the pages. One fork of it notes which lines each test reaches, and its
 time; then one fork a mutant takes the changed code into the functions in memory (no file is written) and runs the tests that reach the
-statement, those that reach least else first, until one fails. A page counts with its checks and with the text stored under its cells. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
+statement, those that reach least else and have killed most first, until one fails. A page counts with its checks and with the text stored under its cells. Not mutated: what is evaluated once at import (defaults, decorators, fields), and what messages
 say. A command that a test starts as a process of its own sees no mutant. The table is tests/data/mutants.csv; the reason that is written
 there beside a survivor is kept."""
 import argparse
@@ -23,7 +23,7 @@ import tempfile
 import time
 import traceback
 import types
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import cache
 from importlib import import_module
 from pathlib import Path
@@ -41,7 +41,7 @@ from IPython.core.interactiveshell import InteractiveShell  # noqa: E402
 TABLE, LIB = TESTS / "data/mutants.csv", pages.lib
 TARGETS = [*sorted(LIB.glob("statistics/[a-z]*.py")), LIB / "comparison/study.py", LIB / "comparison/verdict.py", *sorted(LIB.glob("report/[a-z]*.py"))]
 FILES = "statistics intervals families looks planning plan study laws verify report answer displays control passages gates large many evaluation frozen gate messages experiments sweep questions python_help token_classes readme".split()
-LONGEST, BUDGET = 25, 60  # seconds of the processor: of one test, and of all those run for one mutant
+LONGEST, BUDGET = 25, 150  # seconds of the processor, as traced: of one test, and of all those run for one mutant
 SWAPS = {ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is, ast.In: ast.NotIn,
          ast.NotIn: ast.In, ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.Pow: ast.Mult, ast.FloorDiv: ast.Div, ast.Mod: ast.Mult,
          ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.And: ast.Or, ast.Or: ast.And}
@@ -147,10 +147,12 @@ def sites(path):
 class Runner:
     "A plugin of pytest: what was collected is run in forks."
 
-    def __init__(self, sites, jobs, done): self.sites, self.jobs, self.done, self.failed = sites, jobs, done, None
+    def __init__(self, sites, jobs, kills, done): self.sites, self.jobs, self.kills, self.done, self.failed = sites, jobs, kills, done, None
 
     def pytest_runtest_logreport(self, report):
         if not report.passed: self.failed = report.nodeid
+
+    def name(self, t): return self.items[t].nodeid.removeprefix("tests/")
 
     def passes(self, item):
         self.failed = None
@@ -194,9 +196,9 @@ class Runner:
         tests = {t for (path, line), some in self.lines.items() if path == str(site.path) and (site.name or site.statement.lineno <= line <= last) for t in some}
         site.plant(self.functions)
         spent = 0
-        for t in sorted(tests, key=self.width.get):
+        for t in sorted(tests, key=lambda t: self.width[t] / (1 + self.kills[self.name(t)])):
             if (spent := spent + self.seconds[t]) > BUDGET: break
-            if not self.passes(self.items[t]): return self.items[t].nodeid.removeprefix("tests/")
+            if not self.passes(self.items[t]): return self.name(t)
         return ""
 
     def pytest_runtestloop(self, session):
@@ -232,7 +234,7 @@ def main(argv=None):
     from hypothesis import settings
     settings.register_profile("mutants", derandomize=True, database=None, deadline=None)
     settings.load_profile("mutants")
-    runner = Runner([everywhere[row] for row in chosen if not (a.again and row in table and table[row][3])], a.jobs, done)
+    runner = Runner([everywhere[row] for row in chosen if not (a.again and row in table and table[row][3])], a.jobs, Counter(row[3] for row in table.values()), done)
     pytest.main(["-q", "-p", "no:cacheprovider", "-n0", "--capture=sys", *(str(TESTS / f"test_{name}.py") for name in FILES), __file__], plugins=[runner])
     rows = sorted(table[row] for row in chosen if row in table)
     with open(TABLE, "w", newline="") as f: csv.writer(f, lineterminator="\n").writerows([["module", "line", "mutation", "killed by", "why it changes nothing"], *rows])
