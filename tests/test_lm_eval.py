@@ -277,6 +277,7 @@ def without(key): return lambda rows: [{k: v for k, v in row.items() if k != key
     ("invar_rolling", dict(rows=lambda r: [r[0] | {"word_perplexity": "x"}, *r[1:]]), "line 1: a row must have the numbers of word_perplexity; got str in place of array at value"),
     ("invar_choices", dict(rows=lambda r: [r[0] | {"acc": 1.0}, *r[1:]]), "the mean of the rows must be acc,none of the results file; got 0.3 where it says 0.25"),
     ("invar_choices", dict(rows=without("filter")), "line 1: every line must be a JSON object with the hashes of a row; got Object missing required field filter. Run lm_eval 0.4.5 or newer"),
+    *[("invar_choices", dict(said=lambda s, key=key: s["configs"]["invar_choices"].update({key: [" "]})), f"got array in place of str | null at configs.{key}") for key in ("target_delimiter", "gen_prefix")],
     *[("invar_choices", dict(said=lambda s, key=key: s.pop(key)), f"must say what was done in the task 'invar_choices'; got Object missing required field {key}") for key in ("versions", "n-samples")],
 ])
 def test_refusals(tmp_path, task, change, part): assert part in refused(edited(tmp_path, task, **change), tasks=task)

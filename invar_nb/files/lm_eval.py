@@ -61,10 +61,17 @@ class _Counts(msgspec.Struct):
     original: int | None = None
 
 
+class _Config(msgspec.Struct):
+    "How a task was set."
+    output_type: object = None
+    gen_prefix: str | None = None
+    target_delimiter: str | None = " "  # between prompt and choice
+
+
 class _Said(msgspec.Struct):
     "What a results file says about one task."
     results: dict[str, object]
-    configs: dict
+    configs: _Config
     versions: object
     task_hashes: str
     n_samples: _Counts = msgspec.field(name="n-samples")
@@ -78,7 +85,7 @@ class _Said(msgspec.Struct):
         return [(metric, name) for metric, _, name in keys if not metric.endswith("_stderr")]
 
     @property
-    def kind(self) -> str: return str(self.configs.get("output_type"))
+    def kind(self) -> str: return str(self.configs.output_type)
 
 
 def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
@@ -336,10 +343,9 @@ _SIZES = {"acc": lambda text: 1, "acc_norm": len, "acc_bytes": lambda text: len(
 
 def _answers(task: _Task) -> Predictions | Scores:
     from scipy.special import softmax
-    config, delimiter = task.said.configs, " "  # between prompt and choice
-    if task.run.get("chat_template_sha") and (config.get("gen_prefix") or " ")[-1].isspace():
-        delimiter = ""  # nothing in a chat
-    else: delimiter = config.get("target_delimiter", " ")
+    chat = task.run.get("chat_template_sha") and (
+        task.said.configs.gen_prefix or " ")[-1].isspace()
+    delimiter = "" if chat else task.said.configs.target_delimiter or ""
 
     def value(row):
         scores = [score for score, _ in row.filtered_resps]
@@ -362,7 +368,7 @@ def _answers(task: _Task) -> Predictions | Scores:
     there = np.arange(counts.max()) < counts[:, None]  # shape (n, most choices)
     x = np.full(there.shape, -np.inf)  # a place that a row does not have gets 0
     x[there] = np.concatenate(scores) / np.maximum(np.concatenate(sizes), 1)
-    p = softmax(x, axis=1)
+    with np.errstate(invalid="ignore"): p = softmax(x, axis=1)  # of all -inf: refused below
     correct = np.array(right)
     truth = next((t for t in map(np.array, places) if (t >= 0).all()
                   and ((t == p.argmax(axis=1)) == correct).all()), None)
