@@ -43,6 +43,7 @@ MADE = STUDIES | {
     "two by two": lambda: study(two_by_two(), Rules(margin=.02)),
     "all metrics of answers": lambda: compare(answers(n=60), by=["language"]),
     "few": lambda: study(arms_of({"one": losses(.03, n=6), "two": losses(.03, n=7, seed=3), "three": losses(.1, n=8, seed=4)}), Rules(by=())),
+    "few examples": lambda: study(arms_of({name: marks(n=6 + k, shift=.3, seed=k) for k, name in enumerate(("one", "two", "three"))})),
     "hardly paired": hardly_paired,
     "scored": lambda: compare(losses(.03, n=41, provenance={"weights_digest": "sha256:w"}), margin=.02),
     "looks at two": lambda: study(arms_of({"a": looked(.5, n=60, looks=3), "b": looked(.02, n=60, looks=3, seed=4)})),
@@ -299,10 +300,10 @@ def test_labels_beside_sizes_do_not_cover_each_other():
     "Random candidates: no label leaves the picture or lies over another; each lies at the height of its point or is joined to it."
     for seed in range(40):
         rng = np.random.default_rng(seed)
-        rows = [(f"model-{k}" + "x" * int(rng.integers(0, 5)), size, change, change - .2, change + .2, "") for k, (size, change) in enumerate(zip(rng.uniform(4, 16, 4), rng.uniform(0, 1, 4), strict=True))]
+        rows = [(f"model-{k}" + "x" * int(rng.integers(0, 14)), size, change, change - .2, change + .2, "") for k, (size, change) in enumerate(zip(rng.uniform(4, 16, 5), rng.uniform(0, 1, 5), strict=True))]
         drawn = size_figure(rows, margin=(-.5, .5), axis="change", size="size")
         labels = [(float(x), float(y), end, text) for x, y, end, text in re.findall(r'<text x="([\d.-]+)" y="([\d.-]+)"[^>]*text-anchor="(start|end)"[^>]*>(model-[^<]*)<', drawn)]
-        assert len(labels) == 4, drawn
+        assert len(labels) == 5, drawn
         spans = [(x - 7.2 * len(text) if end == "end" else x, x if end == "end" else x + 7.2 * len(text), y) for x, y, end, text in labels]
         assert all(0 <= a and b <= 420 for a, b, _ in spans)
         assert not any(a < d and c < b and abs(y - z) < 13.9 for i, (a, b, y) in enumerate(spans) for c, d, z in spans[:i]), (seed, spans)
