@@ -1,6 +1,6 @@
 """Look at the packages of the environment that runs this, without a network: files against the hashes of their RECORD, files that no package lists,
 versions against settings.ini, what `pip check` says, licences. Each finding is a line; the exit code is 1 where there is one."""
-import base64, hashlib, os, re, subprocess, sys, sysconfig
+import base64, csv, hashlib, os, re, subprocess, sys, sysconfig
 from collections import Counter
 from configparser import ConfigParser
 from importlib.metadata import distributions
@@ -15,24 +15,31 @@ FITTING = re.compile(r"\b(?:MIT|0?BSD|Apache|ISC|CNRI|Python|PSF|Zlib|CC0|BSL-1|
 ARGUED = {"docutils": "its Emacs mode alone is under the GPL, and it builds the site only"}
 
 
+def recorded(package):
+    "(path, hash) of each line of RECORD; from Python 3.13 the `files` of a package leave out those that are gone."
+    return [(package.locate_file(path), seal) for path, seal, _ in csv.reader((package.read_text("RECORD") or "").splitlines())]
+
+
 def changed_files(found):
     "Files that are gone or not what their package's RECORD says, and how many are as recorded."
     lines, same = [], 0
     for package in found:
-        for file in package.files or ():
-            if file.hash is None: continue                                   # RECORD itself, and what Python compiles
+        for path, seal in recorded(package):
+            kind, _, right = seal.partition("=")
+            if not right: continue                                            # RECORD itself, and what Python compiles
+            named = f"{package.name}: {os.path.relpath(path, package.locate_file(''))}"
             try:
-                with open(package.locate_file(file), "rb") as f: digest = hashlib.file_digest(f, file.hash.mode).digest()
-            except FileNotFoundError: lines.append(f"{package.name}: {file} is gone")
+                with open(path, "rb") as f: digest = hashlib.file_digest(f, kind).digest()
+            except FileNotFoundError: lines.append(f"{named} is gone")
             else:
-                if base64.urlsafe_b64encode(digest).decode().rstrip("=") == file.hash.value: same += 1
-                else: lines.append(f"{package.name}: {file} is not what was installed")
+                if base64.urlsafe_b64encode(digest).decode().rstrip("=") == right: same += 1
+                else: lines.append(f"{named} is not what was installed")
     return lines, same
 
 
 def unlisted_files(found, folder):
     "Files beside the packages that no package lists: what a `.pth` or a module there says runs with every Python."
-    listed = {os.path.normpath(package.locate_file(file)) for package in found for file in package.files or ()}
+    listed = {os.path.normpath(path) for package in found for path, _ in recorded(package)}
     there = (os.path.join(at, name) for at, _, names in os.walk(folder) for name in names if not at.endswith("__pycache__"))
     return [f"no package lists {os.path.relpath(path, folder)}" for path in sorted(there) if path not in listed]
 
