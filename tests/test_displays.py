@@ -130,6 +130,7 @@ def test_the_claim_is_in_colour_and_the_picture_has_the_margin():
 def test_a_plan_is_drawn_with_the_size_that_it_names():
     plan = plan_comparison(losses())
     drawn = [(list(line.get_xdata()), list(line.get_ydata())) for line in plotted(plan).lines]
+    assert plan_comparison(answers(30), metric="brier").to_dict()["metric"] == "Brier score"
     assert any(x == [plan.needed["windows"]] * 2 for x, _ in drawn) and any(y == pytest.approx([2, 2]) for _, y in drawn)
 
 

@@ -40,6 +40,7 @@ def hardly_paired():
 MADE = STUDIES | {
     "one window": lambda: compare(losses(n=1)), "one window, the same": lambda: compare(losses(noise=0, n=1)),
     "failed": lambda: study(recipes({"lion": "oom"}), Rules(metrics=["loss"], better={"loss": "lower"})),
+    "a run left out": lambda: study(recipes({"sgd": "oom"}), Rules(metrics=["loss"], better={"loss": "lower"}, drop_failed=True)),
     "two by two": lambda: study(two_by_two(), Rules(margin=.02)),
     "all metrics of answers": lambda: compare(answers(n=60), by=["language"]),
     "few": lambda: study(arms_of({"one": losses(.03, n=6), "two": losses(.03, n=7, seed=3), "three": losses(.1, n=8, seed=4)}), Rules(by=())),
@@ -325,6 +326,12 @@ def test_tables_of_many_candidates_are_cut_whole(n):
 def test_the_changes_are_those_of_the_units():
     page = lambda kind: render(report_of(MADE[kind]()))["report.html"]
     assert "documents, smallest change first" in page("losses") and "windows in text order; dashed" not in page("losses") and "windows in text order; dashed" in page("few")
+
+
+def test_so_few_units_that_no_row_of_many_can_be_called_changed_are_a_warning():
+    "Thirty slices of ten: the smallest p-value of a sign test is 2 ** -9, and Holm takes it thirty times."
+    said = report_of(compare(marks(n=300, slices={"topic": [f"t{i % 30}" for i in range(300)]}), by=["topic"])).document()["warnings"]
+    assert any("With 10 examples no p-value of a change can fall below 0.002, so no row can be called changed among 30" in line for line in said), said
 
 
 def test_overlap_is_the_share_of_tokens_that_are_seen_again():
