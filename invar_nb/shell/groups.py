@@ -38,7 +38,7 @@ SetOption = panel("Options")(
 class Loading:
     "How models are loaded and asked."
     device: _models(str, "Where to run: auto, cpu, cuda, cuda:1 or mps. Default: auto.",
-                    "--device", metavar="DEVICE") = "auto"  # named: typer from 0.27 reads metavar
+                    "--device", metavar="DEVICE") = "auto"  # named: typer 0.27 reads metavar
     dtype: _models(Literal["auto", "float32", "bfloat16", "float16"],
                    "Precision used for scoring. Default: auto.") = "auto"
     batch_tokens: _models(Optional[int], "Tokens per forward pass. Default: 512 on a CPU, "
