@@ -12,7 +12,7 @@ from invar_nb.comparison.units import Units
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models.demo_text import demo_documents
-from invar_nb.report.plan import Goal, Supply, choose_pilot, for_text, plan_comparison
+from invar_nb.report.plan import Goal, Supply, between_share, choose_pilot, for_text, plan_comparison
 from invar_nb.shell.demo import demo_model, quantised_copy
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.planning import as_pilot
@@ -37,6 +37,13 @@ def test_documents_are_whole_and_what_is_beyond_the_text_is_in_proportion():
     supply = Supply(tokens=np.full(30, 10), seen=np.full(30, 20), codes=np.repeat(range(10), 3), price=(3.0, "million tokens"), speed=0.5)
     assert supply.size(4) == {"windows": 12, "tokens": 120, "model_tokens": 480, "seconds": 120.0, "cost": 3.0 * 480 / 1e6}
     assert supply.size(3.2)["windows"] == 12 and supply.size(10)["windows"] == 30 and supply.size(25)["windows"] == 75 and supply.units == 10
+
+
+def test_a_shift_of_all_windows_changes_no_share_between_documents():
+    rng, codes = np.random.default_rng(3), np.repeat(np.arange(12), 5)
+    d = rng.normal(size=12)[codes] + rng.normal(size=60)
+    share = lambda shift: between_share(pair_arrays(np.full(60, 9.0), 9 + shift + .1 * d, np.full(60, 64)), codes)
+    assert 0 < share(0) < 1 and share(.5) == pytest.approx(share(0), rel=1e-9)
 
 
 def test_a_plan_from_a_standard_deviation_is_the_textbooks():

@@ -2,8 +2,10 @@
 import html
 import math
 import re
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import numpy as np
@@ -13,8 +15,8 @@ from invar_nb.arms.pair import pair
 from invar_nb.comparison.study import Rules, compare, study
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.report.build import arm_files
-from invar_nb.report.figures import interval_figure, markdown, size_figure, ticks, visible
-from invar_nb.report.page import claim_text
+from invar_nb.report.figures import interval_figure, markdown, show, size_figure, ticks, visible
+from invar_nb.report.page import claim_text, size_picture
 from invar_nb.report.policy import overlap_fraction
 from invar_nb.report.report import Document, render, report_of, report_schema
 from invar_nb.report.verify import verify
@@ -332,6 +334,27 @@ def test_so_few_units_that_no_row_of_many_can_be_called_changed_are_a_warning():
     "Thirty slices of ten: the smallest p-value of a sign test is 2 ** -9, and Holm takes it thirty times."
     said = report_of(compare(marks(n=300, slices={"topic": [f"t{i % 30}" for i in range(300)]}), by=["topic"])).document()["warnings"]
     assert any("With 10 examples no p-value of a change can fall below 0.002, so no row can be called changed among 30" in line for line in said), said
+
+
+def test_numbers_and_sizes_change_their_form_where_the_longer_one_is_not_shorter():
+    assert [show(x) for x in (9999.0, 10_000.0, 12_345.0, 0.5, 12_345)] == ["9999", "10,000", "12,345", "0.5", "12,345"]
+    arms = sized()
+
+    def of(size):
+        d = study({key: arm.changed(provenance={"weight_bytes": size * (2 - (key[0] == "q1"))}) for key, arm in arms.items()}).report().document()
+        return size_picture(d, d["rankings"][0])
+    assert "[GB]" in of(.6e9) and "[MB]" in of(.4e9)
+
+
+def test_what_scoring_took_is_tokens_by_seconds(monkeypatch):
+    monkeypatch.setitem(sys.modules, "invar_nb.models.score", SimpleNamespace(SPENT={"tokens": 1000, "seconds": 4.0}))
+    cost = report_of(compare(losses(.01))).document()["environment"]
+    assert (cost["scored_tokens"], cost["scored_tokens_per_second"]) == (1000, 250.0)
+
+
+def test_the_final_windows_are_marked_where_a_preview_was_scored_first():
+    cut = lambda split: 'stroke-dasharray="2 3"' in render(report_of(compare(losses(.03, n=40, document_ids=None, split=split))))["report.html"]
+    assert cut(["preview"] * 20 + ["final"] * 20) and not cut(["final"] * 40)
 
 
 def test_overlap_is_the_share_of_tokens_that_are_seen_again():
