@@ -353,7 +353,7 @@ def test_what_scoring_took_is_tokens_by_seconds(monkeypatch):
 
 
 def test_the_final_windows_are_marked_where_a_preview_was_scored_first():
-    cut = lambda split: 'stroke-dasharray="2 3"' in render(report_of(compare(losses(.03, n=40, document_ids=None, split=split))))["report.html"]
+    cut = lambda split: "stroke-dasharray:2 3" in render(report_of(compare(losses(.03, n=40, document_ids=None, split=split))))["report.html"]
     assert cut(["preview"] * 20 + ["final"] * 20) and not cut(["final"] * 40)
 
 
