@@ -9,10 +9,10 @@
 #   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
 #   make sbom           what is installed as CycloneDX (sbom.cdx.json); its files, versions and licences are checked without a network
 #   make bench          every benchmark, with peers and the machine's limits (ARGS=startup: one of them)
-# PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
+# WORKERS=3 run side by side, one more than two cores: some wait. PYTHON=python3.12 chooses the interpreter. TORCH=yes|no says whether PyTorch is installed: yes on Python 3.11, no elsewhere.
 PYTHON  ?= python3
 VENV    ?= .venv
-WORKERS ?= 2
+WORKERS ?= 3
 R       ?=
 ARGS    ?=
 CONSTRAINTS ?= constraints.txt
