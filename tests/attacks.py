@@ -454,8 +454,8 @@ class Command:
 
     def child(self, folder, words, told):
         try: code = runs(words[1]) if words[0] == "runs" else main(words)
-        except KeyboardInterrupt as error:  # of a function, or before the command had begun, or when it had ended
-            inside = any(frame.f_code.co_name == "_run" for frame, _ in traceback.walk_tb(error.__traceback__))
+        except KeyboardInterrupt as error:  # of a function, or before the command had begun
+            inside = any(frame.f_code.co_name == "run_app" for frame, _ in traceback.walk_tb(error.__traceback__))
             code = 99 if inside else print("interrupted", file=sys.stderr) or 130
         (ctypes.c_char * 1024).in_dll(self.shim, "root").value = b""
         for stream in (sys.stdout, sys.stderr):

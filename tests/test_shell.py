@@ -20,6 +20,7 @@ from invar_nb import Rules, compare_models
 from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
 from commands import main, with_study
+from invar_nb.shell import cli
 from invar_nb.shell.terminal import describe_error
 from studies import losses
 
@@ -61,6 +62,12 @@ def test_files_give_a_report_that_verifies(files, monkeypatch, words, code, said
     d = json.loads((files / "r/report.json").read_text())
     found, out, err = shell(*words.split(), "--out", "r", "--json", "--force", "-q")
     assert found == code == d["exit"]["code"] == json.loads(out)["exit_code"] and json.loads(out)["headline"] == d["headline"] and not err
+
+
+def test_an_interrupt_before_a_command_or_after_it_is_one_line(monkeypatch, capsys):
+    def interrupted(*_): raise KeyboardInterrupt
+    monkeypatch.setattr("invar_nb.shell.cli.run_app", interrupted)
+    assert cli.main(["help"]) == 130 and capsys.readouterr().err == "invar-nb: interrupted; run again to resume.\n"
 
 
 def test_several_tables_of_runs_are_one_report(files):

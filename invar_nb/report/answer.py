@@ -250,10 +250,13 @@ def rests_line(d: Mapping) -> str:
                                      "the interval.")
     elif len(leads) > 1 and not d["looks"]:
         line += f" Intervals are individual; claims are corrected for {len(leads)} rows."
-        if few := {noun_of(row["value"]["units"]) for row in leads if row["value"]["judged"]
-                   and row["value"]["units_eff"] < FEWEST}:
-            line += (f" No claim is made of fewer than {FEWEST} effective "
-                     f"{' or '.join(sorted(few))}.")
+        judged = [row["value"] for row in leads if row["value"]["judged"]]
+        named = lambda some: " or ".join(sorted({noun_of(value["units"]) for value in some}))
+        if few := named(v for v in judged if v["units_eff"] < FEWEST):
+            line += f" No claim is made of fewer than {FEWEST} effective {few}."
+        if few := named(v for v in judged if v["units_eff"] >= FEWEST
+                        and not v["fallback"] and (v["nu"] or 4) < 4):
+            line += f" No claim is made where a few {few} dominate the spread."
     line += level_text(d)
     if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
         line += f" {units[0]['words']['pairing']}"

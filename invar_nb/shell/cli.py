@@ -27,7 +27,7 @@ import invar_nb
 from . import groups as g
 from . import options as o
 from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Progress, answer,
-                                     check_out, free_out, run_app, say)
+                                     check_out, describe_error, free_out, run_app, say)
 
 # %% ../../nbs/shell/09_cli.ipynb #c012
 app = typer.Typer(
@@ -645,4 +645,8 @@ def help_of(topic: _argument("COMMAND", "Command to explain; keys, those of a st
 
 def main(arguments: Optional[list[str]] = None) -> int:
     "The console script; gives an exit code and never raises."
-    return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
+    try: return run_app(app, list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt as error:  # before the command began, or when it had ended
+        code, line = describe_error(error)
+        say(f"invar-nb: {line}")
+        return code
