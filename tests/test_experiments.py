@@ -639,6 +639,20 @@ def test_the_runs_of_a_dead_parent_end_and_their_folders_go(tmp_path, number):
     assert until(lambda: not living(tmp_path) and not os.listdir(tmp_path / "scratch"))
 
 
+@linux
+def test_an_interrupt_while_the_queue_is_filled_ends_the_runs_that_began(tmp_path, monkeypatch):
+    fill = runner.ThreadPoolExecutor.submit
+    def interrupted(pool, run, key, spec):
+        if spec.seed < 2: return fill(pool, run, key, spec)
+        assert until(lambda: len(list(tmp_path.iterdir())) == 2)
+        raise KeyboardInterrupt
+    monkeypatch.setattr(runner.ThreadPoolExecutor, "submit", interrupted)
+    work = spec(f"import json, sys, time; open(f'{tmp_path}/{{json.load(sys.stdin)[\"seed\"]}}', 'w'); time.sleep(60)", wall_timeout_s=90)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt): run_all(over_seeds(work, range(4)), workers=2)
+    assert time.monotonic() - began < 30
+
+
 def test_an_interval_of_another_level_is_explained():
     "One word for one answer; 97.5 % where two metrics hold together, and why."
     rules = Rules(metrics=["loss", "accuracy"], better={"loss": "lower"})

@@ -307,8 +307,8 @@ def run_all(
                 if key not in last or last[key].terminal in again}
         done, total = len(set(keys)) - len(todo), len(set(keys))
         with ThreadPoolExecutor(workers) as pool:
-            runs = {pool.submit(run, key, spec): key for key, spec in todo.items()}
             try:
+                runs = {pool.submit(run, key, spec): key for key, spec in todo.items()}
                 for done, ended in enumerate(as_completed(runs), done + 1):
                     key, result = runs[ended], ended.result()
                     attempt = next(k for k in count(1) if f"{key}/{k}" not in journal)
@@ -317,7 +317,7 @@ def run_all(
                     last[key] = result
                     if progress is not None: progress(result, done, total)
             finally:
-                stop.set()  # whatever ends this loop ends every run
+                stop.set()  # whatever ends the queue ends every run
     return [replace(last[key], **{name: getattr(spec, name) for name in _NAMES},
                     other={**last[key].other, "config": dict(spec.config)})
             for key, spec in zip(keys, specs, strict=True)]
