@@ -476,8 +476,8 @@ def compare_weights(
     changes, total, done = [], sum(one[name].n_bytes for name in shared), 0
     at_once = 1 if any(t.turn for t in (*one.values(), *two.values())) else os.cpu_count()
     with ThreadPoolExecutor(min(8, at_once or 1)) as pool:
-        tasks = [pool.submit(compare_tensors, one[name], two[name]) for name in shared]
         try:
+            tasks = [pool.submit(compare_tensors, one[name], two[name]) for name in shared]
             for name, task in zip(shared, tasks, strict=True):
                 changes.append(task.result())
                 done += one[name].n_bytes
