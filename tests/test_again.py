@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("torch")
 
-from invar_nb.files.losses import read_losses
+from invar_nb.files.losses import read_losses, write_losses
 from invar_nb.models.batches import Scorer
 from invar_nb.models.together import PairScorer
 from invar_nb.shell.arms import earlier_arms
@@ -106,6 +106,19 @@ def test_what_moves_no_loss_scores_nothing_again_and_the_report_is_that_of_a_fre
     compare("base", *other, *more, "--out", "alone/fresh")
     assert scored() and alike(document("alone/fresh"), document("again"))
     assert shell("verify", "again")[0] == 0
+
+
+def test_a_report_that_somebody_sent_is_not_taken_for_a_scoring(scored):
+    "Invented losses with the provenance of true ones, in a report that verifies."
+    compare("base", "tuned", "--out", "own")
+    true, n = arms("own"), len({*scored()})
+    os.mkdir("sent")
+    forged = true["candidate"].changed(log_loss=true["baseline"].log_loss - 0.1)
+    write_losses(true["baseline"], "sent/base.parquet"), write_losses(forged, "sent/new.parquet")
+    assert shell("compare", "sent/base.parquet", "sent/new.parquet", "--out", "sent/report")[0] == 0
+    err = compare("base", "tuned", "--out", "sent/mine")
+    assert len({*scored()}) == n and "candidate: 96 windows reused" not in err and "candidate: nothing of sent/report/ (not written here, or changed since) can be kept" in err, err
+    assert np.allclose(arms("sent/mine")["candidate"].log_loss, true["candidate"].log_loss, atol=1e-4)
 
 
 def test_a_further_candidate_is_the_only_one_that_is_scored(scored):

@@ -152,7 +152,8 @@ def test_a_report_whose_models_were_never_run_is_found(tmp_path, monkeypatch):
     assert again(n=10**6)[0] == 0  # all of them: nothing is left that could be altered
     code, out, _ = again("--seed", 5)
     facts = json.loads(out)
-    assert not any("models were run" in line for line in facts["not_covered"]) and len(facts["shift"]) == 2
+    rest = [line for line in facts["not_covered"] if "models were run" in line]
+    assert len(rest) == 1 and "on the other" in rest[0] and len(facts["shift"]) == 2
     assert code in (0, 3) and facts["altered"] == [] and facts["seed"] == 5 and facts["windows"] == 30 and (code == 0) == facts["verified"] == (not facts["could_fall"])
     with monkeypatch.context() as patch:  # a metric that was left out stays left out, whatever is scored again
         known = invar_nb.verify(tmp_path / "r")
@@ -165,9 +166,51 @@ def test_a_report_whose_models_were_never_run_is_found(tmp_path, monkeypatch):
     assert shell("verify", tmp_path / "r")[0] == 0
     code, out, _ = again()
     assert code == 3 and len(json.loads(out)["altered"]) >= 2
+    said = shell("verify", tmp_path / "r", *models[::-1], *text, "--rescore", 30)[1]  # by their digests, in any order
+    assert said.startswith("Not verified: the report is not what these models give. From the evidence follows every number"), said
     code, _, err = shell("verify", tmp_path / "r", models[0], models[0], *text, "--rescore", 9)
     assert code == 3 and "candidate must be the model of the report" in err
     assert shell("verify", tmp_path / "r", "--seed", 9)[0] == 2
+
+
+FORGED = {"tokens": lambda a, d: a.changed(tokens=np.where(d < 0, 8, 1) * a.tokens),
+          "documents": lambda a, d: a.changed(document_ids=[f"d{i}" for i in range(len(a))]),
+          "windows": lambda a, d: a.take(np.arange(len(a) - 3)),
+          "weight_bytes": lambda a, d: a.changed(provenance={**a.provenance, "weight_bytes": 9000})}
+
+
+@needs_torch
+@pytest.mark.parametrize("what", FORGED)
+def test_scoring_again_holds_more_than_the_losses_against_the_models(what, tmp_path):
+    "True losses, and beside them other weights of windows, other units, fewer windows, a smaller size."
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": f"The {word} has {i} parts, of which {i % 7} stand here."}) + "\n" for i, word in enumerate(("house", "tree", "river", "city") * 10)))
+    models, text = [os.path.join(MODELS, name) for name in ("base", "tuned")], ["--text", tmp_path / "t.jsonl"]
+    assert shell("compare", *models, *text, "--max-length", 32, "--out", tmp_path / "r")[0] in (0, 1)
+    a, b = (invar_nb.read_losses(tmp_path / "r" / f"{name}.parquet") for name in ("baseline", "candidate"))
+    d = b.log_loss - a.log_loss
+    invar_nb.compare(invar_nb.pair(FORGED[what](a, d), FORGED[what](b, d))).report().save(tmp_path / "f")
+    assert shell("verify", tmp_path / "f")[0] == 0
+    code, out, err = shell("verify", tmp_path / "f", *models, *text, "--rescore", 10**6)
+    assert code == 3 and f"{what} of baseline must be" in err and not out, (out, err)
+
+
+@needs_torch
+def test_an_invented_control_hides_no_change(tmp_path):
+    "The noise of a second scoring widens what counts as equal: it is scored again too, and no alteration is excused by it."
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps({"text": f"The {word} has {i} parts, of which {i % 7} stand here."}) + "\n" for i, word in enumerate(("house", "tree", "river", "city") * 10)))
+    models, text = [os.path.join(MODELS, name) for name in ("base", "tuned")], ["--text", tmp_path / "t.jsonl"]
+    assert shell("compare", *models, *text, "--max-length", 32, "--control", "--out", tmp_path / "r")[0] in (0, 1)
+    again = ["verify", tmp_path / "r", *models, *text, "--rescore", 10**6, "--json"]
+    code, out, err = shell(*again)
+    assert code == 0 and json.loads(out)["altered"] == [], err
+    arms = {(p.stem, ""): invar_nb.read_losses(p) for p in (tmp_path / "r").glob("*.parquet")}
+    assert ("control", "") in arms
+    for name, gap in (("control", .3), ("candidate", .2)):
+        arms[name, ""] = arms[name, ""].changed(log_loss=arms[name, ""].log_loss + gap)
+        invar_nb.study(arms).report().save(tmp_path / "r", force=True)
+        assert shell("verify", tmp_path / "r")[0] == 0
+        code, out, _ = shell(*again)
+        assert code == 3 and len(json.loads(out)["altered"]) == len(arms[name, ""])
 
 
 @pytest.fixture(scope="module")

@@ -10,6 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # stored outputs are a CPU's
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # what pages and tests score is not this account's
+atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
 LAYERS = ("foundations", "statistics", "arms", "metrics", "comparison", "files", "models", "experiments", "report",

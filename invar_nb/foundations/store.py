@@ -171,7 +171,7 @@ def read_canonical(data: bytes, *, where: str) -> dict:
     return document
 
 # %% ../../nbs/foundations/02_store.ipynb #c010
-ABSENT = "(absent)"
+ABSENT = type("Absent", (), {"__repr__": lambda _: "(absent)"})()  # equals no text
 CLOSE = 1e-9  # what two processors may differ by, in parts of a number or of an interval
 INTERVALS = ("ci", "interval")  # fields that hold an interval; also `display_ci` and the like
 OF_INTERVAL = ("delta", "value", "low", "high")  # fields measured by the interval beside them

@@ -59,6 +59,11 @@ class Checkpoint:
         return self.files[0].name if self.kind == "gguf" else None
 
     @property
+    def n_bytes(self) -> int:
+        "Size of the weights' files."
+        return sum(file.stat().st_size for file in self.files)
+
+    @property
     def weights_digest(self) -> str:
         "Name and SHA-256 of every weight file, in the order of their names, under one digest."
         return _files_digest(self.files)

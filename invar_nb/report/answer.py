@@ -425,7 +425,7 @@ def summary_markdown(document: Mapping) -> str:
     about = f"{cut(models_line(d), 250)}. {cut(texts_line(d), 250)}"
     last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), next_line(d))
             if text] + exit_lines(d) + [
-        f"`{cut(d['signature'], 300).replace('`', '_')}`",
+        "`" + re.sub(r"[`\s]+", "_", cut(d["signature"], 300)) + "`",
         "Check, in the folder of this report: `invar-nb verify .`"]
 
     def page(n):

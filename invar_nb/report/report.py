@@ -174,7 +174,7 @@ class Exit(Section):
 class Document(Section):
     "report.json."
     schema: Literal["invar_nb/report/2"]
-    version: str
+    version: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z.+!]{1,64}$")]
     headline: str
     rationale: str
     claim: str | None

@@ -66,14 +66,14 @@ def kernel_noise(losses: WindowLosses) -> np.ndarray:
 
 # %% ../../nbs/report/08_rescore.ipynb #rs010b
 def losses_by_part(arms: Mapping) -> dict[str, dict[str, WindowLosses]]:
-    "Part -> name -> losses, but for the control; raises UsageError for other evidence."
+    "Part -> name -> losses; raises UsageError for other evidence."
     parts = {}
     for (name, part), arm in arms.items():
         if arm.kind != "losses" or arm.weight_unit != "tokens":
             refuse("rescore", "a report must be of losses of windows to be scored again",
                    arm.kind if arm.kind != "losses" else "losses per byte",
                    "Score or answer with both models again and compare", error=UsageError)
-        if name != CONTROL: parts.setdefault(part, {})[name] = \
+        parts.setdefault(part, {})[name] = \
             arm.file.read() if isinstance(arm, StreamedLosses) else arm
     return parts
 
@@ -140,10 +140,19 @@ class Rescored:
     @property
     def shift(self) -> Interval | None:
         "Of D by the windows drawn, rescored less recorded; what reaches farthest."
-        known = [x for x in self.drawn.shifts.values() if x is not None]
+        known = [x for (name, _), x in self.drawn.shifts.items() if x and name != CONTROL]
         return max(known, key=lambda x: max(abs(x.low), abs(x.high)), default=None)
 
     stands = property(lambda self: not self.drawn.altered and not self.fallen)
+
+    @property
+    def conclusion(self) -> str:
+        "What this means for the report."
+        if self.drawn.altered: return "the report is not what these models give"
+        if not self.fallen: return "the claim stands"
+        draw = f"at least {self.enough:,} of {self.drawn.total:,}" if self.enough else "more"
+        return (f"not enough windows: a claim could fall: {'; '.join(self.fallen)}; draw "
+                f"{draw}")
 
     def __str__(self) -> str:
         d, n = self.drawn, self.drawn.places.size
@@ -157,12 +166,7 @@ class Rescored:
                  f"{percent(max(self.moves.values())).lstrip('+')}"]
         if self.shift and d.altered: lines.insert(1, "by the windows drawn, a perplexity is "
             f"{percent(self.shift.low)} to {percent(self.shift.high)} of what is recorded")
-        if d.altered: last = "the report is not what these models give"
-        elif self.fallen: last = (
-            f"Not enough windows: a claim could fall: {'; '.join(self.fallen)}; draw "
-            f"{f'at least {self.enough:,} of {d.total:,}' if self.enough else 'more'}")
-        else: last = "the claim stands"
-        return "\n  ".join([*lines, last])
+        return "\n  ".join([*lines, self.conclusion])
 
 # %% ../../nbs/report/08_rescore.ipynb #rs014b
 def what_remains(
@@ -187,19 +191,21 @@ def what_remains(
                 moves[name, part] = float(weight * max(span, drawn.largest) + drift)
         return moves
 
-    def claims(sign, moves):
-        shifted = {(name, part): arm.changed(log_loss=arm.log_loss + max(moves.values())
-                                             + sign * moves.get((name, part), 0.0))
-                   for part, recorded in parts.items() for name, arm in recorded.items()}
-        rest = {key: arm for key, arm in arms.items() if key not in shifted}
-        found = study({**rest, **shifted} if sign else arms, rules)
+    def claims(sign, moves, noise=0):  # of the candidates, and of the control
+        way = lambda name: noise if name == CONTROL else sign
+        shifted = {(name, part): arm.changed(
+            log_loss=arm.log_loss + max(moves.values()) + way(name) * moves.get(
+                (name, part), 0.0))
+            for part, recorded in parts.items() for name, arm in recorded.items()}
+        found = study(shifted if sign else arms, rules)
         return {found.label(row.key) or row.key.candidate: row.claim for row in found.leading}
     now = claims(0, moved(most))
+    noises = (-1, 1) if any(CONTROL in recorded for recorded in parts.values()) else (0,)
 
     def fallen(most):
         return tuple(dict.fromkeys(
-            f"{name} from {claim} to {then[name]}" for sign in (-1, 1)
-            for then in [claims(sign, moved(most))] for name, claim in now.items()
+            f"{name} from {claim} to {then[name]}" for sign in (-1, 1) for noise in noises
+            for then in [claims(sign, moved(most), noise)] for name, claim in now.items()
             if then[name] != claim))
     lost, enough = fallen(most), None
     if lost and not drawn.altered:

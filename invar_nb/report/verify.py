@@ -31,7 +31,7 @@ from .report import FORMS, Report, files_of_older, render
 NOT_COVERED = (
     "that the models were run: the numbers follow from the evidence files",
     "the environment: time, host, cost, versions of invar_nb and of libraries",
-    "labels: names of models, and what the evidence files say of their own origin",
+    "what the evidence files say of their models: names, sizes, weights, how they were run",
     "columns of the evidence from which no number here follows",
     "whether these rules were the ones agreed on")
 
@@ -179,23 +179,27 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
 class Verification:
     "A report that was computed again, and what that cannot cover."
     report: Report
+    headline: str                 # as it was computed, without the metrics that were left out
     files: tuple[str, ...]        # files that agree with the recomputation
     not_covered: tuple[str, ...]
     without: tuple[str, ...] = ()  # metrics that were left out
+    refuted: str = ""             # what a scoring of some windows says against it
 
     partly = property(lambda self: bool(self.without))  # a part was left out on request
 
     def __str__(self) -> str:
         word = "Verified: every number and word"
+        if self.refuted: word = (f"Not verified: {self.refuted}. From the evidence follows "
+                                 "every number and word")
         if self.partly: word = f"Partly verified: all but {', '.join(self.without)}"
         first, *others = self.files
         beside = f" and the {counted(len(others), 'files')} made from it" if others else ""
         return "\n  ".join([
-            f"{word} of {first}{beside}.", f"says: {visible(self.report.headline)}",
+            f"{word} of {first}{beside}.", f"says: {visible(self.headline)}",
             "numbers agree to 1e-9, of themselves or of their interval's width",
             "not covered:", *(f"- {line}" for line in self.not_covered)])
 
-
+# %% ../../nbs/report/07_verify.ipynb #c013v
 def verify(
     path: str | os.PathLike,  # report.json, or the folder that holds it; any kind of report
     *,
@@ -217,7 +221,8 @@ def verify(
     check_digest(d)  # now: a changed number is named first
     report = Report(text=report.text, arms=arms)
     files, missing = check_pages(path, report)
-    lines = [f"metrics that were left out ({', '.join(without)}), the claims and adjusted "
-             "p-values of their family, and the exit code"] if without else []
-    return Verification(report=report, files=tuple(files), without=tuple(without),
+    lines = [f"what rests on {', '.join(without)} too: the headline, the claims, the exit code"
+             " and all that the pages say in words"] if without else []
+    return Verification(report=report, headline=again["headline"], files=tuple(files),
+                        without=tuple(without),
                         not_covered=(*missing, *NOT_COVERED, *lines))

@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow',
-           'check_origin', 'follow_answers', 'Earlier', 'earlier_arms', 'amount', 'kept', 'fitting', 'score_again',
-           'Opened', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer', 'check_inputs', 'plan_texts',
-           'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed',
-           'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'recorded_cut', 'check_origin', 'follow_answers', 'Earlier', 'vouch', 'earlier_arms', 'amount', 'kept',
+           'fitting', 'score_again', 'Opened', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer',
+           'check_inputs', 'plan_texts', 'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms',
+           'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
+import contextlib
 import gc
+import os
 import re
 import shlex
 import sys
@@ -41,7 +43,7 @@ from ..foundations.refuse import (ContractError, PairingError, UsageError, of_pa
                                          refuse)
 from ..foundations.store import (as_path, as_shape, content_digest, file_digest,
                                         read_file)
-from ..models.text import check_same_tokenizer, read_documents
+from ..models.text import PIECES, check_same_tokenizer, read_documents
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
@@ -154,6 +156,17 @@ def follow(losses: WindowLosses, o: Scoring) -> Scoring:
     return replace(o, **same)
 
 
+def recorded_cut(facts: Mapping, where: str, own: str | None = None) -> str | None:
+    "How documents were cut, as losses record it; only an expression of one's own is run."
+    pieces = facts.get("pieces")
+    if pieces not in (None, own, *PIECES):
+        refuse(where, f"documents must be cut at {' or '.join(PIECES)}, or as you say",
+               f"the expression {pieces!r:.80} in a file", "It could run for ever: write it "
+               "as documents = ... in a study file of your own, and compare again",
+               error=UsageError)
+    return pieces
+
+
 def check_origin(plan: TextPlan, losses: WindowLosses, o: Scoring) -> None:
     "Refuse losses of another text or another plan; PairingError."
     data_id = whole_data_id(plan) if o.per_byte else plan.data_id
@@ -203,15 +216,28 @@ class Earlier:
     provenance: Mapping
     data_id: str
     n: int
-    sha256: str | None = None  # None: the file carries a digest of its own
 
     def read(self):
-        "The arm, or None where its file is no longer the one that was saved."
+        "The arm, or None where its file is not one that was scored here."
         try:
-            if self.sha256 not in (None, file_digest(self.path)): return None
+            if file_digest(self.path) not in _scored_here().read_text().split(): return None
             return read_losses(self.path) if self.kind == "losses" else read_predictions(
                 self.path)
-        except (ContractError, OSError): return None
+        except (ContractError, OSError, RuntimeError): return None
+
+
+def _scored_here():
+    "A list of SHA-256; RuntimeError without a home."
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state, "invar-nb", "scored")
+
+
+def vouch(files: Iterable[Path]) -> None:
+    "Remember what was scored here: what somebody sent is never taken for it."
+    with contextlib.suppress(OSError, RuntimeError):  # then it is scored again
+        _scored_here().parent.mkdir(parents=True, exist_ok=True)
+        with _scored_here().open("a") as known:
+            known.write("".join(f"{file_digest(file)}\n" for file in files))
 
 
 def earlier_arms(out: Path) -> list[Earlier]:
@@ -239,7 +265,7 @@ def _of_report(folder):
         text = read_file(folder / "report.json", "earlier_arms").decode("utf-8")
         d = Report(text=text, arms={}).document()
         if content_digest(d) != d["digest"]: return []  # edited
-        names = ("kind", "provenance", "data_id", "n", "sha256")
+        names = ("kind", "provenance", "data_id", "n")
         return [Earlier(path=folder / Path(arm["file"]).name, place=f"{folder}/",
                         **{name: arm[name] for name in names})
                 for arm in d["arms"].values() if arm["file"] and arm["sha256"]]
@@ -291,7 +317,9 @@ def score_again(
             rest = "" if n == whole else f"; scoring the others{kept(journal)}"
             say(f"{label}: {some} reused from {arms[0].place}{rest}", quiet)
         known = [each.read() for each in arms]
-        if None in known: continue
+        if None in known:
+            why = f"{arms[0].place} (not written here, or changed since)"
+            continue
         if not known:
             if why: say(f"{label}: nothing of {why} can be kept", quiet)
             say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)

@@ -146,7 +146,7 @@ def compare(
     out = free_out(out, force, job.output.quiet)
     from invar_nb.report.report import report_of
     from invar_nb.shell.arms import Unchanged
-    from invar_nb.shell.compare import compare_all
+    from invar_nb.shell.compare import compare_all, vouch_for
     from invar_nb.shell.work import check_update, reason_to_keep, write_baseline
     if update_baseline: check_update(baseline, candidates)
     try: result, journals = compare_all(baseline, candidates, job, out)
@@ -154,6 +154,7 @@ def compare(
         _post(f"**{same}**\n")
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
     facts, text = _saved(report_of(result), out, force, journals)
+    vouch_for(out, baseline, candidates, job)
     if not update_baseline: return facts, text
     if not force and (why := reason_to_keep(result, facts["exit"])):
         return facts | {"updated_baseline": None}, (
@@ -354,8 +355,8 @@ def _document(report):
 @command("verify invar-nb-report")
 def verify(
     report: _Report, output: g.Output,
-    models: _argument("[BASELINE CANDIDATE ...]", "With --rescore: the models, in the order "
-                      "of the report.", Optional[list[str]]) = None,
+    models: _argument("[BASELINE CANDIDATE ...]", "With --rescore: the models that the "
+                      "report compares.", Optional[list[str]]) = None,
     rescore: Annotated[Optional[int], typer.Option(
         "--rescore", metavar="N", min=1, help="Also draw N windows and score them again with "
         "the models. Exit 3 if one differs, or if others could change a claim.")] = None,
@@ -381,15 +382,18 @@ def verify(
         from invar_nb.shell.work import score_report_again
         again = score_report_again(result.report, models or [], text, windows=rescore,
                                    seed=seed, quiet=output.quiet)
-        result = replace(result, not_covered=tuple(  # the models were run
-            line for line in result.not_covered if not line.startswith("that the models")))
+        n, drawn = again.drawn.total, again.drawn.places.size
+        rest = (f"that the models were run on the other {n - drawn:,} of {n:,} windows",)
+        others = [x for x in result.not_covered if not x.startswith("that the models")]
+        result = replace(result, refuted="" if again.stands else again.conclusion,
+                         not_covered=(*rest * (drawn < n), *others))
         more, stands = f"\n{again}", again.stands
         facts = {"seed": again.drawn.seed, "windows": int(again.drawn.places.size),
                  "altered": list(again.drawn.altered), "most_altered": again.most,
                  "shift": again.shift and [*again.shift], "moves": max(again.moves.values()),
                  "could_fall": list(again.fallen)}
     whole = stands and not result.partly
-    return {"verified": whole, "headline": result.report.headline,
+    return {"verified": whole, "headline": result.headline,
             "digest": result.report.digest, "files": list(result.files),
             "without": list(result.without), "not_covered": list(result.not_covered), **facts,
             "exit_code": OK if whole else REFUSED}, f"{result}{more}"
@@ -613,7 +617,7 @@ def demo(
     say("invar-nb demo: two shipped models, four edits", output.quiet)
     out = free_out(out, force, output.quiet)
     from invar_nb.report.report import report_of
-    from invar_nb.shell.compare import compare_all
+    from invar_nb.shell.compare import compare_all, vouch_for
     from invar_nb.shell.demo import BITS, demo_model, write_demo
     with tempfile.TemporaryDirectory() as folder:
         candidates, text = write_demo(Path(folder))
@@ -621,8 +625,10 @@ def demo(
         job = g.Job(output=output, asked=g.Asked(contrasts=True, size=sizes),
                     scoring=g.Comparing(text=[str(text)], show_text=True, max_length=256,
                                         stride=128, device="cpu"))
-        ranked, journals = compare_all(str(demo_model("base")), candidates, job, out)
+        models = str(demo_model("base")), candidates, job
+        ranked, journals = compare_all(*models, out)
         facts, text = _saved(report_of(ranked), out, force, journals)
+        vouch_for(out, *models)
     return facts | {"exit_code": OK}, text  # one of the four is made to regress
 
 

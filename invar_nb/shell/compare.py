@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['RESERVED', 'CHARACTERS', 'SCORING', 'short_name', 'name_candidates', 'input_rows', 'check_job', 'refuse_directions',
            'refuse_idle', 'control_rows', 'arms_of_models', 'find_control', 'as_reading', 'runs_arm', 'arms_of_files',
-           'check_tables', 'with_sizes', 'given_sizes', 'with_passages', 'compare_all', 'check_scoring',
+           'check_tables', 'with_sizes', 'given_sizes', 'with_passages', 'compare_all', 'vouch_for', 'check_scoring',
            'compare_models', 'evaluate_files']
 
 # %% ../../nbs/shell/07_compare.ipynb #c002
@@ -14,6 +14,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from functools import partial
 import difflib
+import json
 import os
 import re
 import tempfile
@@ -44,7 +45,7 @@ from . import options as o
 from .arms import (BOTH_HERE, DIVERGENCE, LOCAL, SCORED, arm_kind,
                                  check_origin, earlier_arms, fit_models, follow,
                                  follow_answers, leave_unchanged, open_model, planned,
-                                 release, score_arms, score_rounds)
+                                 recorded_cut, release, score_arms, score_rounds, vouch)
 from .rules import (check_planned, check_runs, find_metrics,
                                   find_rules)
 from .terminal import say
@@ -390,7 +391,7 @@ def with_sizes(
         known = {"bits_per_weight": sizes[name]} if name in sizes else {}
         if not sizes and kinds[name] == "model":
             found = find_checkpoint(as_path(arguments[name]), allow_pickle=True)
-            known = {"weight_bytes": sum(file.stat().st_size for file in found.files)}
+            known = {"weight_bytes": found.n_bytes}
         if known: sized[name, part] = arm.changed(provenance={**arm.provenance, **known})
     return sized
 
@@ -434,7 +435,8 @@ def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> di
                       for each in (arms[BASELINE, part], arms[name, part]))
         listed, known = listed_passages(pair(first, arm)), arm.provenance
         scoring = follow(arm, replace(job.scoring, text=files))
-        documents, whole = read_documents(files, pieces=known.get("pieces")), {}
+        documents, whole = read_documents(files, pieces=recorded_cut(
+            known, "compare", scoring.documents)), {}
         for document, text in zip(documents.documents or documents.text_ids, documents.texts,
                                   strict=True):
             whole[document] = whole.get(document, "") + text
@@ -510,6 +512,19 @@ def compare_all(
     kinds_of_parts = {part: arm.kind for (_, part), arm in arms.items()}
     rules = rules or find_rules(job, kinds_of_parts, arms)
     return study(arms, rules), journals
+
+
+def vouch_for(
+    out: Path,  # a report that was saved there
+    baseline: str,
+    candidates: list[str] | Mapping[str, str],  # as for `compare_all`
+    job: g.Job,
+) -> None:
+    "Remember the evidence of a report that models of this machine gave."
+    typed = {BASELINE: baseline, **name_candidates(candidates, bool(job.columns.arm))}
+    local = [name for name in typed if arm_kind(typed[name]) in LOCAL]
+    arms = json.loads((out / "report.json").read_bytes())["arms"].values()
+    vouch(out / arm["file"] for arm in arms if arm["name"] in local)
 
 # %% ../../nbs/shell/07_compare.ipynb #chkscor1
 SCORING = ("text", "questions", "task", *(  # options of a comparison from Python

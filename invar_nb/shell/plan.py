@@ -39,7 +39,7 @@ from ..models.batches import plan_scoring
 from ..report.plan import Goal, Plan, Supply, choose_pilot, gate_limit, plan_comparison
 from . import groups as g
 from . import options as o
-from .arms import LOCAL, SCORED, arm_kind, earlier_arms, score_arms
+from .arms import LOCAL, SCORED, arm_kind, earlier_arms, score_arms, vouch
 from .compare import as_reading, runs_arm
 from .rules import find_directions, scales_of, share_of_mean
 from .terminal import PLAN_FILES
@@ -303,6 +303,7 @@ def save_plan(
         files |= {f"{name}.jsonl": losses_bytes(arm) for name, arm in arms.items()}
         finish(journals.values(), digest(files["plan.json"]),
                lambda: write_folder(out, files, force=force, replaces=PLAN_FILES))
+        vouch(out / f"{name}.jsonl" for name in arms if arm_kind(arguments[name]) in LOCAL)
         facts["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
     if arms:
         files = (str(out / f"{name}.jsonl") for name in arms)

@@ -28,7 +28,7 @@ from ..foundations.store import (as_path, digest, file_digest, read_file,
                                         strict_json, write_bytes)
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse
-from ..models.load import import_torch
+from ..models.load import find_checkpoint, import_torch
 from ..models.questions import Examples, answer_examples, find_leaks, read_examples
 from ..models.score import other_batch, score_plan
 from ..models.shards import place_journal, plan_shards, score_on_ray, score_shard
@@ -40,7 +40,7 @@ from . import groups as g
 from . import options as o
 from .arms import (LOCAL, SCORED, Earlier, amount, arm_kind, check_origin,
                                  earlier_arms, fitting, follow, kept, load, one_text,
-                                 open_model, planned, release)
+                                 open_model, planned, recorded_cut, release, vouch)
 from .terminal import Progress, check_out, say
 
 # %% ../../nbs/shell/06_work.ipynb #c005
@@ -69,6 +69,7 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
                           earlier_arms(out))
     data = losses_bytes(losses, out.suffix)
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
+    if opened.loaded is not None: vouch([out])
     return losses_facts(losses, out)
 
 # %% ../../nbs/shell/06_work.ipynb #c007
@@ -139,6 +140,7 @@ def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
                                 earlier=earlier_arms(out)), info)
     data = predictions_bytes(answers)
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
+    vouch([out])
     right = int(answers.correct.sum())
     facts = {"answers": str(out), "sha256": file_digest(out), "model": answers.model,
              "examples": len(answers), "right": right, "data_id": answers.data_id,
@@ -337,7 +339,7 @@ def save_with_ray(
 # %% ../../nbs/shell/06_work.ipynb #wk_rs1
 def score_report_again(
     report: Report,       # verified, with its arms
-    models: list[str],    # baseline and candidates, in the order of the report
+    models: list[str],    # baseline and candidates; those with a digest in any order
     texts: list[str] | None,  # as typed
     *,
     windows: int = 180,
@@ -348,7 +350,7 @@ def score_report_again(
     arms, files, opened, plans = report.arms, g.name_texts(texts), {}, {}
     recorded, rules = losses_by_part(arms), Rules(**report.document()["rules"])
     names = [*dict.fromkeys(name for part in recorded.values() for name in part)]
-    names.sort(key=lambda name: name != BASELINE)
+    names = sorted({*names} - {CONTROL}, key=lambda name: (name != BASELINE, name))
     served = next((model for model in models if arm_kind(model) not in LOCAL), None)
     if len(models) != len(names) or served is not None:
         o.usage(f"--rescore needs {counted(len(names), 'models')} on this machine, those of "
@@ -360,23 +362,47 @@ def score_report_again(
                 "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE"
                                     for part in recorded))
 
+    checkpoints = {model: find_checkpoint(as_path(model), allow_pickle=True)
+                   for model in models if arm_kind(model) == "model"}
+
+    def model_of(name, facts):
+        known = facts.get("weights_digest")
+        return next((model for model, there in checkpoints.items() if known ==
+                     there.weights_digest), models[names.index(name)])
+
     def score(name, part, rows, **how):
         arm = recorded[part][name]
+        who, facts = BASELINE if name == CONTROL else name, arm.provenance
         if name not in opened:
             opened.clear()
             release()
-            opened[name] = open_model(models[names.index(name)], g.Scoring(
-                dtype=arm.provenance.get("dtype", "auto")), name, quiet).loaded
-        digest = arm.provenance.get("weights_digest")
-        if digest not in (None, opened[name].weights_digest):
+            opened[name] = open_model(model_of(who, facts), g.Scoring(
+                dtype=facts.get("dtype", "auto")), name, quiet).loaded
+        if facts.get("weights_digest") not in (None, opened[name].weights_digest):
             refuse("verify", f"{name} must be the model of the report", opened[name].name,
-                   "Its weights are others than those whose digest stands in the report",
+                   "Its weights are others than those whose digest stands in the report; "
+                   f"without such digests the order is {', '.join(names)}",
                    code="weights_differ")
+        size = getattr(checkpoints.get(model_of(who, facts)), "n_bytes", None)
+        if size and facts.get("weight_bytes", size) != size:
+            refuse("verify", f"weight_bytes of {name} must be the size of its files",
+                   f"{facts['weight_bytes']:,}, which are {size:,}", "The evidence says "
+                   "another size than the model has", code="weights_differ")
         if part not in plans:  # one for all models: their digests of it agree
             job = follow(arm, g.Scoring(text=files[part]))
-            documents = read_documents(files[part], pieces=arm.provenance.get("pieces"))
-            plans[part] = planned(opened[name], documents, job)
+            plans[part] = planned(opened[name], read_documents(
+                files[part], pieces=recorded_cut(facts, "verify")), job)
             check_origin(plans[part], arm, job)
+        plan = plans[part]
+        same = {"windows": (plan.window_ids, arm.window_ids),
+                "tokens": (plan.tokens, arm.tokens),
+                "documents": (plan.document_ids, arm.document_ids),
+                "bytes": (plan.n_bytes, arm.n_bytes),
+                "splits": (tuple(w.split for w in plan.windows), arm.split)}
+        other = [what for what, (a, b) in same.items() if not np.array_equal(a, b)]
+        if other:
+            refuse("verify", f"{other[0]} of {name} must be those of the text", "others",
+                   "The evidence was changed, or --text is another one", code="data_id")
         what = "to measure its noise" if how else "that were drawn"
         if how.get("batch_tokens"): what += ", in other batches"
         say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
@@ -386,9 +412,6 @@ def score_report_again(
         part, first = next((part, arms) for part, arms in recorded.items() if name in arms)
         rows = np.unique(np.linspace(0, len(first[name]) - 1, 16).astype(int))
         sizes = (None, other_batch(first[name]))
-        measured = noise_floor(*(score(name, part, rows, batch_tokens=n) for n in sizes))
-        if name != BASELINE or (CONTROL, part) not in arms: return measured
-        control = losses_by_part({(BASELINE, part): arms[CONTROL, part]})[part][BASELINE]
-        return max(measured, noise_floor(control.log_loss, first[name].log_loss))
+        return noise_floor(*(score(name, part, rows, batch_tokens=n) for n in sizes))
     drawn = draw_again(arms, score, floor=floor, windows=windows, seed=seed)
     return what_remains(drawn, arms, rules)
