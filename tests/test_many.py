@@ -1,15 +1,19 @@
 "The promise of simultaneous intervals, by simulation: any false alarm among 8 and 20 candidates, one factor or three, three laws, windows and documents."
+import itertools
 import math
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scipy import stats
 
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.rules import Rules
-from invar_nb.comparison.study import may_be_best, study
+from invar_nb.comparison.rows import Key, Row
+from invar_nb.comparison.study import find_groups, may_be_best, study
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.simultaneous import Family, fit_family
 
@@ -106,3 +110,26 @@ def test_the_best_is_rarely_struck_out(law, k, gap, trials):
     print(f"{law}, {k} candidates, {gap} standard errors: struck out {ours:.3f}, by the text {theirs:.3f}; left {left:.2f}")
     assert ours <= 0.05 + 3 * math.sqrt(0.05 * 0.95 / trials) and abs(ours - theirs) < 0.015 + 3 * math.sqrt(0.05 / trials)
     assert 1 <= left <= k
+
+
+def contrast(candidate, against, p): return Row(key=Key(candidate, "", "perplexity", None, against), value=None, role="contrast", adjusted={"change": p})
+
+
+@given(st.integers(1, 8).flatmap(lambda n: st.tuples(st.just(n), st.lists(st.booleans(), min_size=n * (n - 1) // 2, max_size=n * (n - 1) // 2))))
+@settings(max_examples=200, deadline=None)
+def test_two_candidates_share_a_group_exactly_when_they_are_not_distinguished(drawn):
+    n, apart = drawn
+    names = [f"c{i}" for i in range(n)]
+    p_of = dict(zip(itertools.combinations(names, 2), (0.01 if far else 0.5 for far in apart), strict=True))
+    groups = find_groups(names, [contrast(*pair, p) for pair, p in p_of.items()], 0.95)
+    assert {name for group in groups for name in group} == {*names} and len({*groups}) == len(groups)
+    for pair, p in p_of.items(): assert (p > 0.05) == any({*pair} <= {*group} for group in groups)
+    for group in groups:  # none can be larger
+        assert not any(all(p_of.get((a, b), p_of.get((b, a))) > 0.05 for b in group) for a in {*names} - {*group})
+
+
+def test_groups_of_sixty_candidates_of_which_each_differs_from_one_other():
+    "There are 2^30 largest sets."
+    names = [f"c{i}" for i in range(60)]
+    groups = find_groups(names, [contrast(names[i], names[i + 1], 0.01) for i in range(0, 60, 2)], 0.95)
+    assert 2 <= len(groups) <= 60

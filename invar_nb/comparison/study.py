@@ -13,7 +13,7 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'SIZES', '
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement
 import math
 
 import numpy as np
@@ -231,17 +231,20 @@ def may_be_best(contrasts: Sequence[Row]) -> dict[str, float]:
 
 
 def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) -> tuple:
-    "All largest sets of candidates in which no two are distinguished, best first."
-    order = tuple(order)
-    groups = {frozenset(order)}
-    for row in contrasts:
-        p, pair = row.adjusted_p, {row.key.candidate, row.key.against}
-        if p is None or p > round(1 - level, 12): continue
-        both = {g for g in groups if pair <= g}
-        parts = groups - both | {g - {name} for g in both for name in pair}
-        groups = {g for g in parts if not any(g < other for other in parts)}
-    ranked = [tuple(name for name in order if name in g) for g in groups]
-    return tuple(sorted(ranked, key=lambda g: [order.index(name) for name in g]))
+    "Largest sets in which no two are distinguished; any such two share one. Best first."
+    order, groups, shared = tuple(order), [], set()
+    apart = {frozenset((row.key.candidate, row.key.against)) for row in contrasts
+             if row.adjusted_p is not None and row.adjusted_p <= round(1 - level, 12)}
+    fits = lambda name, group: not any(frozenset((name, other)) in apart for other in group)
+    for two in combinations_with_replacement(order, 2):
+        if frozenset(two) in apart | shared: continue
+        group = {*two}  # it grows by who shares no group yet: all sets could be 2^(n / 2)
+        while free := [name for name in order if name not in group and fits(name, group)]:
+            group.add(max(free, key=lambda name: sum(
+                frozenset((name, other)) not in shared for other in group)))
+        shared |= {*map(frozenset, combinations_with_replacement(group, 2))}
+        groups.append(tuple(name for name in order if name in group))
+    return tuple(sorted(groups, key=lambda group: [order.index(name) for name in group]))
 
 # %% ../../nbs/comparison/08_study.ipynb #ja01
 def judged_against(d: Difference, margin: float | None) -> Difference:

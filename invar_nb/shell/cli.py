@@ -154,7 +154,7 @@ def compare(
         _post(f"**{same}**\n")
         return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
     facts, text = _saved(report_of(result), out, force, journals)
-    vouch_for(out, baseline, candidates, job)
+    if journals: vouch_for(out, baseline, candidates, job)
     if not update_baseline: return facts, text
     if not force and (why := reason_to_keep(result, facts["exit"])):
         return facts | {"updated_baseline": None}, (

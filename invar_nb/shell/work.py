@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_questions', 'read_info', 'informed', 'ask_with',
            'save_answers', 'check_baseline', 'write_baseline', 'reason_to_keep', 'check_update', 'find_shard',
-           'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray',
-           'score_report_again']
+           'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray', 'check_weights',
+           'check_rows', 'score_report_again']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os, shlex, shutil
@@ -33,6 +33,7 @@ from ..models.questions import Examples, answer_examples, find_leaks, read_examp
 from ..models.score import other_batch, score_plan
 from ..models.shards import place_journal, plan_shards, score_on_ray, score_shard
 from ..models.text import read_documents
+from ..models.windows import TextPlan
 from ..report.report import Report
 from ..report.rescore import (Rescored, draw_again, losses_by_part, noise_floor,
                                      what_remains)
@@ -336,6 +337,32 @@ def save_with_ray(
     shutil.rmtree(place)
     return facts
 
+# %% ../../nbs/shell/06_work.ipynb #wk_rsc
+def check_weights(loaded, checkpoint, name: str, facts: Mapping) -> None:
+    "Refuse a model that is not the one whose losses an arm says it holds."
+    if facts.get("weights_digest") not in (None, loaded.weights_digest):
+        refuse("verify", f"{name} must be the model of the report", loaded.name, "Its weights "
+               "are others than those whose digest stands in the report",
+               code="weights_differ")
+    size = checkpoint and checkpoint.n_bytes  # None: a hub id
+    if size and facts.get("weight_bytes", size) != size:
+        refuse("verify", f"weight_bytes of {name} must be the size of its files",
+               f"{facts['weight_bytes']:,}, which are {size:,}", "The evidence says another "
+               "size than the model has", code="weights_differ")
+
+
+def check_rows(plan: TextPlan, losses: WindowLosses, name: str) -> None:
+    "Refuse losses whose windows, and what they weigh and belong to, are not those of a text."
+    same = {"windows": (plan.window_ids, losses.window_ids),
+            "tokens": (plan.tokens, losses.tokens),
+            "documents": (plan.document_ids, losses.document_ids),
+            "bytes": (plan.n_bytes, losses.n_bytes),
+            "splits": (tuple(w.split for w in plan.windows), losses.split)}
+    other = [what for what, (a, b) in same.items() if not np.array_equal(a, b)]
+    if other:
+        refuse("verify", f"{other[0]} of {name} must be those of the text", "others",
+               "The evidence was changed, or --text is another one", code="data_id")
+
 # %% ../../nbs/shell/06_work.ipynb #wk_rs1
 def score_report_again(
     report: Report,       # verified, with its arms
@@ -361,7 +388,6 @@ def score_report_again(
         o.usage("--text must name the texts of the report", ", ".join(files) or "none",
                 "Write " + " ".join(f"--text {part}{'=' * bool(part)}FILE"
                                     for part in recorded))
-
     checkpoints = {model: find_checkpoint(as_path(model), allow_pickle=True)
                    for model in models if arm_kind(model) == "model"}
 
@@ -378,31 +404,13 @@ def score_report_again(
             release()
             opened[name] = open_model(model_of(who, facts), g.Scoring(
                 dtype=facts.get("dtype", "auto")), name, quiet).loaded
-        if facts.get("weights_digest") not in (None, opened[name].weights_digest):
-            refuse("verify", f"{name} must be the model of the report", opened[name].name,
-                   "Its weights are others than those whose digest stands in the report; "
-                   f"without such digests the order is {', '.join(names)}",
-                   code="weights_differ")
-        size = getattr(checkpoints.get(model_of(who, facts)), "n_bytes", None)
-        if size and facts.get("weight_bytes", size) != size:
-            refuse("verify", f"weight_bytes of {name} must be the size of its files",
-                   f"{facts['weight_bytes']:,}, which are {size:,}", "The evidence says "
-                   "another size than the model has", code="weights_differ")
+        check_weights(opened[name], checkpoints.get(model_of(who, facts)), name, facts)
         if part not in plans:  # one for all models: their digests of it agree
             job = follow(arm, g.Scoring(text=files[part]))
             plans[part] = planned(opened[name], read_documents(
                 files[part], pieces=recorded_cut(facts, "verify")), job)
             check_origin(plans[part], arm, job)
-        plan = plans[part]
-        same = {"windows": (plan.window_ids, arm.window_ids),
-                "tokens": (plan.tokens, arm.tokens),
-                "documents": (plan.document_ids, arm.document_ids),
-                "bytes": (plan.n_bytes, arm.n_bytes),
-                "splits": (tuple(w.split for w in plan.windows), arm.split)}
-        other = [what for what, (a, b) in same.items() if not np.array_equal(a, b)]
-        if other:
-            refuse("verify", f"{other[0]} of {name} must be those of the text", "others",
-                   "The evidence was changed, or --text is another one", code="data_id")
+        check_rows(plans[part], arm, name)
         what = "to measure its noise" if how else "that were drawn"
         if how.get("batch_tokens"): what += ", in other batches"
         say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
