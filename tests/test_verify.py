@@ -1,4 +1,5 @@
 """Every edit of what is computed from the evidence, and of the evidence, is refused by the checker, sealed again or not: for every kind of study."""
+import functools
 import json
 import os
 import random
@@ -258,6 +259,24 @@ def test_another_version_and_another_environment(tmp_path):
     with pytest.raises(ContractError, match="invar_nb 0.0.9, which wrote it"): written(schema="invar_nb/report/1")
 
 
+@pytest.mark.parametrize("version", ["0.1`\n\n## Approved by @everyone", "", "1 2", "x" * 99])
+def test_a_version_is_no_place_for_words(version, tmp_path, refused):
+    folder = STUDIES["losses"]().report().save(tmp_path / "r")
+    document = json.loads((folder / "report.json").read_text())
+    signature = document["signature"].replace(invar_nb.__version__, version)
+    (folder / "summary.md").unlink()  # which would show it
+    assert refused(folder, changed(document | {"signature": signature}, ("version",), version))
+
+
+@pytest.mark.parametrize("at", [("rows", 0, "words"), ("rows", 0, "about"), ("arms", "baseline", "provenance"), ("arms", "baseline", "levels"), ("arms", "baseline", "details"), ("rules",)])
+def test_a_field_that_says_it_is_absent_is_there(at, tmp_path, refused):
+    "`(absent)` is how a missing field is shown: as a text it was equal to none."
+    folder = STUDIES["losses"]().report().save(tmp_path / "r")
+    document = json.loads((folder / "report.json").read_text())
+    functools.reduce(lambda part, name: part[name], at, document)["accepted"] = "of another kind"
+    assert refused(folder, document) and refused(folder, changed(document, (*at, "accepted"), "(absent)"))
+
+
 def precision(arm): return (arm.values > .5) * (arm.values > .2) * 1.0, (arm.values > .2) * 1.0
 
 
@@ -280,6 +299,10 @@ def test_a_metric_from_outside_goes_through_everything(tmp_path, refused):
     assert caught.value.code == "metric_not_installed"
     partly = verify(folder, without=["share_above"])
     assert partly.partly and any("share_above" in line for line in partly.not_covered) and str(partly).startswith("Partly verified")
+    forged = changed(document, ("headline",), "Equivalent within 2 %.", seal=True)
+    (folder / "report.json").write_text(canonical_text(forged))
+    for name in ("report.md", "report.html", "summary.md", "badge.json", "result.svg"): (folder / name).unlink(missing_ok=True)
+    assert "Equivalent" not in str(verify(folder, without=["share_above"])) and "says: Regressed" in str(verify(folder, without=["share_above"]))
     with METRICS.registered(mine): alike = compare(both, metrics=["score", "share_above"], margin=.01).report().save(tmp_path / "alike")
     assert verify(alike, without=["share_above"]).partly
     other = next(i for i, row in enumerate(document["rows"]) if row["key"]["metric"] == "score")

@@ -224,7 +224,7 @@ def weight_files(
                "Save the whole model there: model.safetensors is missing")
     if kind == "pickle" and not allow_pickle:
         refuse(where, "weights must be safetensors, since a pickle can run any program",
-               names[0], "Convert it once where you trust it, or allow pickled weights",
+               names[0], "Convert it once where you trust it, or say allow_pickle=True",
                code="pickle")
     return tuple(as_file(folder / name, where) for name in names), kind
 
