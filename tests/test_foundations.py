@@ -117,10 +117,15 @@ def test_every_dtype_of_numbers_is_admitted_without_a_warning(dtype, recwarn):
     assert not recwarn.list
 
 
-@pytest.mark.parametrize("array", [np.array(["1"]), np.array([b"1"]), np.array([1j]), np.array([True]), np.array(["2020"], "M8[Y]"), np.array(1.0), np.ones((1, 1)), np.ma.array([1.0], mask=[True])])
+@pytest.mark.parametrize("array", [np.array(["1"]), np.array([b"1"]), np.array([1j]), np.array([True]), np.array(["2020"], "M8[Y]"), np.array([1], "M8[ns]"), np.array([1], "m8[ns]"), np.array([1], "m8[s]"), [np.timedelta64(1, "ns")], np.array([np.timedelta64(1, "ns"), 1.0], object), np.array(1.0), np.ones((1, 1)), np.ma.array([1.0], mask=[True])])
 def test_other_arrays_are_refused(array):
     refused(lambda: as_vector(array, **WHERE), "test: x")
     refused(lambda: as_counts(array, **WHERE), "test: x")
+
+
+@pytest.mark.parametrize("kind", ["M8[ns]", "m8[ns]", "m8[s]"])
+def test_times_are_no_names(kind):
+    for values in (np.array([1, 2], kind), [*np.array([1, 2], kind)]): refused(lambda: as_names(values, **WHERE), "test: x must be")
 
 
 @pytest.mark.parametrize("items", [[2**53, 1], [2**52, 2**52, 1], [2**53] * 2000])

@@ -398,3 +398,11 @@ def test_sums_in_the_place_of_means_are_refused_in_python_too(tmp_path):
     assert WindowLosses.from_arrays(*arrays, sums=True).log_loss.tolist() == [3.0, 2.8] and WindowLosses.from_arrays(*arrays, sums=False).log_loss.tolist() == [300.0, 140.0]
     (tmp_path / "x.jsonl").write_text('{"schema":"invar_nb/losses/2","windows":1}\n{"window_id":"a","tokens":100,"log_loss":300.0}\n')
     with pytest.raises(ContractError, match="got 300 on average. Divide each sum"): read_losses(tmp_path / "x.jsonl")
+
+
+def test_a_score_is_asked_once_and_its_direction_said_once(tmp_path):
+    path = write(tmp_path / "x.csv", [{"id": i, "f1": i, "mark": 2 * i} for i in range(12)])
+    arm = read_plain(path, score=["f1", "mark", "f1"], better=["f1=higher", "f1=higher", "mark=lower"])
+    assert arm.score == "f1" and [*arm.others] == ["mark"] and arm.lower == ("mark",)
+    for better in (["mark=higher", "mark=lower"], ["higher", "lower"]):
+        with pytest.raises(ContractError, match="better must be said once.*got higher and lower"): read_plain(path, score=["f1", "mark"], better=better)

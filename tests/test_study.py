@@ -3,6 +3,7 @@ import importlib.metadata
 import math
 from collections import Counter
 from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -10,7 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from statsmodels.stats.multitest import multipletests
 
-from invar_nb import METRICS, Metric, Pair, Predictions, Rules, Scores, UsageError, WindowLosses, compare, evaluate, jackknife_interval, n_for_power, pair, pair_arrays, register_metric, study
+from invar_nb import (METRICS, Metric, Pair, Predictions, Rules, Scores, Translations, UsageError, WindowLosses, brier_score, calibration_error, compare, confusion_matrix, corpus_bleu,
+                      discordant_pairs, evaluate, expected_calibration_error, jackknife_interval, n_for_power, pair, pair_arrays, paired_t_test, perplexity, predictions_from_columns,
+                      register_metric, smooth_calibration_error, study, weighted_mean)
 from invar_nb.comparison.difference import Settings, measure
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
@@ -530,3 +533,107 @@ def test_a_frame_has_keys_claim_and_ends_first():
     frame = compare(losses()).to_frame()
     assert [*frame.columns[:5]] == ["candidate", "part", "metric", "slice", "claim"] and isinstance(frame, pandas.DataFrame)
     assert (frame.low < frame.delta).all() and (frame.delta < frame.high).all()
+
+
+# --- what an arm is given -------------------------------------------------------------------------------------------------------------
+N, LETTERS = 20, [f"x{i:02d}" for i in range(20)]
+
+
+def arm_of(kind, slices):
+    "An arm of one kind with columns to slice by, which losses have in their provenance."
+    if kind == "scores": return Scores(ids=LETTERS, values=range(N), slices=slices)
+    if kind == "answers": return Predictions(ids=LETTERS, label=["y", "n"] * 10, prediction=["y"] * N, slices=slices)
+    if kind == "translations": return Translations(ids=LETTERS, hypotheses=["a"] * N, references=["a"] * N, slices=slices)
+    return WindowLosses.from_arrays(LETTERS, [9] * N, [1] * N, document_ids=LETTERS, provenance={
+        "document_slices": {name: dict(zip(LETTERS, values, strict=True)) for name, values in slices.items()}})
+
+
+KINDS = ("scores", "answers", "translations", "losses")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["", " ", "\t"])
+def test_a_slice_without_a_name_would_stand_for_all_items(kind, name):
+    with pytest.raises(ContractError, match="name of a slice must be text that is not blank"): arm_of(kind, {name: ["rest"] * 16 + ["z"] * 4})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_slices_of_one_name_are_refused_and_none_is_lost(kind):
+    arm = arm_of(kind, {"region": ["north east", "south"] * 10, "region north": ["west"] * 12 + ["east"] * 8})
+    both = Pair(baseline=arm, candidate=arm)
+    with pytest.raises(ContractError, match="got 'north east' of 'region' and 'east' of 'region north', both 'region north east'"): compare(both, by=["region", "region north"])
+    assert {row.key.slice for row in compare(both, by=["region"])} == {None, "region north east", "region south"}
+
+
+@pytest.mark.parametrize("kind", ("scores", "answers"))
+def test_a_missing_value_and_the_text_that_says_so_are_not_one_slice(kind):
+    with pytest.raises(ContractError, match="value that is missing in 'a'"): evaluate(arm_of(kind, {"a": [None, "(none)"] * 10}), by="a")
+    assert {row.key.slice for row in evaluate(arm_of(kind, {"a": [math.nan, "b"] * 10}), by="a")} == {None, "a (none)", "a b"}
+
+
+@pytest.mark.parametrize("values", [[[1]] * N, "ab" * 10, {*LETTERS}, dict.fromkeys(LETTERS)])
+def test_a_slice_is_a_list_of_plain_values(values):
+    for kind in KINDS[:3]:
+        with pytest.raises(ContractError, match="slice 'a'"): arm_of(kind, {"a": values})
+    with pytest.raises(ContractError, match="slices must map names"): arm_of("scores", ["a"])
+
+
+def test_the_direction_of_a_further_score_is_the_one_that_was_said():
+    slow = lambda shift, lower: Scores(ids=LETTERS, values=range(N), others={"seconds": np.arange(N) + shift}, lower=lower)
+    for lower in ("seconds", ("seconds",)): assert study({"baseline": slow(0, lower), "x": slow(2, lower)})["score:seconds"].claim == "regressed"
+    for lower in ("second", ("second",), ("score",)):
+        with pytest.raises(ContractError, match="lower must name scores of others, here 'seconds'; got '"): slow(0, lower)
+
+
+BY_CHANCE = [{*LETTERS}, frozenset(LETTERS), dict.fromkeys(LETTERS), dict.fromkeys(LETTERS).keys()]
+
+
+@pytest.mark.parametrize("names", BY_CHANCE, ids=lambda names: type(names).__name__)
+def test_what_has_no_order_is_refused_wherever_order_matters(names):
+    answers = dict(ids=LETTERS, label=["y", "n"] * 10, prediction=["y"] * N)
+    rows = {"id": LETTERS, "label": ["y", "n"] * 10, "prediction": ["y"] * N}
+    acts = [lambda: Scores(ids=names, values=range(N)), lambda: Scores(ids=LETTERS, values=names), lambda: Scores(ids=LETTERS, values=range(N), clusters=names),
+            lambda: Translations(ids=LETTERS, hypotheses=names, references=["a"] * N), lambda: Translations(ids=LETTERS, hypotheses=["a"] * N, references=names),
+            lambda: Translations(ids=LETTERS, hypotheses=["a"] * N, references=[{"a", "b"}] * N), lambda: corpus_bleu(LETTERS, names),
+            *(lambda field=field: Predictions(**answers | {field: names}) for field in ("ids", "label", "prediction", "labels", "confidence", "clusters")),
+            lambda: predictions_from_columns(rows | {"id": names}), lambda: predictions_from_columns(rows, labels=names),
+            lambda: WindowLosses.from_arrays(names, [9] * N, [1] * N), lambda: pair_arrays([1] * N, names, [9] * N),
+            lambda: pair_arrays([1] * N, [1] * N, [9] * N, document_ids=names), lambda: confusion_matrix(LETTERS, LETTERS, names), lambda: confusion_matrix(names, LETTERS, LETTERS)]
+    for act in acts:
+        with pytest.raises(ContractError, match=r"^[^\n]+; got [^\n]+$"): act()
+
+
+def test_columns_of_pandas_are_paired_by_their_places_or_not_at_all():
+    pandas = pytest.importorskip("pandas")
+    a = pandas.Series(np.linspace(.1, .9, N), index=LETTERS)
+    b, ones = a.sample(frac=1, random_state=0), pandas.Series([9] * N)
+    right = lambda series: pandas.Series([1, 0] * 10, index=series.index)
+    pairs = {pair_arrays: (a, b, [9] * N), paired_t_test: (a, b), Scores: None, discordant_pairs: (right(a), right(b)), brier_score: (a, right(b)),
+             expected_calibration_error: (a, right(b)), smooth_calibration_error: (a, right(b)), calibration_error: (a, right(b)), weighted_mean: (a, ones), perplexity: (a, ones),
+             jackknife_interval: (a, ones), predictions_from_columns: ({"id": right(a), "label": right(b)},), confusion_matrix: (right(a), right(b), [0, 1])}
+    for act, columns in pairs.items():
+        with pytest.raises(ContractError, match=r"must have one index.*reindex.*\.to_numpy\(\)"): act(*columns) if columns else act(ids=ones, values=a)
+    with pytest.raises(ContractError, match="ids and slices 'a' must have one index"): Scores(ids=pandas.Series(LETTERS), values=range(N), slices={"a": b})
+    with pytest.raises(ContractError, match="label and confidence must have one index"): Predictions(ids=LETTERS, label=right(a), prediction=right(a), confidence=b)
+    aligned = b.reindex(a.index)
+    assert paired_t_test(a, aligned).mean == 0 == paired_t_test(a.to_numpy(), aligned).mean and compare(pair_arrays(a, aligned, [9] * N)).delta == 0
+
+
+def test_probabilities_of_a_frame_are_refused_since_its_columns_have_an_order_of_their_own():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({"n": [.3] * N, "y": [.7] * N})
+    made = lambda p: Predictions(ids=LETTERS, label=["y"] * N, labels=("y", "n"), probabilities=p)
+    with pytest.raises(ContractError, match="got DataFrame. Pass frame"): made(frame)
+    assert made(frame[["y", "n"]].to_numpy()).correct.all()
+
+
+@pytest.mark.parametrize("name", ["", " ", "baseline ", "x\n", 5])
+def test_a_candidate_has_a_name_that_can_be_told_apart(name):
+    arm = arm_of("scores", {})
+    with pytest.raises(UsageError, match="a candidate must have a name without blanks around it"): study({("baseline", ""): arm, (name, ""): arm})
+
+
+@pytest.mark.parametrize("margin", [Fraction(1, 50), {"score": Fraction(1, 50)}])
+def test_a_margin_that_is_a_fraction_reaches_the_report(margin):
+    arm = arm_of("scores", {})
+    assert document_of(study({"baseline": arm, "x": arm}, margin=margin))["rows"][0]["margin"] == .02

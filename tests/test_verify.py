@@ -329,3 +329,8 @@ def test_a_line_that_was_added_to_a_page_is_found(tmp_path, name):
         with pytest.raises(ContractError, match=f"{name} must be what report.json renders to"): verify(folder)
         page.write_text(text)
     assert verify(folder)
+
+
+@pytest.mark.parametrize("path", [None, 5, b"report.json"])
+def test_a_report_is_named_by_a_path(path):
+    with pytest.raises(UsageError, match="verify: the report must be a path; got "): verify(path)

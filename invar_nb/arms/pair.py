@@ -15,7 +15,8 @@ import numpy as np
 from .arm import Arm, listed, natural_order
 from .predictions import as_labels
 from .window_losses import StreamedLosses, WindowLosses
-from ..foundations.refuse import PairingError, as_counts, as_vector, refuse
+from ..foundations.refuse import (PairingError, as_counts, as_vector, refuse,
+                                         refuse_misaligned)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000014
 def _unpaired(must, got, cure):
@@ -217,6 +218,9 @@ def pair_arrays(
 ) -> Pair:
     "A pair from arrays of the same windows in the same order."
     where = "pair_arrays"
+    refuse_misaligned(where, {
+        "baseline_log_loss": baseline_log_loss, "candidate_log_loss": candidate_log_loss,
+        "tokens": tokens, "document_ids": document_ids})
     arms = [as_vector(values, where=where, name=name, minimum=0) for name, values in (
         ("baseline_log_loss", baseline_log_loss), ("candidate_log_loss", candidate_log_loss))]
     tokens = as_counts(tokens, where=where, name="tokens")

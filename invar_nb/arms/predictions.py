@@ -7,17 +7,17 @@ __all__ = ['MOST_LABELS', 'AMBIGUOUS', 'LABELS_FROM', 'refuse_twins', 'as_labels
 
 # %% ../../nbs/arms/03_predictions.ipynb #k0000005
 import json, math, numbers, re, unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, NoReturn
 
 import numpy as np
 
-from .arm import (Arm, as_name, as_text, listed, natural_order,
-                               of_all_items, one_of)
-from ..foundations.refuse import (as_printed, find_precision, is_number, lock,
-                                         refuse, suggest)
+from .arm import (Arm, as_name, as_text, columns_given, listed,
+                               natural_order, of_all_items, one_of, slice_name)
+from ..foundations.refuse import (as_listed, as_printed, find_precision, is_number,
+                                         lock, refuse, refuse_misaligned, suggest)
 from ..foundations.store import digest
 from ..foundations.text_column import text_column
 
@@ -33,15 +33,11 @@ class _Rows:
 
     def one_each(self, values, name: str):
         "A list with one entry for each row."
-        shaped = len(getattr(values, "shape", (0,))) == 1
-        text = isinstance(values, (str, bytes, Mapping))
-        if text or not shaped or not hasattr(values, "__len__"):
-            refuse(self.where, f"{name} must be a list with one entry for each id",
-                   f"{type(values).__name__}", "Give one entry for each id, in one order")
-        if len(values) != len(self.places):
+        cells = as_listed(values, where=self.where, name=name)
+        if len(cells) != len(self.places):
             refuse(self.where, f"{name} must have one entry for each id",
-                   f"{len(values)} for {len(self.places)} ids", "Nothing is cut or repeated")
-        return values.tolist() if hasattr(values, "tolist") else list(values)
+                   f"{len(cells)} for {len(self.places)} ids", "Nothing is cut or repeated")
+        return cells
 
 
 def _names(rows: _Rows, values, what: str) -> tuple[str, ...]:
@@ -99,7 +95,7 @@ def refuse_twins(labels: Iterable[str], where: str) -> None:
 # %% ../../nbs/arms/03_predictions.ipynb #lab00003
 def as_labels(labels, where: str) -> tuple[str, ...]:
     "Classes in the order that was given: 2 to 256, each once."
-    if isinstance(labels, (str, bytes, Mapping)) or not isinstance(labels, Iterable):
+    if isinstance(labels, (str, bytes, Mapping, Set)) or not isinstance(labels, Iterable):
         refuse(where, "labels must be a sequence", repr(labels), "Write labels=('yes', 'no')")
     labels = [as_name(value, "a label", where, f"place {i} of labels")
               for i, value in enumerate(labels)]
@@ -117,6 +113,9 @@ def as_labels(labels, where: str) -> tuple[str, ...]:
 # %% ../../nbs/arms/03_predictions.ipynb #k0000009
 def _matrix(rows: _Rows, values, labels) -> np.ndarray:
     "Probabilities, shape (n, C); rows that add up to 1."
+    if hasattr(values, "columns"):  # whose order need not be that of the labels
+        refuse(rows.where, "probabilities must be an array or lists", type(values).__name__,
+               "Pass frame[[*labels]].to_numpy()")
     try: shape = np.shape(values)
     except ValueError: shape = "of unequal lists"
     if shape != (len(rows.places), len(labels)):
@@ -186,7 +185,7 @@ def _sliced(rows: _Rows, slices) -> dict[str, tuple]:
     for name in slices:
         cells = [None if v is None or isinstance(v, float) and v != v else v
                  for v in rows.one_each(slices[name], f"slice {name!r}")]
-        out[as_name(name, "a slice", rows.where, "slices")] = tuple(
+        out[slice_name(name, rows.where)] = tuple(
             v if v is None or v == "" else as_name(v, f"slice {name!r}", rows.where, place)
             for v, place in zip(cells, rows.places, strict=True))
     return out
@@ -295,6 +294,7 @@ class Predictions(Arm):
         return lock(self.true_index == self.predicted_index)
 
     def __post_init__(self):
+        refuse_misaligned(self.where, columns_given(self))
         for name, value in _check_rows(self).items(): object.__setattr__(self, name, value)
         super().__post_init__()
         if not self.data_id: object.__setattr__(self, "data_id", _test_digest(self))

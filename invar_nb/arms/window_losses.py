@@ -32,7 +32,7 @@ def sums_of_each(columns, where: str, name: str, n: int) -> dict[str, np.ndarray
     if not isinstance(columns, Mapping):
         refuse(where, f"{name} must map names to one number per window",
                type(columns).__name__, 'Pass columns={"kl": [...]}')
-    names = as_names(columns.keys(), where=where, name="names of columns")
+    names = as_names([*columns], where=where, name="names of columns")
     for column in {*names} & {*RESERVED}:
         refuse(where, "a further column needs a name of its own", repr(column), "Rename it")
     check = numbers_to(LARGEST)

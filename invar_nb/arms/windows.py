@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ..foundations.refuse import (as_choice, as_count, as_counts, as_names, as_vector,
-                                         refuse)
+                                         refuse, refuse_misaligned)
 from ..foundations.text_column import TextColumn
 from ..statistics.totals import weighted_mean
 
@@ -122,6 +122,7 @@ def assign_splits(windows: Iterable[Window]) -> tuple[Window, ...]:
 
 # %% ../../nbs/arms/01_windows.ipynb #c059
 def _scored(log_loss, tokens, where):
+    refuse_misaligned(where, {"log_loss": log_loss, "tokens": tokens})
     log_loss = as_vector(log_loss, where=where, name="log_loss", minimum=0)
     tokens = as_counts(tokens, where=where, name="tokens", length=len(log_loss))
     if len(log_loss): return log_loss, tokens

@@ -293,15 +293,16 @@ def _measure_items(both, units, metrics, rules, missing, asked):
     "(metric, slice) -> difference; a metric that is undefined on all items becomes missing."
     found, names = {}, slice_names(both)
     by = None if rules.by is None else [name for name in rules.by if name in names]
-    for column, value, part in [("", "", both), *find_slices(both, by)]:
-        own = choose_units(part, asked=rules.units_of(both.kind)) if column else units
-        where = f"{column} {value}" if column else None
+    for column, value, part in [(None, None, both), *find_slices(both, by)]:
+        sliced = column is not None
+        own = choose_units(part, asked=rules.units_of(both.kind)) if sliced else units
+        where = f"{column} {value}" if sliced else None
         for name, metric in metrics.items():
             if name in missing: continue
-            if column and why_missing(metric, part): continue  # too few for it, say
-            if column: metric = found[name, None].metric  # prepared on all items
+            if sliced and why_missing(metric, part): continue  # too few for it, say
+            if sliced: metric = found[name, None].metric  # prepared on all items
             try: found[name, where] = measure(metric, part, own, rules)
             except ContractError as error:
-                if error.code != "undefined" or asked and not column: raise
-                if not column: missing[name] = str(error)
+                if error.code != "undefined" or asked and not sliced: raise
+                if not sliced: missing[name] = str(error)
     return found

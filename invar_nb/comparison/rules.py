@@ -167,6 +167,7 @@ class Rules(Settings):
                     self.gate, "1.1 allows 10 %")
         if self.tail is not None: as_tail_rule(self.tail)
         _check_by_metric(self)
+        object.__setattr__(self, "margin", _plain(self.margin))
         _check_pooling(self.pooling)
 
     def units_of(self, kind: str) -> str:
@@ -189,6 +190,12 @@ def _as_names(name, value):
     if not listed or not all(isinstance(one, str) for one in value):
         _refuse(f"{name} must be a list of names", value, "Name them")
     return tuple(value)
+
+
+def _plain(margin):
+    "A margin as a report can write it: a Fraction as float64."
+    if isinstance(margin, Mapping): return {name: _plain(own) for name, own in margin.items()}
+    return margin if margin is None or isinstance(margin, (int, float)) else float(margin)
 
 
 def _check_by_metric(rules):

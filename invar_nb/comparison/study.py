@@ -62,6 +62,10 @@ def check_names(arms: Mapping, rules: Rules) -> None:
     "What can be asked of the rules only when the arms are known."
     check_baseline(arms)
     names, parts = (list(dict.fromkeys(key[i] for key in arms)) for i in (0, 1))
+    for name in names:  # "baseline " beside "baseline" reads as one
+        if not isinstance(name, str) or not name or name != name.strip():
+            refuse("study", "a candidate must have a name without blanks around it",
+                   repr(name), "Rename it", error=UsageError)
     if POOLED in (*parts, *names):
         refuse("study", "no part or candidate can be called 'pooled'", "one", "Rename it",
                error=UsageError)

@@ -245,9 +245,19 @@ def find_slices(
             for arm in _arms(measured): _check_whole(arm, name, inside[name])
             found += [(name, v, _of_class(measured, name, v)) for v in inside[name]]
             continue
-        values = np.array(["(none)" if v is None else str(v) for v in columns.get(name, ())])
+        cells = columns.get(name, ())
+        if None in cells and "(none)" in cells:
+            refuse("study", f"a value that is missing in {name!r} is called '(none)'",
+                   "that text among the values", "Rename it, or fill in what is missing")
+        values = np.array(["(none)" if v is None else str(v) for v in cells])
         for value in dict.fromkeys(values.tolist()):
             found.append((name, value, measured.take(np.flatnonzero(values == value))))
+    seen = {}
+    for name, value, _ in found:
+        other, its = seen.setdefault(f"{name} {value}", (name, value))
+        if other != name:
+            refuse("study", "two slices must have two names", f"{its!r} of {other!r} and "
+                   f"{value!r} of {name!r}, both {f'{name} {value}'!r}", "Rename a column")
     return found
 
 # %% ../../nbs/comparison/00_units.ipynb #s018

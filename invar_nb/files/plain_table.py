@@ -62,7 +62,7 @@ def _counts(columns) -> dict:
 
 def _asked(score: str | Sequence[str] | None) -> list[str]:
     "The scores that were asked for."
-    return [score] if isinstance(score, str) else [*(score or ())]
+    return [score] if isinstance(score, str) else [*dict.fromkeys(score or ())]
 
 
 def _tries_in(scores: list[str]) -> list[int]:
@@ -345,11 +345,14 @@ def usual_direction(name: str) -> str | None:
 # %% ../../nbs/files/06_plain_table.ipynb #01y0p7v6
 def _directions(names: list[str], better, where: str) -> dict[str, str]:
     "Score -> higher or lower: as said of it, of all, or as its name says."
-    words = {}
+    words, said = {}, {}
     for text in [better] if isinstance(better, str) else better or ():
         name, _, word = text.rpartition("=")
         as_choice(word, ("higher", "lower"), where=where, name="better", error=UsageError)
         if name: as_choice(name, names, where=where, name="better", error=UsageError)
+        if said.setdefault(name, word) != word:
+            refuse(where, f"better must be said once{f' of {name!r}' * bool(name)}",
+                   f"{said[name]} and {word}", "Keep one", error=UsageError)
         open_ = [n for n in names if n not in words and not (names[1:] and usual_direction(n))]
         words |= dict.fromkeys([name] if name else open_, word)  # f1 beside seconds stays
     words = {name: words.get(name) or usual_direction(name) for name in names}

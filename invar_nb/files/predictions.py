@@ -13,11 +13,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ..foundations.refuse import UsageError, as_printed, find_precision, refuse
+from ..foundations.refuse import (UsageError, as_listed, as_printed,
+                                         find_precision, refuse, refuse_misaligned)
 from ..foundations.store import (as_shape, canonical_json, digest, read_file,
                                         strict_json, write_bytes)
 from ..arms.arm import as_name, listed
-from ..arms.predictions import Predictions
+from ..arms.predictions import Predictions, as_labels
 from .tables import as_number, column_named, parse_table
 
 # %% ../../nbs/files/02_predictions.ipynb #bfbe7a52
@@ -178,13 +179,14 @@ ELSEWHERE = {
 def _lists(columns: Mapping, where: str) -> dict[str, list]:
     "The columns as lists as long as the ids; single precision as it is printed."
     for name in ("id", "label"): column_named(name, columns, where, ELSEWHERE[name])
+    refuse_misaligned(where, {f"column {name!r}": cells for name, cells in columns.items()})
     lists, n = {}, len(columns["id"])
     for name, cells in columns.items():
         if not isinstance(name, str) or not hasattr(cells, "__len__") or len(cells) != n:
             got = f"{len(cells)} for {n} ids" if hasattr(cells, "__len__") else "no list"
             refuse(where, f"column {name!r} must have one entry for each id", got,
                    "Nothing is cut or repeated")
-        lists[name] = cells.tolist() if hasattr(cells, "tolist") else list(cells)
+        lists[name] = as_listed(cells, where=where, name=f"column {name!r}")
         if find_precision(cells) == np.float32:
             lists[name] = [as_printed(v) if isinstance(v, float) else v for v in lists[name]]
     return lists
@@ -207,7 +209,7 @@ def predictions_from_columns(
     columns = _spelled(_lists({name: columns[name] for name in columns.keys()}, where))
     places = places or [f"index {i}" for i in range(len(columns["id"]))]
     if cluster: column_named(cluster, columns, where)
-    labels = fields.pop("labels", None)
+    if (labels := fields.pop("labels", None)) is not None: labels = as_labels(labels, where)
     p = _probabilities(columns, where, places, labels)
     if p is None: column_named("prediction", columns, where, ELSEWHERE["prediction"])
     elif labels is not None:

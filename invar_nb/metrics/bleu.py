@@ -14,7 +14,8 @@ import numpy as np
 
 from .metric import Detail, Metric
 from ..arms.arm import Translations
-from ..foundations.refuse import as_choice, as_count, as_vector, refuse
+from ..foundations.refuse import (as_choice, as_count, as_listed, as_vector, refuse,
+                                         refuse_misaligned)
 
 # %% ../../nbs/metrics/08_bleu.ipynb #c016
 SMOOTHINGS = ("none", "floor", "add-k", "exp")  # what a precision of 0 becomes
@@ -120,7 +121,9 @@ def corpus_bleu(
     if isinstance(candidates, str) or isinstance(references, str) or not len(candidates):
         refuse("corpus_bleu", "there must be a list of segments and one of their references",
                f"{candidates!r} and {references!r}", "Use bleu for one text")
-    references = [r if isinstance(r, Sequence) else (r,) for r in references]
+    refuse_misaligned("corpus_bleu", {"candidates": candidates, "references": references})
+    references = [r if isinstance(r, Sequence) else (r,) for r in as_listed(
+        references, where="corpus_bleu", name="references")]
     arm = Translations(ids=range(len(candidates)), hypotheses=candidates, tokenize=tokenize,
                        references=references, case="lc" if lowercase else "mixed")
     scorer, several = _scorer(arm, recipe), {len(several) for several in arm.references}

@@ -12,7 +12,8 @@ from functools import partial
 import numpy as np
 
 from .metric import Detail, Metric
-from ..foundations.refuse import as_choice, find_precision, refuse, refuse_first
+from ..foundations.refuse import (as_choice, find_precision, refuse, refuse_first,
+                                         refuse_misaligned)
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
                                           width_edges)
 
@@ -20,6 +21,7 @@ from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
 def as_forecasts(probability, label, where):
     "Forecasts and outcomes as columns, shape (n, C); C = 1 for a vector of P(label 1)."
     must = "probability must have shape (n,) or (n, C), n >= 1, C >= 2"
+    refuse_misaligned(where, {"probability": probability, "label": label})
     try: rows = np.asarray(probability, dtype=float)
     except (TypeError, ValueError, RuntimeError) as error:
         refuse(where, must, str(error), "Give every row one number a class")

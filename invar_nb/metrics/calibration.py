@@ -14,7 +14,7 @@ import numpy as np
 
 from .metric import Detail, Metric
 from ..foundations.interval import Interval
-from ..foundations.refuse import refuse
+from ..foundations.refuse import refuse, refuse_misaligned
 from .reliability import (as_bins, as_confidences, as_outcomes, bin_of,
                                           mass_edges)
 from ..statistics.jackknife import jackknife_statistic
@@ -54,6 +54,7 @@ def _too_few(p, edges):
 def _estimate(confidence, correct, n_bins, clusters, where):
     "(T, T without each unit) of one model in its own bins, and why not to trust it."
     n_bins = as_bins(n_bins, "mass", where)
+    refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
     codes, n_units = (np.arange(p.size), p.size) if clusters is None else unit_codes(clusters)

@@ -16,7 +16,8 @@ import numpy as np
 from .metric import Detail, Metric
 from ..arms.predictions import AMBIGUOUS
 from ..foundations.interval import Interval
-from ..foundations.refuse import as_choice, as_fraction, as_names, lock, refuse
+from ..foundations.refuse import (as_choice, as_fraction, as_names, lock, refuse,
+                                         refuse_misaligned)
 from .means import share_fields
 from ..statistics.proportions import wilson_interval
 
@@ -41,6 +42,7 @@ def confusion_matrix(
     "How many examples of each true class were given each label."
     where = "confusion_matrix"
     as_choice(ambiguous, AMBIGUOUS, where=where, name="ambiguous")
+    refuse_misaligned(where, {"true": true, "predicted": predicted})
     labels = _classes(labels, where)
     number = {label: c for c, label in enumerate(labels)}
     places = []

@@ -16,7 +16,7 @@ import scipy
 from ..foundations.interval import as_axes
 from ..foundations.refuse import (as_booleans, as_choice, as_count, as_fraction,
                                          as_vector, find_precision, lock, refuse,
-                                         refuse_first)
+                                         refuse_first, refuse_misaligned)
 from .metric import Detail, Metric
 from ..statistics.proportions import wilson_interval
 
@@ -70,6 +70,7 @@ def as_bins(n_bins, binning, where):
 def _binned(confidence, correct, n_bins, binning, where):
     "Checked confidences and outcomes, the bin of each, and M."
     n_bins = as_bins(n_bins, binning, where)
+    refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
     edges = (mass_edges(n_bins, p) if binning == "mass"

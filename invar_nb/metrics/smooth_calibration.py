@@ -10,6 +10,7 @@ import numpy as np
 import scipy
 from scipy.sparse import csr_array
 
+from ..foundations.refuse import refuse_misaligned
 from .metric import Metric
 from .reliability import as_confidences, as_outcomes
 
@@ -58,6 +59,7 @@ def smooth_calibration_error(
 ) -> float:          # in [0, 1], in points like an ECE
     "Smooth calibration error at its own bandwidth (@eq-smooth-fixed); raises ContractError."
     where = "smooth_calibration_error"
+    refuse_misaligned(where, {"confidence": confidence, "correct": correct})
     p = as_confidences(confidence, where)
     y = as_outcomes(correct, p.size, where)
     one = _on_grid(p, y - p, np.zeros(p.size, dtype=np.intp), 1).toarray()[0]

@@ -206,6 +206,10 @@ def verify(
     without: Collection[str] = (),  # metrics that are not installed here, to be left out
 ) -> Verification:
     "Compute a report again from its evidence; ContractError names the first difference."
+    if not isinstance(path, (str, os.PathLike)):
+        refuse("verify", "the report must be a path", repr(path),
+               "Pass report.json or its folder", error=UsageError)
+    if isinstance(without, str): without = (without,)
     path = Path(path) / "report.json" if Path(path).is_dir() else Path(path)
     report, d = read_report(path)
     check_metrics(d, without)

@@ -15,7 +15,8 @@ from scipy.special import ndtr, stdtr, stdtrit
 
 from ..foundations.interval import (Fallback, Forest, Interval, Shown,
                                            ends_text)
-from ..foundations.refuse import PairingError, as_fraction, as_vector, refuse
+from ..foundations.refuse import (PairingError, as_fraction, as_vector, refuse,
+                                         refuse_misaligned)
 from .totals import spread_is_rounding
 
 # %% ../../nbs/statistics/05_paired_test.ipynb #c024
@@ -66,6 +67,7 @@ def paired_t_test(
 ) -> TTest:
     "Paired t test of candidate - baseline, the candidate first (@eq-ttest-density)."
     where = "paired_t_test"
+    refuse_misaligned(where, {"candidate": candidate, "baseline": baseline})
     c, b = (as_vector(values, where=where, name=name, minimum=-1e150, maximum=1e150)
             for name, values in (("candidate", candidate), ("baseline", baseline)))
     level = as_fraction(level, where=where, name="level")

@@ -15,7 +15,7 @@ from scipy.special import betainc, erfinv, ndtr
 
 from ..foundations.interval import Forest, Interval, Shown, ends_text
 from ..foundations.refuse import (PairingError, as_booleans, as_count, as_fraction,
-                                         refuse)
+                                         refuse, refuse_misaligned)
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c031
 def _successes(
@@ -114,6 +114,7 @@ def discordant_pairs(
 ) -> tuple[int, int, int]:  # right under A only, right under B only, number of examples
     "Count the examples on which two models differ; PairingError for none or unequal lengths."
     where, more = "discordant_pairs", dict(where="discordant_pairs", code="not_boolean")
+    refuse_misaligned(where, {"correct_a": correct_a, "correct_b": correct_b})
     a = as_booleans(correct_a, name="correct_a", **more)
     b = as_booleans(correct_b, name="correct_b", **more)
     if a.size != b.size:

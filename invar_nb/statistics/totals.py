@@ -18,7 +18,8 @@ import numpy as np
 # %% ../../nbs/statistics/00_totals.ipynb #c024
 import invar_nb
 from ..foundations.store import as_file, write_bytes
-from ..foundations.refuse import PairingError, as_count, as_counts, as_vector, refuse
+from ..foundations.refuse import (PairingError, as_count, as_counts, as_vector, refuse,
+                                         refuse_misaligned)
 from ..foundations.text_column import as_text_column
 
 # %% ../../nbs/statistics/00_totals.ipynb #c048
@@ -30,6 +31,7 @@ def as_pairs(
     name: str = "delta",    # argument named by the error
 ) -> tuple[np.ndarray, np.ndarray]:
     "One difference and one token count per window; no window at all is a `PairingError`."
+    refuse_misaligned(where, {name: delta, "tokens": tokens})
     tokens = as_counts(tokens, where=where, name="tokens")
     delta = as_vector(delta, where=where, name=name, length=tokens.size)
     _some(tokens, where)
