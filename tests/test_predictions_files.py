@@ -29,7 +29,7 @@ def of_columns(**change): return predictions_from_columns({k: v for k, v in (COL
 # --- the arm --------------------------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("change, part", [
     (dict(ids=[]), "must be an example"), (dict(ids=["a", "b", "a", "d"]), "'a' at index 0 and at index 2"), (dict(ids=["a", "b", True, "d"]), "id must be text"), (dict(ids=["a"]), "one entry for each id"),
-    (dict(label=["yes", "no", 3.0, "no"]), "Write 3, not 3.0"), (dict(label=["yes", "no", None, "no"]), "Fill it in"), (dict(label=["yes"] * 3), "3 for 4 ids"), (dict(label="yesn"), "must be a list"),
+    (dict(label=["yes", "no", 3.0, "no"]), "Write 3, not 3.0"), (dict(label=["yes", "no", None, "no"]), "Fill it in"), (dict(label=["yes"] * 3), "3 for 4 ids"), (dict(label="yesn"), "must be a sequence"),
     (dict(prediction=["yes", "no", "No", "no"]), "blanks or spelling"), (dict(prediction=["yes", "no", "nay", "no"], labels=("yes", "no")), "'nay' at index 2"), (dict(prediction=None), "predictions or probabilities"),
     (dict(label=["u"] * 4, prediction=["v"] * 4), "share a value"), (dict(label=["u"] * 4, prediction=["u"] * 4), "at least two labels"), (dict(labels=("yes", "no", "yes")), "must be different"),
     (dict(labels=[str(i) for i in range(257)] + ["yes", "no"]), "at most 256"), (dict(confidence=[0.5, 0.5, 1.5, 0.5]), "1.5 at index 2. Pass probabilities"), (dict(confidence=[0.5, 0.5, float("nan"), 0.5]), "Find where it came from"),

@@ -16,7 +16,8 @@ from typing import ClassVar, Literal
 import msgspec
 import numpy as np
 
-from ..foundations.refuse import (ContractError, as_choice, as_counts, as_listed, as_names,
+from ..foundations.refuse import (ContractError, as_choice, as_counts, as_listed,
+                                         as_names,
                                          as_vector, is_writable, lock, refuse,
                                          refuse_misaligned)
 from ..foundations.store import as_shape, canonical_json, digest
@@ -199,7 +200,7 @@ def one_of(*options: str) -> Callable:
     "A check of a word."
     return lambda value, where, name, n: as_choice(value, options, where=where, name=name)
 
-# %% ../../nbs/arms/00_arm.ipynb #k0000009
+# %% ../../nbs/arms/00_arm.ipynb #ofeach01
 def entries_at(value, index: np.ndarray):
     "The entries of an array or a tuple, or of each column of a mapping, at some places."
     if value is None: return None
@@ -219,7 +220,7 @@ def columns_given(arm) -> dict[str, object]:
             value, Mapping) else {name: value}
     return found
 
-
+# %% ../../nbs/arms/00_arm.ipynb #k0000009
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Arm:
     "What one model said about items, checked once."

@@ -240,6 +240,7 @@ def _test_digest(arm) -> str:
 def _check_rows(arm) -> dict:
     "The fields whose refusals name a row, checked and plain, in the order given."
     where = as_text(arm.where, "Predictions", "where")
+    refuse_misaligned(where, columns_given(arm))
     if not hasattr(arm.ids, "__len__") or not len(arm.ids):
         refuse(where, "there must be an example", "none", "Score at least one example")
     rows = _Rows(where, tuple([f"index {i}" for i in range(len(arm.ids))]
@@ -294,7 +295,6 @@ class Predictions(Arm):
         return lock(self.true_index == self.predicted_index)
 
     def __post_init__(self):
-        refuse_misaligned(self.where, columns_given(self))
         for name, value in _check_rows(self).items(): object.__setattr__(self, name, value)
         super().__post_init__()
         if not self.data_id: object.__setattr__(self, "data_id", _test_digest(self))

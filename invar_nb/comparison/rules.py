@@ -167,7 +167,6 @@ class Rules(Settings):
                     self.gate, "1.1 allows 10 %")
         if self.tail is not None: as_tail_rule(self.tail)
         _check_by_metric(self)
-        object.__setattr__(self, "margin", _plain(self.margin))
         _check_pooling(self.pooling)
 
     def units_of(self, kind: str) -> str:
@@ -199,7 +198,7 @@ def _plain(margin):
 
 
 def _check_by_metric(rules):
-    "Margins of metrics that are known, and words about those of runs."
+    "Margins of metrics that are known, kept as plain numbers; words about those of runs."
     named = isinstance(rules.margin, Mapping)
     for name, value in (rules.margin if named else {"": rules.margin}).items():
         if not isinstance(name, str):
@@ -207,6 +206,7 @@ def _check_by_metric(rules):
         if name in METRICS: as_margin(value, METRICS[name])
         elif not is_margin(value) and (named or value is not None):
             _refuse("margin must be a number of at least 0", value, "Pass margin=0.02 for 2 %")
+    object.__setattr__(rules, "margin", _plain(rules.margin))
     for rule, options in _WORDS.items():
         asked = getattr(rules, rule)
         if not isinstance(asked, Mapping):

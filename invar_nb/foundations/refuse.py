@@ -129,7 +129,7 @@ def as_listed(values: object, *, where: str, name: str) -> list:
         refuse(where, f"{name} must be a sequence", repr(values), "Pass a list")
     dtype = getattr(values, "dtype", None)
     if getattr(dtype, "kind", "") in ("m", "M"):  # .tolist() makes integers of nanoseconds
-        refuse(where, f"{name} must be no times", f"dtype {dtype}", "Write them as text, or "
+        refuse(where, f"{name} must not be times", f"dtype {dtype}", "Write them as text, or "
                "as numbers of one unit")
     return values.tolist() if hasattr(values, "tolist") else list(values)
 
