@@ -125,7 +125,7 @@ def test_other_arrays_are_refused(array):
 
 @pytest.mark.parametrize("kind", ["M8[ns]", "m8[ns]", "m8[s]"])
 def test_times_are_no_names(kind):
-    for values in (np.array([1, 2], kind), [*np.array([1, 2], kind)]): refused(lambda: as_names(values, **WHERE), "test: x must be")
+    for values in (np.array([1, 2], kind), [*np.array([1, 2], kind)]): refused(lambda: as_names(values, **WHERE), "test: x must")
 
 
 @pytest.mark.parametrize("items", [[2**53, 1], [2**52, 2**52, 1], [2**53] * 2000])
