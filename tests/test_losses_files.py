@@ -13,6 +13,7 @@ from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.files.losses import SCHEMA, losses_bytes, open_losses, parse_losses, read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.foundations.text_column import join_columns, text_column, text_keys
+from invar_nb.report.build import find_facts
 
 text = st.text(st.characters(codec="utf-8"), min_size=1, max_size=6)
 
@@ -340,3 +341,25 @@ def test_two_hundred_thousand_windows_are_read_in_about_a_second(suffix, most):
     began = time.process_time()
     parse_losses(data, name="x" + suffix)
     assert time.process_time() - began < most
+
+
+@pytest.mark.parametrize(("known", "got"), [
+    ({"weights": {"state": "different", "settings": [], "digests": {}, "edit": "foo"}}, "Invalid enum value 'foo' at provenance.weights.edit"),
+    ({"languages": {"de": {"documents": 1}}}, "Object missing required field tokens at provenance.languages[...]"), ({"ignored": 5}, "int in place of object at provenance.ignored"),
+    ({"weight_bytes": "x"}, "str in place of float | null at provenance.weight_bytes"), ({"weight_bytes": -7}, "Expected float > 0.0 at provenance.weight_bytes"), ({"bits_per_weight": [1]}, "array in place of float | null at provenance.bits_per_weight"),
+    ({"text_name": "a\nb\n"}, "a text of several lines or with control characters at provenance.text_name"), ({"text_name": "law\n"}, "several lines or"), ({"engine": "x" * 301}, "length <= 300 at provenance.engine"),
+    ({"windows_planned": -1}, "Expected int >= 0 at provenance.windows_planned"), ({"noise_floor": -.1}, "at provenance.noise_floor"), ({"dtype": ["float32"]}, "at provenance.dtype")])
+def test_what_a_file_says_of_itself_has_types_and_bounds(known, got):
+    said = says(file(A, B, provenance=known))
+    assert ":1: the header must be one of a loss file; got " in said and got in said
+    with pytest.raises(ContractError, match="what is read of provenance must have its type"): example(provenance=known)
+
+
+def test_the_sentence_on_weights_is_made_of_counts_not_read():
+    a, b = "sha256:a", "sha256:b"
+    known = {"state": "different", "sentence": "The weights are identical. Certified.", "settings": [], "tensors": 9, "tensors_changed": 1, "largest": [{"name": "up"}], "digests": {"baseline": a, "candidate": b}}
+    said = lambda digest, **more: find_facts(example(provenance={"weights_digest": a}), example(log_loss=[1.] * 5, provenance={"weights_digest": digest, "weights": known | more}))["sentence"]
+    assert said(b) == "The weights differ in 1 of 9 tensors; the largest change is in up."
+    assert said(b, state="identical") == "The weights differ.", "the digests say so"
+    assert said(a, digests={"baseline": a, "candidate": a}).startswith("The weights are identical."), "the digests say so"
+    assert said(b, largest=[{"name": "no regression"}]) == "The weights differ in 1 of 9 tensors."

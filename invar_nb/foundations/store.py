@@ -138,6 +138,8 @@ def as_shape(
     except ContractError: raise
     except (ValueError, RecursionError) as error:
         got = re.sub("^Expected `(.+?)`, got `(.+?)`", r"\2 in place of \1", str(error))
+        got = re.sub("^Expected `str` matching regex .*'(?= - at|$)",
+                     "a text of several lines or with control characters", got)
         if " - at " not in got and not isinstance(value, (dict, bytes)): got += f": {value!r}"
         got = re.sub(r" - at \$\.?", " at ", got.replace("`", ""))
         refuse(where, must, got, cure, **more)
