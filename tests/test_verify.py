@@ -63,6 +63,10 @@ def changed(document, at, value, seal=True):
     return new
 
 
+@pytest.fixture(autouse=True)
+def few_are_large(monkeypatch): monkeypatch.setattr("invar_nb.files.losses.LARGE", 39)
+
+
 @pytest.fixture(scope="module", params=KINDS)
 def saved(request, tmp_path_factory):
     folder = KINDS[request.param]().report().save(tmp_path_factory.mktemp("report") / "r")
@@ -334,3 +338,20 @@ def test_a_line_that_was_added_to_a_page_is_found(tmp_path, name):
 @pytest.mark.parametrize("path", [None, 5, b"report.json"])
 def test_a_report_is_named_by_a_path(path):
     with pytest.raises(UsageError, match="verify: the report must be a path; got "): verify(path)
+
+
+def test_a_small_file_is_not_said_to_stay_where_it_is(tmp_path, monkeypatch):
+    "Which would leave out the checks of windows."
+    streamed().report().save(tmp_path / "r")
+    assert verify(tmp_path / "r")
+    monkeypatch.setattr("invar_nb.files.losses.LARGE", 40)
+    with pytest.raises(ContractError, match="arms.baseline.streamed must be false where all windows are read; got true, of 40 windows"): verify(tmp_path / "r")
+
+
+def test_a_profile_is_checked_on_files_that_are_added_up(tmp_path):
+    "Here nearly every token is scored twice."
+    for name, values in (("baseline", np.linspace(2, 3, 400)), ("candidate", np.linspace(2, 3.01, 400))):
+        write_losses(invar_nb.WindowLosses.from_arrays([f"0:{64 * i}-{64 * i + 128}" for i in range(400)], [128] * 400, values), tmp_path / f"{name}.jsonl")
+    arms = {name: StreamedLosses(file=open_losses(tmp_path / f"{name}.jsonl")) for name in ("baseline", "candidate")}
+    assert study(arms).report()
+    with pytest.raises(ContractError, match="the profile ci needs every contract to hold; got no_token_is_scored_twice"): study(arms, profile="ci").report()

@@ -6,7 +6,7 @@
 __all__ = ['SCHEMA', 'REQUIRED', 'OPTIONAL', 'COUNTS', 'TEXTS', 'CURE', 'USUAL', 'ROWS', 'MOST_BYTES', 'LARGE', 'check_header',
            'check_columns', 'check_count', 'as_column', 'check_repeats', 'ColumnDigests', 'join_batches', 'LossWriter',
            'loss_writer', 'columns_of', 'losses_from', 'write_losses', 'losses_bytes', 'find_suffix', 'LossFile',
-           'open_losses', 'read_losses', 'losses_of', 'parse_losses']
+           'open_losses', 'read_losses', 'is_large', 'losses_of', 'parse_losses']
 
 # %% ../../nbs/files/01_losses.ipynb #c72547d3
 import contextlib, hashlib, io, os
@@ -485,10 +485,15 @@ def read_losses(path: str | os.PathLike) -> WindowLosses:
     return open_losses(path).read()
 
 
+def is_large(file: LossFile) -> bool:
+    "Whether a file has more windows than are read at once."
+    return len(file) > LARGE
+
+
 def losses_of(path: str | os.PathLike) -> WindowLosses | StreamedLosses:
     "The losses in a file, read, or of more than 4 million windows left where they are."
     file = open_losses(path)
-    return file.read() if len(file) <= LARGE else StreamedLosses(file=file)
+    return StreamedLosses(file=file) if is_large(file) else file.read()
 
 
 def parse_losses(data: bytes, *, name: str) -> WindowLosses:

@@ -18,7 +18,7 @@ from ..arms.window_losses import StreamedLosses
 from ..comparison.rules import Rules
 from ..comparison.study import study
 from ..comparison.units import counted
-from ..files.losses import open_losses
+from ..files.losses import is_large, open_losses
 from ..foundations.store import (content_digest, digest,
                                         first_difference, read_canonical, read_file)
 from ..foundations.refuse import ContractError, UsageError, refuse
@@ -52,6 +52,10 @@ def read_evidence(
                    repr(name), "A report must not point to files elsewhere")
         if entry["streamed"]:
             file = open_losses(folder / name)  # refused where it changes while it is used
+            if not is_large(file): refuse(
+                "verify", f"arms.{stem}.streamed must be false where all windows are read",
+                f"true, of {counted(len(file), 'windows')}", "The report was changed: so few "
+                "are never left in their file", code="differs")
             arm, now = StreamedLosses(file=file), file.sha256()
         else:  # read once: what is hashed is what is used
             data = read_file(folder / name, "verify")
