@@ -369,6 +369,25 @@ def test_a_loss_is_accepted_in_python_as_in_a_study_file(docs, monkeypatch):
         with pytest.raises(UsageError): Rules(accepted=[{"up_to": .5, "reason": "ticket", "expires": "2027-03-01", **wrong}])
 
 
+@pytest.mark.parametrize("day", ["20260101", "2026-W01-1", "2026-1-1", "2026-02-30", "２０２６-01-01", None, b"2026-01-01"])
+def test_a_last_day_has_one_spelling(day):
+    from invar_nb import Rules, UsageError
+    with pytest.raises(UsageError, match="the last day on which it is accepted.*Write expires = 2027-03-01"): Rules(accepted=[{"up_to": .5, "reason": "t", "expires": day}])
+
+
+def test_a_day_that_has_passed_counts_in_python_too(docs, monkeypatch, tmp_path):
+    "Also in compare and study; what is stored needs no clock."
+    from invar_nb import compare, pair, read_losses, verify
+    both = pair(read_losses("docs/base.jsonl"), read_losses("docs/q4.jsonl"))
+    for day, rule in (("after", "primary_regressed"), ("the last day", "accepted_loss")):
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY[day]))
+        report = compare(both, accepted=[{"up_to": .5, "reason": "ticket", "expires": "2027-03-01"}]).report()
+        assert report.exit["rule"] == rule
+        folder = report.save(tmp_path / day)
+        monkeypatch.setenv("SOURCE_DATE_EPOCH", str(DAY["before" if day == "after" else "after"]))
+        assert verify(folder).report.exit["rule"] == rule
+
+
 def test_a_requirement_may_be_spelled_as_the_option(docs, shell):
     for line in ('require = "not-worse"', 'required = "not-worse"'):
         assert judged(docs, shell, KNOWN.replace("[arms]", f"[rules]\n{line}\n[arms]"))["rules"]["required"] == "not-worse"

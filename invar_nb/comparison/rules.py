@@ -9,7 +9,7 @@ __all__ = ['PROFILES', 'EDITS', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEV
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from datetime import date
+from datetime import date, datetime
 import re
 
 from .rows import POOLING
@@ -18,6 +18,7 @@ from .passages import as_tail_rule
 from .units import check_units
 from .verdict import as_margin
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
+from ..foundations.store import now
 from ..metrics.metric import METRICS, as_metric, is_margin, refuse_kind
 from ..statistics.multiplicity import PROCEDURES
 
@@ -78,22 +79,34 @@ class Accepted:
     candidate: str = ""    # "": of each
     part: str = ""         # "": of each
     metric: str = ""       # "": the one that leads
-    expired: bool = False  # on the day of the report: it is not in force
+    expired: bool | None = None  # it is not in force; None: whether the last day has passed
 
     def __post_init__(self):
-        if isinstance(self.expires, date):
-            object.__setattr__(self, "expires", self.expires.isoformat()[:10])
+        day = _as_day(self.expires)
+        object.__setattr__(self, "expires", day.isoformat())
+        if self.expired is None:
+            object.__setattr__(self, "expired", day < now()[0].date())
+        if not isinstance(self.expired, bool):
+            _refuse("whether an accepted loss has expired must be true or false", self.expired,
+                    "Leave it out: the day says it")
         if isinstance(self.up_to, str):
             object.__setattr__(self, "up_to", _as_share(self.up_to, self.metric))
-        try: date.fromisoformat(self.expires)
-        except (TypeError, ValueError):
-            _refuse("an accepted loss must have the last day on which it is accepted",
-                    self.expires, "Write expires = 2027-03-01")
         if not isinstance(self.reason, str) or not self.reason.strip():
             _refuse("an accepted loss must have a reason", self.reason, "Name a ticket")
         if not (is_margin(self.up_to) and self.up_to > 0):
             _refuse("an accepted loss must have a largest size", self.up_to,
                     'Write up_to = "3%"')
+
+
+def _as_day(value):
+    "A date, from one or from the one spelling of it that a report has."
+    if isinstance(value, datetime): return value.date()
+    if isinstance(value, date): return value
+    try:
+        if re.fullmatch(r"\d{4}-\d{2}-\d{2}", value, re.A): return date.fromisoformat(value)
+    except (TypeError, ValueError): pass  # no text, or no such day
+    _refuse("an accepted loss must have the last day on which it is accepted", value,
+            "Write expires = 2027-03-01")
 
 
 def _as_share(text, metric):

@@ -4,15 +4,16 @@
 
 # %% auto #0
 __all__ = ['MOST_VALUES', 'ASIDE', 'ABSENT', 'CLOSE', 'INTERVALS', 'OF_INTERVAL', 'MOST_BYTES', 'MOST_LINE', 'canonical_json',
-           'check_values', 'strict_json', 'digest', 'as_shape', 'canonical_text', 'content_digest', 'read_canonical',
-           'width_of', 'differences', 'first_difference', 'as_file', 'as_path', 'open_file', 'read_file', 'read_lines',
-           'file_digest', 'lock_file', 'locked', 'staging', 'clear_staging', 'whole_file', 'write_bytes',
-           'write_folder']
+           'check_values', 'strict_json', 'digest', 'as_shape', 'canonical_text', 'content_digest', 'now',
+           'read_canonical', 'width_of', 'differences', 'first_difference', 'as_file', 'as_path', 'open_file',
+           'read_file', 'read_lines', 'file_digest', 'lock_file', 'locked', 'staging', 'clear_staging', 'whole_file',
+           'write_bytes', 'write_folder']
 
 # %% ../../nbs/foundations/02_store.ipynb #c032
 import contextlib, errno, hashlib, json, math, numbers, os, re, shutil, stat
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping
+from datetime import datetime, timezone
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
@@ -156,6 +157,13 @@ def canonical_text(document: Mapping) -> str:
 def content_digest(document: Mapping, aside: Collection[str] = ASIDE) -> str:
     "SHA-256 of everything but the fields of `aside`, in canonical JSON."
     return digest(canonical_json({k: v for k, v in document.items() if k not in aside}))
+
+# %% ../../nbs/foundations/02_store.ipynb #nowc0001
+def now() -> tuple[datetime, bool]:
+    "This moment and False, or that of SOURCE_DATE_EPOCH and True."
+    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
+    if not re.fullmatch(r"[0-9]{1,11}", epoch): return datetime.now(timezone.utc), False
+    return datetime.fromtimestamp(int(epoch), timezone.utc), True
 
 # %% ../../nbs/foundations/02_store.ipynb #c008
 def read_canonical(data: bytes, *, where: str) -> dict:

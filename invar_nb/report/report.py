@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection', 'RowSection', 'Units', 'Facts', 'PairSection',
-           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files', 'now',
+           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files',
            'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render', 'files_of_older',
            'printed_rows']
 
@@ -12,7 +12,6 @@ __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection'
 from collections.abc import Iterable, Mapping
 import csv
 from dataclasses import dataclass, field, fields
-from datetime import datetime, timezone
 from importlib import metadata
 import io
 import json
@@ -39,7 +38,7 @@ from ..files.predictions import parse_kept, predictions_bytes
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
 from ..foundations.refuse import ContractError, refuse
-from ..foundations.store import (as_shape, canonical_json, canonical_text,
+from ..foundations.store import (as_shape, canonical_json, canonical_text, now,
                                         content_digest, digest, read_file,
                                         strict_json, write_folder)
 from .build import SCHEMA, document_of
@@ -259,13 +258,6 @@ def evidence_files(
     return files
 
 # %% ../../nbs/report/06_report.ipynb #2f582dc8
-def now() -> tuple[datetime, bool]:
-    "This moment and False, or that of SOURCE_DATE_EPOCH and True."
-    epoch = os.environ.get("SOURCE_DATE_EPOCH", "")
-    if not re.fullmatch(r"[0-9]{1,11}", epoch): return datetime.now(timezone.utc), False
-    return datetime.fromtimestamp(int(epoch), timezone.utc), True
-
-
 def describe_environment(document: Mapping | None = None) -> dict:
     "When, where, with which versions, seeds and rules, at what cost; see SOURCE_DATE_EPOCH."
     (moment, fixed), versions = now(), {}

@@ -23,7 +23,6 @@ from ..files.plain_table import usual_direction
 from ..foundations.refuse import ContractError, UsageError, of_part
 from ..metrics.metric import METRICS, as_metric, missing_reason
 from ..report.policy import check_enough
-from ..report.report import now
 from . import groups as g
 from . import options as o
 from .arms import DIVERGENCE
@@ -108,12 +107,11 @@ def check_foreign(asked: g.Asked, arms: Mapping) -> None:
 # %% ../../nbs/shell/05_rules.ipynb #accc
 def accepted_losses(losses: Sequence[g.AcceptedLoss], size_of: Callable) -> list[Accepted]:
     "Losses of a study file as rules have them; `size_of`: a margin's text -> {metric: size}."
-    today, rows = now()[0].date().isoformat(), []
+    rows = []
     for one in losses:
-        text, day = f"{one.metric}={one.up_to}".removeprefix("="), str(one.expires)
+        text = f"{one.metric}={one.up_to}".removeprefix("=")
         with of_part("[[accepted]] up_to"): size, = size_of(text).values()
-        rows.append(Accepted(**{**msgspec.structs.asdict(one), "up_to": size,
-                                "expires": day, "expired": day < today}))
+        rows.append(Accepted(**{**msgspec.structs.asdict(one), "up_to": size}))
     return rows
 
 # %% ../../nbs/shell/05_rules.ipynb #c017

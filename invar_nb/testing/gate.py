@@ -38,14 +38,13 @@ def study_of(
     "The study of two arms, wherever they are; ContractError, PairingError, UsageError."
     from invar_nb.comparison.rules import Rules
     from invar_nb.comparison.study import study
-    from invar_nb.report.report import now
     from invar_nb.shell.compare import compare_models
     from invar_nb.shell.options import parse_margin, resolve_margin
     from invar_nb.shell.work import write_baseline
     asked = parse_margin(margin) if isinstance(margin, str) else None
     judged, scoring = split_options(options)
-    rules, today = Rules(margin=asked.value if asked else margin, **judged), now()[0].date()
-    rules = replace(rules, accepted=[replace(one, expired=one.expires < str(today))
+    rules = Rules(margin=asked.value if asked else margin, **judged)
+    rules = replace(rules, accepted=[replace(one, expired=None)  # by today, not when made
                                      for one in rules.accepted])
     arms = {"baseline": baseline, "candidate": candidate}
     apart = {name: arm for name, arm in arms.items() if not isinstance(arm, PATHS)}
