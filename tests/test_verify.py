@@ -145,6 +145,27 @@ def test_edited_pages_are_refused_and_absent_ones_named(saved, name, tmp_path):
     assert f"{name} is missing" in verify(folder).not_covered
 
 
+@pytest.mark.parametrize("name, put, said", [
+    ("report.html", lambda path: path.symlink_to("nowhere"), "report.html must be a file beside report.json; got a link"), ("result.svg", lambda path: path.symlink_to(path.name), "result.svg must be a file"),
+    ("Report.html", lambda path: path.write_text("All is well."), "only what was made from report.json may lie beside it; got Report.html"), ("SLICES.csv", lambda path: path.touch(), "only what was made"),
+    ("baseline.parquet", lambda path: path.symlink_to(path.parents[1] / "away"), "baseline.parquet must be a file of the report's folder; got a link that leads out of it"), ("candidate.parquet", lambda path: path.symlink_to("../away"), "leads out of it"),
+    ("baseline.parquet", lambda path: path.symlink_to(path.name), "baseline.parquet")])
+def test_links_and_pages_in_another_case_are_refused(name, put, said, tmp_path):
+    folder = compare(losses(.03)).report().save(tmp_path / "r")
+    if (path := folder / name).exists(): path.rename(tmp_path / "away")
+    put(path)
+    with pytest.raises((ContractError, OSError), match=said): verify(folder)
+
+
+def test_other_files_of_the_folder_are_named(tmp_path):
+    folder = compare(losses(.03)).report().save(tmp_path / "r")
+    for name in ("index.html", "README.md"): (folder / name).write_text("No regression.")
+    result = verify(folder)
+    assert result.not_covered == (*page.NOT_COVERED, "other files in the folder: README.md, index.html") and "- other files in the folder: README.md, index.html" in str(result)
+    for name in ("a\x1b[2J\u202e", "b", "c", "d"): (folder / name).touch()
+    assert verify(folder).not_covered[-1] == "other files in the folder: README.md, a\\x1b[2J\\u202e, b, c, d and 1 more"
+
+
 @pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("kind", STUDIES)
 def test_edited_evidence_is_refused_even_with_fresh_digests(kind, every, tmp_path, monkeypatch):

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NOT_COVERED', 'FAMILY', 'ANSWER', 'UNLIKE', 'read_evidence', 'metric_names', 'comparable', 'check_metrics',
-           'compute_again', 'read_report', 'check_digest', 'check_pages', 'Verification', 'verify']
+           'compute_again', 'read_report', 'check_digest', 'check_pages', 'other_files', 'Verification', 'verify']
 
 # %% ../../nbs/report/07_verify.ipynb #c002
 from collections.abc import Collection, Mapping
@@ -50,6 +50,10 @@ def read_evidence(
         if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
             refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
                    repr(name), "A report must not point to files elsewhere")
+        real = Path(os.path.realpath(folder / name))  # of a link, where it leads
+        if not real.is_relative_to(os.path.realpath(folder)):
+            refuse("verify", f"{name} must be a file of the report's folder", "a link that "
+                   "leads out of it", "Copy the report again, with the files themselves")
         if entry["streamed"]:
             file = open_losses(folder / name)  # refused where it changes while it is used
             if not is_large(file): refuse(
@@ -156,19 +160,20 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     "(files that are what report.json renders to, those that are not there)"
     files, missing, pages = [path.name], [], render(report)
     evidence = {arm["file"] for arm in report.document()["arms"].values()}
-    there = files_of_older(path.parent) & {*os.listdir(path.parent)}
-    if more := sorted(there - {*pages} - evidence):
+    ours = {name.lower() for name in (*files_of_older(path.parent), *pages)}
+    there = {name for name in os.listdir(path.parent) if name.lower() in ours}
+    if more := sorted(there - {*pages} - evidence - {path.name}):
         refuse("verify", "only what was made from report.json may lie beside it", more[0],
                "Another report has such a file: remove it", code="page_differs")
     for name, text in pages.items():
         if name == "report.json": continue
+        if (path.parent / name).is_symlink():  # a line of another file is not shown
+            refuse("verify", f"{name} must be a file beside report.json", "a link",
+                   "Copy the report again", code="page_differs")
         if not (path.parent / name).exists():
             missing.append(f"{name} is missing")
             continue
         files.append(name)
-        if (path.parent / name).is_symlink():  # a line of another file is not shown
-            refuse("verify", f"{name} must be a file beside report.json", "a link",
-                   "Copy the report again", code="page_differs")
         lines = read_file(path.parent / name, "verify").split(b"\n")
         pairs = zip_longest(lines, text.encode("utf-8").split(b"\n"), fillvalue=None)
         for line, (got, right) in enumerate(pairs, 1):
@@ -177,6 +182,14 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
                 f"line {line}: {(got or b'').decode('utf-8', 'replace')[:100]!r}",
                 "It was edited, or another version wrote it", code="page_differs")
     return files, missing
+
+
+def other_files(path: Path, ours: Collection[str]) -> list[str]:
+    "A line on what else lies in the folder of a report; none where there is nothing."
+    names = sorted({*os.listdir(path.parent)} - {*ours})
+    more = f" and {len(names) - 5} more" * (len(names) > 5)
+    return [f"other files in the folder: {', '.join(map(visible, names[:5]))}{more}"] * bool(
+        names)
 
 # %% ../../nbs/report/07_verify.ipynb #c013
 @dataclass(frozen=True, kw_only=True)
@@ -231,6 +244,7 @@ def verify(
     files, missing = check_pages(path, report)
     lines = [f"what rests on {', '.join(without)} too: the headline, the claims, the exit code"
              " and all that the pages say in words"] if without else []
+    lines += other_files(path, [*files, *(arm["file"] for arm in d["arms"].values())])
     return Verification(report=report, headline=again["headline"], files=tuple(files),
                         without=tuple(without),
                         not_covered=(*missing, *NOT_COVERED, *lines))
