@@ -20,7 +20,7 @@ from invar_nb.files import inspect_logs, tables
 from invar_nb.foundations import store
 from invar_nb.foundations.journal import Journal
 from invar_nb.foundations.store import canonical_text, digest
-from invar_nb.report.figures import markdown
+from invar_nb.report.figures import markdown, visible
 from invar_nb.shell import work
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
@@ -288,6 +288,18 @@ def test_a_card_is_made_of_reports_alone(document, report, tmp_path):
     for words in (["card"], ["export", "--to", "junit"], ["verify"]):
         code, _, err = shell(words[0], tmp_path, *words[1:])
         assert code in (2, 3) and "bug" not in err, err
+
+
+def test_marks_that_show_nothing_are_seen_and_addresses_are_no_links():
+    assert visible("a\ufe0fb\u3164c\u034fd\u200be") == r"a\ufe0fb\u3164c\u034fd\u200be" and visible("東京 é") == "東京 é"
+    assert markdown("ftp://a.b, x+y@b-c.de, org/model@main") == r"ftp\://a.b, x+y@&#8203;b-c.de, org/model@main"
+
+
+@pytest.mark.parametrize("option", ["--baseline", "--candidate", "--text"])
+def test_a_name_of_two_lines_goes_into_no_workflow(tmp_path, monkeypatch, option):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = shell("init", option, "q8\nrun: evil")
+    assert code == 2 and f"{option} must be a name on one line; got 'q8\\nrun: evil'" in err and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("words", ["verify {}", "card {}", "compare a b --study {}", "compare a b --out {}", "score m --text {} --out o.jsonl", "score m --text t --out {}", "compare a {} --control {}", "answer m {} --out o.jsonl", "score m --text t --set tokenizer={} --out o.jsonl", "merge {} --out o.parquet"])

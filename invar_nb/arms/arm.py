@@ -159,7 +159,7 @@ class Weights(msgspec.Struct, frozen=True):
     largest: list[TensorName] = []
 
 
-# %% ../../nbs/arms/00_arm.ipynb #prov0003
+# %% ../../nbs/arms/00_arm.ipynb #prov0004
 class Provenance(msgspec.Struct, frozen=True):
     "What is read of a provenance, where it is there; whatever else it holds is kept."
     source: Source | None = None

@@ -540,6 +540,9 @@ def init(
     from invar_nb.foundations.store import write_bytes
     from invar_nb.report.figures import environment
     o.parse_margin(margin)
+    for option, name in (("baseline", baseline), ("candidate", candidate), ("text", text)):
+        o.require((f"--{option} must be a name on one line", not name.isprintable() and
+                   repr(name), "Rename it: a comment of the workflow ends with its line"))
     results = [name for name in (baseline, candidate) if _holds_results(name)]
     made = environment(False)
     made.filters["toml"] = partial(json.dumps, ensure_ascii=False)
