@@ -155,7 +155,7 @@ def check_digest(d: Mapping) -> None:
         refuse("verify", "digest must be that of the document as written", d["digest"],
                "The report was changed", code="differs")
 
-
+# %% ../../nbs/report/07_verify.ipynb #c012p
 def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
     "(files that are what report.json renders to, those that are not there)"
     files, missing, pages = [path.name], [], render(report)
