@@ -89,7 +89,8 @@ _SPELLED = {"metrics": "metric", "pieces": "documents", "n_bytes": "bytes", "tas
 _SUBJECTS = ("filter|gate|labels|level|margin|max_length|method|metrics|replicates|resample|"
              "seed|shard|stride|sums|by|units|windowing|windows")
 _NAMES = (f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|loss|n_bytes|pieces|"
-          "prefix_token|references|repeats|scale|score|slices|target|tasks|tokenize|tokenizer|tokens")
+          "prefix_token|references|repeats|scale|score|slices|target|tasks|tokenize|tokenizer|"
+          "tokens")
 
 
 def _in_options(text):
