@@ -297,6 +297,17 @@ def test_each_task_has_its_own_filter_and_metric_and_the_first_of_several_is_tak
         assert part in refused(DATA / "base", UsageError, **options)
 
 
+@pytest.mark.parametrize("value", [math.nan, "nan", math.inf])
+def test_a_likelihood_that_is_no_number_is_named_with_its_line(tmp_path, value):
+    folder = edited(tmp_path, "invar_choices", rows=lambda rows: rows[3]["filtered_resps"][1].__setitem__(0, value) or rows)
+    assert f".jsonl, line 4: a row must have the numbers of acc; got {value} at filtered_resps[1]. It has no number" in refused(folder, tasks="invar_choices")
+
+
+def test_kinds_are_said_with_their_models():
+    arms = [read_lm_eval(DATA / model, tasks=task, score=score)[task] for model, task, score in (("base", "invar_choices", "acc"), ("tuned", "invar_lengths", "shared"))]
+    with pytest.raises(ContractError, match=r"of one kind; got answers \(baseline 'base'\) and scores \(candidate 'tuned'\)"): pair(*arms)
+
+
 def test_direction_numbers_and_names_are_needed(tmp_path):
     assert "whether a higher shared is better; got None" in refused(edited(tmp_path, "invar_lengths", said=lambda s: s["higher_is_better"]["invar_lengths"].update(shared=None)),
                                                                      tasks="invar_lengths", score="shared")

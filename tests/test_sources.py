@@ -1,4 +1,5 @@
 "Every format is recognised by its content, under any name, and two files are paired only where they belong together."
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -111,6 +112,26 @@ def test_what_is_refused_and_how(tmp_path):
     with pytest.raises(ContractError, match="at most 1e.150 in size; got 1e.308"): read_arms(table(tmp_path / "huge.csv", "id", "score", rows=[row | {"score": 1e308} for row in ROWS]))
     with pytest.raises(PairingError, match="ids must match"): read_pairs(a, table(tmp_path / "c.csv", "id", "score", rows=ROWS[:-1]))
     assert read_pairs(a, a)[""].n == len(ROWS) and np.isclose(read_pairs(a, a)[""].baseline.values.sum(), 6.6)
+
+
+@pytest.mark.parametrize(("kind", "name", "damage", "says"), [
+    ("answers", "x.csv", lambda data: data.replace(b",", b";"), "x.csv, line 1: cells must be separated by commas"),
+    ("answers", "x.csv", lambda data: data.decode().encode("utf-16"), "x.csv, line 1: text must be UTF-8 without NUL"),
+    ("answers", "x.csv", lambda data: data.replace(b"\n", b"\r"), "x.csv, line 1: lines must end with a line feed"),
+    ("answers", "x.jsonl", gzip.compress, "x.jsonl, line 1: text must be UTF-8"),
+    ("answers", "x.jsonl", lambda data: b"\0" * 9 + data, "x.jsonl, line 1: text must be UTF-8 without NUL"),
+    ("losses", "x.jsonl", lambda data: data.replace(b"invar_nb/", b"other/"), "x.jsonl:1: the header must be an object with \"schema\""),
+    ("losses", "x.jsonl", lambda data: data.partition(b"\n")[2], "x.jsonl:1: the header must be an object with \"schema\""),
+    ("losses", "x.parquet", lambda data: data.replace(b"invar_nb", b"invar_mb"), "x.parquet: Parquet metadata must hold the key 'invar_nb'")])
+def test_one_damaged_file_of_two_is_said_as_it_would_be_alone(tmp_path, kind, name, damage, says):
+    (tmp_path / "good").mkdir()
+    bad, good = tmp_path / name, tmp_path / "good" / name
+    if kind == "losses": write_losses(WindowLosses.from_arrays(["a", "b"], [3, 4], [1.0, 2.0], model="m"), good)
+    else: table(good, "id", "label", "prediction")
+    bad.write_bytes(damage(good.read_bytes()))
+    for a, b in ((good, bad), (bad, good)):
+        with pytest.raises(ContractError) as caught: read_pairs(a, b)
+        assert says in str(caught.value) and not isinstance(caught.value, UsageError)
 
 
 def test_translations_are_texts_with_references(tmp_path):

@@ -152,6 +152,12 @@ def holds_runs(arm: object) -> bool:
         arm) and all(isinstance(run, Mapping) or hasattr(run, "terminal") for run in arm)
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000022
+def _called(role, arm) -> str:
+    "What an arm is to its reader: its kind and model; the type of what is no arm."
+    if not isinstance(arm, Arm): return type(arm).__name__
+    return f"{arm.kind} ({role} {arm.model!r})" if arm.model else f"{arm.kind} ({role})"
+
+
 _PLAN = "Score both models with one tokenizer and one plan"
 _AGREE = {
     "weight_unit": "Convert one file: tokens, bytes and words cannot be mixed",
@@ -178,7 +184,7 @@ def pair(
     if len(kinds) > 1 or not all(isinstance(arm, Arm) for arm in arms):
         other = any(isinstance(arm, Arm) for arm in arms)
         _unpaired("the arms must be losses, answers or scores, of one kind",
-                  " and ".join(type(a).__name__ for a in arms),
+                  " and ".join(map(_called, ("baseline", "candidate"), arms)),
                   "Pair losses with losses, answers with answers" if other else
                   'compare_runs(MetricSpec("loss", "lower"), baseline_runs=a, '
                   "candidate_runs=b) pairs runs by seed" if all(map(holds_runs, arms)) else

@@ -231,6 +231,9 @@ class _Choices(_Value):
         super().__post_init__()
         if len(self.arguments) != len(self.filtered_resps) or not self.arguments:
             raise ValueError("not a likelihood for each choice")
+        for i, (likelihood, _) in enumerate(self.filtered_resps):
+            if not likelihood < math.inf:  # -inf is a probability of 0
+                raise ValueError(f"{likelihood} at filtered_resps[{i}]")
 
 # %% ../../nbs/files/03_lm_eval.ipynb #c038
 class _Row(msgspec.Struct):
@@ -262,7 +265,8 @@ def _rows(task: _Task, shape: type, value: Callable) -> tuple[dict, list]:
         cells["value"] = cells.get(task.metric)
         rows.append((row, value(as_shape(
             cells, shape, place, f"a row must have the numbers of {task.metric}",
-            "It has no number for each example: choose another with score=", strict=False))))
+            "It has no number for each example: run the task again, or choose another "
+            "with score=", strict=False))))
     if len(rows) != (count := task.said.n_samples.effective):
         refuse(task.where, f"{count} rows of filter {task.filter!r} must be there, as the "
                "results file says", str(len(rows)), f"Rows were lost or added. {_COPY_AGAIN}")

@@ -9,6 +9,7 @@ __all__ = ['SOURCES', 'first_names', 'Reading', 'read_every_eval', 'read_transla
 # %% ../../nbs/files/07_sources.ipynb #c008
 import csv, os, re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
@@ -20,7 +21,7 @@ from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_logit_pair, read_perplexity_log,
                                       read_perplexity_pair)
 from .lm_eval import is_lm_eval, read_lm_eval
-from .losses import losses_of
+from .losses import REQUIRED, losses_of
 from .plain_table import ARRAYS, USUAL, Roles, read_plain
 from .predictions import read_predictions
 from ..foundations.store import (as_file, as_path, as_shape, open_file, read_file,
@@ -289,6 +290,17 @@ def _check_options(source: Source, given: Mapping) -> None:
                f"a file of {source.name}", "Leave it out", error=UsageError)
 
 
+def _read_alone(name, path: Path, source: Source, other: Source, reading: Reading) -> None:
+    "Refuse a file that is damaged: its kind is then a guess, and not what is wrong."
+    if source.read_pair: return  # known by its first bytes
+    if other.name == "losses" and source.name == "table":  # ours, without a header of ours
+        names = first_names(path)
+        if {*REQUIRED} <= names or {"schema", "windows"} <= names: source = other
+    options = {k: v for k, v in reading.given().items() if k in source.options and k != "arm"}
+    rows = {"rows": reading.arm[name]} if reading.arm and "arm" in source.options else {}
+    with suppress(UsageError), of_part(name): source.read(path, **options, **rows)
+
+
 def read_together(
     paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
     reading: Reading | None = None,
@@ -299,6 +311,8 @@ def read_together(
     sources = {name: find_source(path, reading) for name, path in paths.items()}
     source = sources[base]
     if other := next((name for name in others if sources[name] != source), None):
+        for name, also in ((base, other), (other, base)):
+            _read_alone(name, as_path(paths[name]), sources[name], sources[also], reading)
         refuse("read_together", f"{paths[base]} and {paths[other]} must be of one format",
                f"{source.name} and {sources[other].name}", "Compare the files of one tool "
                "with each other; is one of them damaged?", error=UsageError)
