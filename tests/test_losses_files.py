@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 import invar_nb.files.losses as losses_page
-from invar_nb.arms.window_losses import WindowLosses
-from invar_nb.files.losses import SCHEMA, losses_bytes, open_losses, parse_losses, read_losses, write_losses
+from invar_nb.arms.pair import pair
+from invar_nb.arms.window_losses import StreamedLosses, WindowLosses
+from invar_nb.comparison.study import compare
+from invar_nb.files.losses import SCHEMA, LossFile, columns_of, losses_bytes, open_losses, parse_losses, read_losses, write_losses
 from invar_nb.foundations.refuse import ContractError
 from invar_nb.foundations.text_column import join_columns, text_column, text_keys
 from invar_nb.report.build import find_facts
@@ -109,6 +111,19 @@ def test_a_file_written_by_hand():
     assert losses.ids == ("a", "b") and losses.weight_unit == "tokens" and losses.document_ids is None
     further = parse_losses(file(A[:-1] + ',"kl":1}', B[:-1] + ',"kl":2}', columns=["kl"], weight_unit="bytes").encode(), name="x.jsonl")
     assert further.columns["kl"].tolist() == [1, 2] and further.weight_unit == "bytes"
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+def test_a_file_without_a_digest_is_read_and_the_report_says_so(suffix):
+    "Where somebody removed the digest a row could be changed, and nothing was said."
+    told = lambda arm: [line for line in compare(pair(base, arm)).report().document()["warnings"] if "digest" in line]
+    base, other = (WindowLosses.from_arrays([*"abcd"], [3] * 4, [1.0, 2.0, 3.0, 2.5 + x], model="m") for x in (0, 0.5))
+    columns = {name: values.tolist() for name, values in columns_of(other).items()}
+    data = by_hand(suffix, {"schema": SCHEMA, "windows": 4, "model": "m"}, columns)
+    bare = parse_losses(data, name="x" + suffix)
+    kept = parse_losses(losses_bytes(bare, suffix), name="x" + suffix)  # as a report keeps it
+    assert told(bare) == told(kept) == ["The candidate's loss file has no digest: a changed row would not be noticed."] and not told(other)
+    assert StreamedLosses(file=LossFile(lambda: io.BytesIO(data), "x" + suffix)).provenance == bare.provenance == {"digest": None}
 
 
 @pytest.mark.parametrize("data, part", [

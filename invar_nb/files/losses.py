@@ -397,6 +397,8 @@ class LossFile:
         self._parquet = find_suffix(name, "read_losses", CURE) == ".parquet"
         head = _parquet_head if self._parquet else _jsonl_head
         with opened() as file: self.header, self.columns, self.size = head(file, self.where)
+        if "digest" not in self.header:  # a report says so
+            self.header["provenance"] = {**self.header.get("provenance", {}), "digest": None}
 
     def __len__(self) -> int: return self.header["windows"]
 

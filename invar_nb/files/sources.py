@@ -9,7 +9,6 @@ __all__ = ['SOURCES', 'first_names', 'Reading', 'read_every_eval', 'read_transla
 # %% ../../nbs/files/07_sources.ipynb #c008
 import csv, os, re
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated
@@ -290,15 +289,13 @@ def _check_options(source: Source, given: Mapping) -> None:
                f"a file of {source.name}", "Leave it out", error=UsageError)
 
 
-def _read_alone(name, path: Path, source: Source, other: Source, reading: Reading) -> None:
+def _check_whole(path: Path, source: Source, other: Source) -> None:
     "Refuse a file that is damaged: its kind is then a guess, and not what is wrong."
-    if source.read_pair: return  # known by its first bytes
-    if other.name == "losses" and source.name == "table":  # ours, without a header of ours
-        names = first_names(path)
-        if {*REQUIRED} <= names or {"schema", "windows"} <= names: source = other
-    options = {k: v for k, v in reading.given().items() if k in source.options and k != "arm"}
-    rows = {"rows": reading.arm[name]} if reading.arm and "arm" in source.options else {}
-    with suppress(UsageError), of_part(name): source.read(path, **options, **rows)
+    if source.recognises: return  # no guess
+    names = first_names(path)
+    ours = {*REQUIRED} <= names or {"schema", "windows"} <= names  # with a header or without
+    losses = source.name == "losses" or other.name == "losses" and ours
+    (losses_of if losses else read_table)(path)
 
 
 def read_together(
@@ -312,7 +309,7 @@ def read_together(
     source = sources[base]
     if other := next((name for name in others if sources[name] != source), None):
         for name, also in ((base, other), (other, base)):
-            _read_alone(name, as_path(paths[name]), sources[name], sources[also], reading)
+            with of_part(name): _check_whole(as_path(paths[name]), sources[name], sources[also])
         refuse("read_together", f"{paths[base]} and {paths[other]} must be of one format",
                f"{source.name} and {sources[other].name}", "Compare the files of one tool "
                "with each other; is one of them damaged?", error=UsageError)

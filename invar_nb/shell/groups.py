@@ -527,6 +527,17 @@ def _decoded(path):
               error.culprit if cure else f"{error} in {path}", cure or "Correct it")
 
 
+def _check_levels(data, what):
+    "Refuse values in values in values, which recursion could not show nor end."
+    level, n = [data], 0
+    while level:
+        if (n := n + 1) > 32:
+            usage(f"{what}: values must not be nested so deeply", "more than 32 levels",
+                  "Write [section] and in it KEY = VALUE")
+        level = [x for one in level if isinstance(one, (dict, list))
+                 for x in (one.values() if isinstance(one, dict) else one)]
+
+
 def _known(name, names, what):
     if name in names: return
     usage(f"{what} must be one of {', '.join(sorted(names))}", repr(name),
@@ -580,6 +591,7 @@ def read_study(
     data = set_keys(_decoded(path) if path else {}, keys or [])
     set_here = {key for keys in set_keys({}, keys or []).values() for key in keys}
     path = path or "--set"
+    _check_levels(data, path)
     if "accepted" in data:  # [[accepted]], which reads better than [[rules.accepted]]
         data["rules"] = {**data.get("rules", {}), "accepted": data.pop("accepted")}
     for name in data: _known(name, SHAPES, f"{path}: a section")
