@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import pytest
+import safetensors.torch
 from small_models import DENSE, HYBRIDS, LONGROPE, ROBERTAS, TEXT, ZOO, byte_tokenizer, gpt2, llama, make, save, torch, transformers
 
+from invar_nb.arms.pair import pair
+from invar_nb.comparison.study import compare
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.models import load
 from invar_nb.models.load import checksum, config_digest, find_checkpoint, load_model, load_tokenizer, most_numbers, positions
@@ -198,8 +201,28 @@ def test_dtypes_and_devices(saved, tmp_path):
         with pytest.raises(UsageError, match="the device must be available"): load_model(saved / "llama", device=device)
 
 
-def test_extra_weights_are_recorded(copied):
-    edit_config(copied, num_hidden_layers=1)
+def test_extra_weights_are_recorded_and_said(copied):
+    "A head of another task is no part of the model; a report says that it is there."
+    state = safetensors.torch.load_file(copied / "model.safetensors") | {"score.weight": torch.zeros(2, 24), "vision.layers.7.weight": torch.zeros(2)}
+    safetensors.torch.save_file(state, copied / "model.safetensors", {"format": "pt"})
+    loaded = load_model(copied)
+    assert loaded.provenance["unexpected_weights"] == ["score.weight", "vision.layers.7.weight"]
+    said = compare(pair(score_text(loaded, TEXT), score_text(loaded, TEXT))).report().document()["warnings"]
+    assert [f"The {name}'s files hold weights that the model does not use, as score.weight." for name in ("baseline", "candidate")] == [line for line in said if "does not use" in line]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gpt2"])
+@pytest.mark.parametrize("layers, said", [(1, r"ask for every layer that the files hold; got \d+ tensors of more layers, first \S+\.1\.\S+, in copy"), (0, "at least 1; got 0 in copy"), (-1, "at least 1; got -1 in copy")])
+def test_layers_that_would_be_left_out_are_refused(saved, tmp_path, kind, layers, said):
+    "A config with fewer layers was scored, with the other layers' weights ignored."
+    copied = tmp_path / "copy"
+    shutil.copytree(saved / kind, copied)
+    edit_config(copied, **{"n_layer" if kind == "gpt2" else "num_hidden_layers": layers})
+    assert refused(copied, said).code == "config_too_small"
+
+
+def test_layers_for_later_tokens_are_no_part_of_the_model(copied):
+    edit_config(copied, num_hidden_layers=1, num_nextn_predict_layers=1)
     assert load_model(copied).provenance["unexpected_weights"][0].startswith("model.layers.1.")
 
 

@@ -411,8 +411,12 @@ def check_config(config: object, checkpoint: Checkpoint) -> None:
     if code: return  # a model of its own code is built by that code alone
     quantized = getattr(config, "quantization_config", None) is not None
     with loading(name, "weights"): held = most_numbers(checkpoint, quantized=quantized)
-    layers = getattr(config.get_text_config(), "num_hidden_layers", None) or 0
-    if layers > MOST_LAYERS and checkpoint.kind != "pickle" and (
+    layers = getattr(config.get_text_config(), "num_hidden_layers", None)
+    if isinstance(layers, int) and layers < 1:
+        refuse("load_model", "the config must have num_hidden_layers of at least 1",
+               f"{layers} in {name}", "It was edited: save the model again",
+               code="config_too_small")
+    if (layers or 0) > MOST_LAYERS and checkpoint.kind != "pickle" and (
             tensors := len(stored_tensors(checkpoint))) < layers:  # each has a tensor or more
         refuse("load_model", "the config must not ask for more layers than the files hold",
                f"{layers:,} layers for {tensors:,} tensors in {name}",
@@ -537,6 +541,21 @@ class LoadedModel:
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
 
 
+def _beyond(model, keys: Iterable[str]) -> list[str]:
+    "Stored tensors of layers after the model's last, in order; not those for later tokens."
+    torch, _ = import_torch("load_model")
+    later = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0
+    beyond = []
+    for key in keys:
+        for start in ("", f"{model.base_model_prefix}."):
+            with contextlib.suppress(AttributeError, TypeError):  # no such module or number
+                path, i = re.match(r"(.+?)\.(\d+)\.", start + key).groups()
+                layers = model.get_submodule(path)
+                if isinstance(layers, torch.nn.ModuleList) and int(i) >= len(layers) + later:
+                    beyond.append((int(i), key))
+    return [key for _, key in sorted(beyond)]
+
+
 def _load_weights(checkpoint: Checkpoint, config: object, dtype: str, device: object,
                   code: bool) -> tuple[object, Mapping]:
     "The model in its own type where asked; and the library's notes, nothing missing in them."
@@ -561,6 +580,11 @@ def _load_weights(checkpoint: Checkpoint, config: object, dtype: str, device: ob
                    f"{kind.split('_')[0]} {bad[0]} ({len(bad)} in all) in {checkpoint.name}",
                    "The config is another checkpoint's, or the save was cut short: "
                    "save the model again", code="incomplete")
+    if beyond := _beyond(model, notes["unexpected_keys"]):
+        refuse("load_model", "the config must ask for every layer that the files hold",
+               f"{len(beyond)} tensors of more layers, first {beyond[0]}, in "
+               f"{checkpoint.name}", "The config is another checkpoint's, or was edited: "
+               "correct num_hidden_layers, or save the model again", code="config_too_small")
     return model, notes
 
 # %% ../../nbs/models/02_load.ipynb #c052

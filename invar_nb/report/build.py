@@ -257,8 +257,11 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     for name in ("baseline", "candidate"):
         if older := getattr(measured.pair, name).source.get("older_files"):
             lines.append(f"The {name}'s folder holds {older + 1} runs; the newest is used.")
-        if getattr(measured.pair, name).provenance.get("digest", "") is None: lines.append(
+        known = getattr(measured.pair, name).provenance
+        if known.get("digest", "") is None: lines.append(
             f"The {name}'s loss file has no digest: a changed row would not be noticed.")
+        if unused := known.get("unexpected_weights"): lines.append(
+            f"The {name}'s files hold weights that the model does not use, as {unused[0]}.")
     lines += other_scores(measured.pair.candidate)
     if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(
         f"There is no field {name!r}: nothing is clustered by it.")
