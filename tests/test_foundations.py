@@ -146,6 +146,12 @@ def test_names(items):
     assert as_names(items, **WHERE) == tuple(str(v) for v in items) and as_names(iter(items), **WHERE) == as_names(tuple(items), **WHERE)
 
 
+@pytest.mark.parametrize("got, shown", [("a sentence of another library.", "a sentence of another library. Do"), ("1, 2, ...", "1, 2, .... Do"), (".", ".. Do")])
+def test_a_refusal_ends_in_one_full_stop(got, shown):
+    with pytest.raises(ContractError) as error: refuse("f", "it must hold", got, "Do that")
+    assert str(error.value) == f"f: it must hold; got {shown} that."
+
+
 def test_names_in_arrays_and_what_is_no_name():
     for values in (np.array([3, 1, 3]), np.array(["3", "1", "3"]), np.array([3, 1, 3], dtype=object), [np.int64(3), np.str_("1"), 3]): assert as_names(values, **WHERE) == ("3", "1", "3")
     for values, message in (([True], "got True at index 0. Write 0 and 1, or 'false' and 'true'"), ([1, True], "got True at index 1"), (["a", ["b"]], r"got \['b'\] at index 1"),

@@ -50,11 +50,11 @@ def test_probabilities_of_another_type(probabilities, tmp_path):
 
 
 def test_names_in_a_report_act_neither_in_a_comment_nor_in_a_spreadsheet(tmp_path):
-    lang = ["=1+1", "@everyone", "see http://evil.example"]
+    lang = ["=1+1", "@everyone", "see http://evil.example\x1b[31m\u202eexe"]
     a, b = (write_answers(tmp_path / f"{name}.jsonl", wrong, **{"=cmd|'/C calc'!A0": lang}) for name, wrong in (("a", 8), ("b", 11)))
     assert shell("compare", a, b, "--by", "=cmd|'/C calc'!A0", "--out", tmp_path / "r")[0] == 0
     table = (tmp_path / "r" / "slices.csv").read_text()
-    assert ",'=cmd|" in table and ",=" not in table
+    assert ",'=cmd|" in table and ",=" not in table and "example\\x1b[31m\\u202eexe" in table and "\x1b" not in table and "\u202e" not in table
     pages = (tmp_path / "r" / "report.md").read_text() + (tmp_path / "r" / "summary.md").read_text()
     assert "@&#8203;everyone" in pages and "http\\://evil" in pages and "@everyone" not in pages and "http://evil" not in pages
     assert shell("verify", tmp_path / "r")[0] == 0

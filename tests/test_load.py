@@ -1,4 +1,5 @@
 "What is loaded is what was hashed: whole, causal, and of its own folder."
+import importlib.util
 import json
 import os
 import re
@@ -219,6 +220,11 @@ def test_layers_that_would_be_left_out_are_refused(saved, tmp_path, kind, layers
     shutil.copytree(saved / kind, copied)
     edit_config(copied, **{"n_layer" if kind == "gpt2" else "num_hidden_layers": layers})
     assert refused(copied, said).code == "config_too_small"
+
+
+def test_a_package_that_is_missing_is_not_damage(copied):
+    edit_config(copied, quantization_config={"quant_method": "gptq", "bits": 4})
+    if importlib.util.find_spec("optimum") is None: assert refused(copied, "requires optimum .*Install the package that the line names").code == "not_installed"
 
 
 def test_layers_for_later_tokens_are_no_part_of_the_model(copied):

@@ -241,6 +241,10 @@ def test_files_and_names_that_cannot_be_are_usage(files):
         if content: (files / f"{name}.toml").write_text(content, encoding="latin-1")
         code, _, err = shell("compare", files / "a.jsonl", files / "b.jsonl", "--study", files / f"{name}.toml", "-q")
         assert code == 2 and ("must not be nested" if name == "tables" else "--study must be TOML" if content else "--study must be a file") in err and f"{name}.toml" in err, err
+    (files / "top.toml").write_text("margin=0.02\n")
+    assert "got 'margin'. Write it under [rules]." in shell("compare", "--study", files / "top.toml")[2]
+    os.mkfifo(files / "pipe.json")
+    assert "pipe.json', a pipe or a device. Name one." in shell("verify", files / "pipe.json")[2]
     assert "None" not in shell("score", MODELS)[2]
 
 

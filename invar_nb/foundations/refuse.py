@@ -8,7 +8,7 @@ __all__ = ['ContractError', 'PairingError', 'UsageError', 'refuse', 'of_part', '
            'as_names', 'nearest', 'suggest', 'as_choice', 'as_fraction', 'as_count']
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c062
-import difflib, math, numbers, sys
+import difflib, math, numbers, re, sys
 from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import contextmanager
 from typing import NoReturn
@@ -67,6 +67,7 @@ def refuse(
 ) -> NoReturn:
     "Raise `error` with the one line `<where>: <must>; got <got>. <cure>.`"
     shown = _one_line(got if isinstance(got, str) else repr(_plain(got)))
+    shown = re.sub(r"(?<=\w)\.$", "", shown)  # the sentence of another library ends here
     cure = _one_line(cure, 2000) + ("" if cure.endswith(("?", "!", ".")) else ".")
     raise error(f"{_one_line(where)}: {_one_line(must, 400)}; got {shown}. {cure}",
                 code=code, culprit=shown, cure=cure)

@@ -84,7 +84,7 @@ def strict_json(text: str | bytes, *, where: str) -> object:
         value = float(literal)
         if not math.isfinite(value):
             refuse(where, "JSON numbers must be finite", literal,
-                   "NaN is not JSON; write null")
+                   "NaN is not JSON; write null where a value may be missing")
         if value == 0 and set("123456789") & {*literal.lower().partition("e")[0]}:
             refuse(where, "JSON numbers must not vanish in float64",
                    f"{literal}, which would become 0", "Change the unit, or write 0")

@@ -321,6 +321,7 @@ def most_numbers(
 # %% ../../nbs/models/02_load.ipynb #c031
 CURES = {  # code: cure
     "remote_code": "The model brings its own code: read it, then give --trust-remote-code",
+    "not_installed": "Install the package that the line names, beside invar-nb",
     "memory": "Use a machine with more memory, or a shorter type such as bfloat16",
     "damaged_weights": "The file is cut off, damaged or a Git LFS pointer: fetch it again",
     "damaged_tokenizer": "Name the folder that has its files, or copy them beside the weights"}
@@ -364,6 +365,7 @@ def loading(name: str, part: str):
         reason = " ".join(str(error).split())
         full = isinstance(error, MemoryError) or re.search(r"(allocate|out of) memory", reason)
         code = ("remote_code" if "trust_remote_code" in reason else
+                "not_installed" if isinstance(error, ImportError) else
                 "memory" if full else f"damaged_{part}")
         refuse("load_model", f"the {part} in {name} must load",
                f"{type(error).__name__}: {reason}", CURES.get(code, "Save the model again"),

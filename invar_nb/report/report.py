@@ -44,6 +44,7 @@ from ..foundations.store import (as_shape, canonical_json, canonical_text, now,
 from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
+from .figures import visible
 from .page import (answer_forest, axis_of, leads_of, reliability_pictures,
                                   render_html, render_markdown)
 
@@ -425,8 +426,8 @@ def render(report: Report) -> dict[str, str]:
     table = csv.DictWriter(out, names, extrasaction="ignore", lineterminator="\n")
     table.writeheader()
     for row in map(flat_row, slices):  # a text that a spreadsheet would compute is quoted
-        table.writerow({name: f"'{x}" if isinstance(x, str) and x.startswith(FORMULA) else x
-                        for name, x in row.items()})
+        table.writerow({name: "'" * x.startswith(FORMULA) + visible(x)
+                        if isinstance(x, str) else x for name, x in row.items()})
     return pages | {"slices.csv": out.getvalue()}
 
 

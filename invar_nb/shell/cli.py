@@ -335,9 +335,11 @@ def find_report(
     must, missing = "REPORT must be a report.json or its folder", not report.exists()
     if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
         o.usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
-              f"verified; to plan again: invar-nb plan {path.parent}/*.jsonl")
+              f"verified; to plan again: invar-nb plan {shlex.quote(str(path.parent))}/*.jsonl")
     if path.suffix != ".json" or not path.is_file():
-        o.usage(must, f"{str(report)!r}{', which does not exist' * missing}", "Name one")
+        other = path.exists() and not path.is_file() and not path.is_dir()
+        o.usage(must, f"{str(report)!r}{', which does not exist' * missing}"
+                f"{', a pipe or a device' * other}", "Name one")
     data = read_file(path, "find_report")
     if printed := re.search(rb'"report": "([^"]*?)[/\\]*report\.json"', data):
         o.usage(must, f"the output of --json, {path}", "Give the folder that it names: "

@@ -538,10 +538,10 @@ def _check_levels(data, what):
                  for x in (one.values() if isinstance(one, dict) else one)]
 
 
-def _known(name, names, what):
+def _known(name, names, what, cure=""):
     if name in names: return
     usage(f"{what} must be one of {', '.join(sorted(names))}", repr(name),
-          suggest(name, names, "Leave it out"))
+          cure or suggest(name, names, "Leave it out"))
 
 
 _Path = Annotated[str, msgspec.Meta(min_length=1)]
@@ -594,7 +594,9 @@ def read_study(
     _check_levels(data, path)
     if "accepted" in data:  # [[accepted]], which reads better than [[rules.accepted]]
         data["rules"] = {**data.get("rules", {}), "accepted": data.pop("accepted")}
-    for name in data: _known(name, SHAPES, f"{path}: a section")
+    for name in data:
+        inside = [section for section in SECTIONS if name in study_keys(section)]
+        _known(name, SHAPES, f"{path}: a section", inside and f"Write it under [{inside[0]}]")
     for section, shape in SHAPES.items():
         try: read[section] = msgspec.convert(data.get(section, {}), shape)
         except msgspec.ValidationError as error:
