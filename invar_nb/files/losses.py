@@ -72,6 +72,12 @@ def check_header(text: str | bytes, where: str) -> dict:
     return header
 
 
+def _noted(header: dict) -> dict:
+    "The header; where it has no digest its provenance says so, and a report does."
+    if "digest" in header: return header
+    return {**header, "provenance": {**header.get("provenance", {}), "digest": None}}
+
+
 def check_columns(there: Iterable[str], header: Mapping, where: str) -> None:
     "Refuse columns that a loss file with this header does not have."
     needed, there = {*REQUIRED, *header.get("columns", ())}, [*there]
@@ -332,7 +338,7 @@ def _lines(file, n: int, first: int, where: str) -> list[bytes]:
 
 def _jsonl_head(file, where: str) -> tuple[dict, list[str], int]:
     "Header, columns, and bytes in memory, about."
-    header = check_header(b"".join(_lines(file, 1, 1, where)), f"{where}:1")
+    header = _noted(check_header(b"".join(_lines(file, 1, 1, where)), f"{where}:1"))
     row = [strict_json(line, where=f"{where}:2") for line in _lines(file, 1, 2, where)]
     optional = {*OPTIONAL} & {*row[0]} if row and isinstance(row[0], dict) else ()
     columns = sorted({*REQUIRED, *header.get("columns", ()), *optional})
@@ -371,7 +377,7 @@ def _parquet_head(file, where: str) -> tuple[dict, list[str], int]:
         refuse(where, "Parquet metadata must hold the key 'invar_nb'",
                f"columns {', '.join(schema.names)}",
                "This is not a loss file; write it with write_losses", code="not_losses")
-    header = check_header(stored, f"{where}:header")
+    header = _noted(check_header(stored, f"{where}:header"))
     check_count(about.num_rows, header, where)
     check_columns(schema.names, header, where)
     for field, got in zip(_parquet_schema(schema.names), schema, strict=True):
@@ -397,8 +403,6 @@ class LossFile:
         self._parquet = find_suffix(name, "read_losses", CURE) == ".parquet"
         head = _parquet_head if self._parquet else _jsonl_head
         with opened() as file: self.header, self.columns, self.size = head(file, self.where)
-        if "digest" not in self.header:  # a report says so
-            self.header["provenance"] = {**self.header.get("provenance", {}), "digest": None}
 
     def __len__(self) -> int: return self.header["windows"]
 

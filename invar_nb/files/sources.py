@@ -289,10 +289,10 @@ def _check_options(source: Source, given: Mapping) -> None:
                f"a file of {source.name}", "Leave it out", error=UsageError)
 
 
-def _check_whole(path: Path, source: Source, other: Source) -> None:
+def _check_whole(path: str | os.PathLike, source: Source, other: Source) -> None:
     "Refuse a file that is damaged: its kind is then a guess, and not what is wrong."
     if source.recognises: return  # no guess
-    names = first_names(path)
+    names = first_names(path := as_path(path))
     ours = {*REQUIRED} <= names or {"schema", "windows"} <= names  # with a header or without
     losses = source.name == "losses" or other.name == "losses" and ours
     (losses_of if losses else read_table)(path)
@@ -309,7 +309,7 @@ def read_together(
     source = sources[base]
     if other := next((name for name in others if sources[name] != source), None):
         for name, also in ((base, other), (other, base)):
-            with of_part(name): _check_whole(as_path(paths[name]), sources[name], sources[also])
+            with of_part(name): _check_whole(paths[name], sources[name], sources[also])
         refuse("read_together", f"{paths[base]} and {paths[other]} must be of one format",
                f"{source.name} and {sources[other].name}", "Compare the files of one tool "
                "with each other; is one of them damaged?", error=UsageError)

@@ -520,6 +520,22 @@ def describe(model: object) -> dict:
             "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
             "torch": torch.__version__, "transformers": transformers.__version__}
 
+# %% ../../nbs/models/02_load.ipynb #beyond01
+def _beyond(model, keys: Iterable[str]) -> list[str]:
+    "Stored tensors of layers after the model's last, in order; not those for later tokens."
+    torch, _ = import_torch("load_model")
+    later = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0
+    beyond = []
+    for key in keys:
+        for start in ("", f"{model.base_model_prefix}."):
+            with contextlib.suppress(AttributeError, TypeError):  # no such module or number
+                path, i = re.match(r"(.+?)\.(\d+)\.", start + key).groups()
+                layers = model.get_submodule(path)
+                if isinstance(layers, torch.nn.ModuleList) and int(i) >= len(layers) + later:
+                    beyond.append((int(i), key))
+    return [key for _, key in sorted(beyond)]
+
+
 # %% ../../nbs/models/02_load.ipynb #c050
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 
@@ -541,21 +557,6 @@ class LoadedModel:
             refuse(where, "a loaded model must be as it was loaded: reports name its files",
                    f"{self.name} with changed tensors",
                    "Pass its .model: the digest is then taken of the tensors", code="edited")
-
-
-def _beyond(model, keys: Iterable[str]) -> list[str]:
-    "Stored tensors of layers after the model's last, in order; not those for later tokens."
-    torch, _ = import_torch("load_model")
-    later = getattr(model.config.get_text_config(), "num_nextn_predict_layers", None) or 0
-    beyond = []
-    for key in keys:
-        for start in ("", f"{model.base_model_prefix}."):
-            with contextlib.suppress(AttributeError, TypeError):  # no such module or number
-                path, i = re.match(r"(.+?)\.(\d+)\.", start + key).groups()
-                layers = model.get_submodule(path)
-                if isinstance(layers, torch.nn.ModuleList) and int(i) >= len(layers) + later:
-                    beyond.append((int(i), key))
-    return [key for _, key in sorted(beyond)]
 
 
 def _load_weights(checkpoint: Checkpoint, config: object, dtype: str, device: object,

@@ -334,8 +334,9 @@ def find_report(
     from invar_nb.foundations.store import read_file
     must, missing = "REPORT must be a report.json or its folder", not report.exists()
     if (path.parent / "plan.json").is_file() and not (path.parent / "report.json").is_file():
+        again = f"invar-nb plan {shlex.quote(str(path.parent))}/*.jsonl"
         o.usage(must, f"{str(report)!r}, a plan", "A plan claims nothing that could be "
-              f"verified; to plan again: invar-nb plan {shlex.quote(str(path.parent))}/*.jsonl")
+                f"verified; to plan again: {again}")
     if path.suffix != ".json" or not path.is_file():
         other = path.exists() and not path.is_file() and not path.is_dir()
         o.usage(must, f"{str(report)!r}{', which does not exist' * missing}"
