@@ -81,8 +81,8 @@ def arm_kind(
             raise UsageError(f"{error} A model folder has config.json.",
                              culprit=error.culprit, cure=error.cure) from None
     if argument.strip() and os.path.exists(path):
-        usage("the model or file must be a file or a folder", f"{argument!r}, a pipe or device",
-              "Write what it gives into a file first")
+        usage("the model or file must be a file or a folder",
+              f"{argument!r}, a pipe or device", "Write what it gives into a file first")
     if is_address(argument): return "served"
     if re.match(r"\w\w+:", argument):  # not repeated: it may hold a password
         usage("a server must be given as openai:URL, vllm:URL or sglang:URL",
