@@ -8,7 +8,6 @@ import subprocess
 import sys
 
 import pytest
-import safetensors.torch
 from small_models import DENSE, HYBRIDS, LONGROPE, ROBERTAS, TEXT, ZOO, byte_tokenizer, gpt2, llama, make, save, torch, transformers
 
 from invar_nb.arms.pair import pair
@@ -204,8 +203,9 @@ def test_dtypes_and_devices(saved, tmp_path):
 
 def test_extra_weights_are_recorded_and_said(copied):
     "A head of another task is no part of the model; a report says that it is there."
-    state = safetensors.torch.load_file(copied / "model.safetensors") | {"score.weight": torch.zeros(2, 24), "vision.layers.7.weight": torch.zeros(2)}
-    safetensors.torch.save_file(state, copied / "model.safetensors", {"format": "pt"})
+    from safetensors.torch import load_file, save_file
+    state = load_file(copied / "model.safetensors") | {"score.weight": torch.zeros(2, 24), "vision.layers.7.weight": torch.zeros(2)}
+    save_file(state, copied / "model.safetensors", {"format": "pt"})
     loaded = load_model(copied)
     assert loaded.provenance["unexpected_weights"] == ["score.weight", "vision.layers.7.weight"]
     said = compare(pair(score_text(loaded, TEXT), score_text(loaded, TEXT))).report().document()["warnings"]
