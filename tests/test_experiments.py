@@ -1,5 +1,6 @@
 """Runs, their judgement and their runner from outside: what no page shows. The referees are scipy, statsmodels, the decision table typed again, and the plainest loops."""
 import dataclasses
+import errno
 import itertools
 import json
 import math
@@ -651,6 +652,17 @@ def test_an_interrupt_while_the_queue_is_filled_ends_the_runs_that_began(tmp_pat
     began = time.monotonic()
     with pytest.raises(KeyboardInterrupt): run_all(over_seeds(work, range(4)), workers=2)
     assert time.monotonic() - began < 30
+
+
+@posix
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EMFILE])
+def test_a_disk_that_fails_is_no_outcome_of_a_run(tmp_path, monkeypatch, number):
+    "It was recorded as a crash of the experiment, with success; a command that there is not still is."
+    def fails(*_): raise OSError(number, os.strerror(number))
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.tempfile, "TemporaryFile", fails)
+        with pytest.raises(OSError, match=os.strerror(number)): run(spec(), tmp_path)
+    assert run(spec(), tmp_path).ok and run(dataclasses.replace(spec(), command=("/nowhere/at-all",)), tmp_path).terminal == "crash"
 
 
 def test_an_interval_of_another_level_is_explained():

@@ -232,6 +232,8 @@ def _watched(run, group: int, spec: ExperimentSpec, take: Callable, stop: Event)
             "stdout_tail": out, "stderr_tail": error}
 
 # %% ../../nbs/experiments/02_runner.ipynb #c020
+_OF_THE_COMMAND = {errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR, errno.EISDIR,
+                   errno.ELOOP, errno.ENAMETOOLONG, errno.E2BIG, errno.EPERM}  # not the disk's
 _WATCH = 'trap "" TERM PIPE; umask 077; mkdir "$0" && echo; read line; rm -rf "$0"; kill -9 0'
 
 
@@ -259,6 +261,7 @@ def guarded_run(
                                    process_group=watch.pid)
             facts |= _watched(run, watch.pid, spec, output.feed, stop or Event())
     except OSError as error:
+        if error.errno not in _OF_THE_COMMAND: raise
         facts["error"] = f"{error.strerror}: {error.filename or spec.command[0]}"
     finally:
         shutil.rmtree(scratch, ignore_errors=True)  # while it is watched
