@@ -256,13 +256,14 @@ def guarded_run(
         with tempfile.TemporaryFile() as given:
             given.write(json.dumps(sent).encode())
             given.seek(0)
-            run = subprocess.Popen(spec.command, stdin=given, stdout=pipe, stderr=pipe,
-                                   cwd=spec.folder or scratch, env=environment,
-                                   process_group=watch.pid)
-            facts |= _watched(run, watch.pid, spec, output.feed, stop or Event())
-    except OSError as error:
-        if error.errno not in _OF_THE_COMMAND: raise
-        facts["error"] = f"{error.strerror}: {error.filename or spec.command[0]}"
+            try:
+                run = subprocess.Popen(spec.command, stdin=given, stdout=pipe, stderr=pipe,
+                                       cwd=spec.folder or scratch, env=environment,
+                                       process_group=watch.pid)
+            except OSError as error:
+                if error.errno not in _OF_THE_COMMAND: raise
+                facts["error"] = f"{error.strerror}: {error.filename or spec.command[0]}"
+            else: facts |= _watched(run, watch.pid, spec, output.feed, stop or Event())
     finally:
         shutil.rmtree(scratch, ignore_errors=True)  # while it is watched
         _send(signal.SIGKILL, watch.pid, [])

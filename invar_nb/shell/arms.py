@@ -4,10 +4,10 @@
 
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow',
-           'recorded_cut', 'check_origin', 'follow_answers', 'Earlier', 'vouch', 'earlier_arms', 'amount', 'kept',
-           'fitting', 'score_again', 'Opened', 'load', 'open_model', 'release', 'fit_models', 'check_tokenizer',
-           'check_inputs', 'plan_texts', 'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms',
-           'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'recorded_cut', 'check_origin', 'follow_answers', 'vouch', 'scored_here', 'Earlier', 'earlier_arms',
+           'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'open_model', 'release', 'fit_models',
+           'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'Unchanged', 'leave_unchanged',
+           'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -210,6 +210,26 @@ def follow_answers(
     return o
 
 # %% ../../nbs/shell/04_arms.ipynb #c009e
+def _list_of_scored():
+    "Where it lies; RuntimeError without a home."
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state, "invar-nb", "scored")
+
+
+def vouch(digests: Iterable[str]) -> None:
+    "Remember files that are scored here, by SHA-256: another's is never taken for them."
+    with contextlib.suppress(OSError, RuntimeError):  # then they are scored again
+        _list_of_scored().parent.mkdir(parents=True, exist_ok=True)
+        with _list_of_scored().open("a") as file:
+            file.write("".join(f"{digest}\n" for digest in digests))
+
+
+def scored_here(path: Path) -> bool:
+    "Whether a command of this account wrote what is in the file."
+    try: return file_digest(path) in _list_of_scored().read_text().split()
+    except (OSError, RuntimeError): return False
+
+
 @dataclass(frozen=True, kw_only=True)
 class Earlier:
     "An arm that an earlier run saved, and what is known of it before it is read."
@@ -223,24 +243,10 @@ class Earlier:
     def read(self):
         "The arm, or None where its file is not one that was scored here."
         try:
-            if file_digest(self.path) not in _scored_here().read_text().split(): return None
+            if not scored_here(self.path): return None
             return read_losses(self.path) if self.kind == "losses" else read_predictions(
                 self.path)
-        except (ContractError, OSError, RuntimeError): return None
-
-
-def _scored_here():
-    "A list of SHA-256; RuntimeError without a home."
-    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    return Path(state, "invar-nb", "scored")
-
-
-def vouch(files: Iterable[Path]) -> None:
-    "Remember what was scored here: what somebody sent is never taken for it."
-    with contextlib.suppress(OSError, RuntimeError):  # then it is scored again
-        _scored_here().parent.mkdir(parents=True, exist_ok=True)
-        with _scored_here().open("a") as known:
-            known.write("".join(f"{file_digest(file)}\n" for file in files))
+        except (ContractError, OSError): return None
 
 
 def earlier_arms(out: Path) -> list[Earlier]:

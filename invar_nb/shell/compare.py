@@ -27,13 +27,13 @@ from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, check_names, p
                                        study)
 from ..experiments.runs import END_COLUMNS, read_runs
 from ..experiments.improvement import RunsArm
-from ..files.losses import read_losses, write_losses
+from ..files.losses import losses_bytes, read_losses
 from ..files.plain_table import usual_direction
 from ..files.predictions import read_predictions
 from ..files.sources import Reading, read_arms, read_together
 from ..files.tables import read_table
 from ..foundations.refuse import UsageError, of_part, refuse, suggest
-from ..foundations.store import as_path
+from ..foundations.store import as_path, digest, write_bytes
 from ..models.load import find_checkpoint, load_tokenizer
 from ..models.questions import plan_candidates
 from ..models.score import control_file, other_batch, score_tokens, spell_tokens
@@ -45,7 +45,8 @@ from . import options as o
 from .arms import (BOTH_HERE, DIVERGENCE, LOCAL, SCORED, arm_kind,
                                  check_origin, earlier_arms, fit_models, follow,
                                  follow_answers, leave_unchanged, open_model, planned,
-                                 recorded_cut, release, score_arms, score_rounds, vouch)
+                                 recorded_cut, release, score_arms, score_rounds, scored_here,
+                                 vouch)
 from .rules import (check_planned, check_runs, find_metrics,
                                   find_rules)
 from .terminal import say
@@ -284,6 +285,9 @@ def find_control(
     path = s.control_file or control_file(baseline, out.parent,
                                           dtype=s.control_dtype or "auto")
     if path.is_file():
+        if s.control_file is None and not scored_here(path):
+            o.usage("a second scoring must be one that was made here, or be named", str(path),
+                    "Name it as control under [arms] of a study file, or move it away")
         say(f"control: the second scoring is read from {path}", quiet)
         return read_losses(path)
     scoring = fit_models(follow(baseline, replace(s, text=files)), [*arguments.values()])
@@ -293,7 +297,9 @@ def find_control(
     plan = model.plan(read_documents(files, pieces=scoring.documents))
     check_origin(plan, baseline, scoring)
     losses = model.score(plan, "control", journal, quiet, backwards=True)
-    write_losses(losses, path)
+    data = losses_bytes(losses, path.suffix)
+    vouch([digest(data)])
+    write_bytes(path, data)
     return losses
 
 # %% ../../nbs/shell/07_compare.ipynb #c013
@@ -524,7 +530,7 @@ def vouch_for(
     typed = {BASELINE: baseline, **name_candidates(candidates, bool(job.columns.arm))}
     local = [name for name in typed if arm_kind(typed[name]) in LOCAL]
     arms = json.loads((out / "report.json").read_bytes())["arms"].values()
-    vouch(out / arm["file"] for arm in arms if arm["name"] in local)
+    vouch(arm["sha256"] for arm in arms if arm["name"] in local)
 
 # %% ../../nbs/shell/07_compare.ipynb #chkscor1
 SCORING = ("text", "questions", "task", *(  # options of a comparison from Python

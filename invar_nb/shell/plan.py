@@ -301,9 +301,10 @@ def save_plan(
         data = json.dumps(facts, sort_keys=True, indent=1, allow_nan=False)
         files = {"plan.json": f"{data}\n".encode(), "plan.html": f"{plan.html()}\n".encode()}
         files |= {f"{name}.jsonl": losses_bytes(arm) for name, arm in arms.items()}
+        vouch(digest(files[f"{name}.jsonl"]) for name in arms
+              if arm_kind(arguments[name]) in LOCAL)
         finish(journals.values(), digest(files["plan.json"]),
                lambda: write_folder(out, files, force=force, replaces=PLAN_FILES))
-        vouch(out / f"{name}.jsonl" for name in arms if arm_kind(arguments[name]) in LOCAL)
         facts["plan"], text = str(out / "plan.json"), f"{text}\n  plan: {out / 'plan.html'}"
     if arms:
         files = (str(out / f"{name}.jsonl") for name in arms)

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['OF_PAIR', 'BASELINES', 'losses_facts', 'save_scored', 'find_questions', 'read_info', 'informed', 'ask_with',
            'save_answers', 'check_baseline', 'write_baseline', 'reason_to_keep', 'check_update', 'find_shard',
-           'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray', 'check_weights',
-           'check_rows', 'score_report_again']
+           'find_device', 'load_work', 'shard_command', 'save_shard', 'save_merged', 'save_with_ray',
+           'score_report_again']
 
 # %% ../../nbs/shell/06_work.ipynb #c002
 import os, shlex, shutil
@@ -69,8 +69,8 @@ def save_scored(model: str, scoring: g.Scoring, out: Path, quiet: bool) -> tuple
     losses = opened.score(opened.plan(documents), "score", journal, quiet,
                           earlier_arms(out))
     data = losses_bytes(losses, out.suffix)
+    if opened.loaded is not None: vouch([digest(data)])
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
-    if opened.loaded is not None: vouch([out])
     return losses_facts(losses, out)
 
 # %% ../../nbs/shell/06_work.ipynb #c007
@@ -140,8 +140,8 @@ def save_answers(model: str, path: Path, loading: g.Loading, out: Path,
                                 label="answer", journal=journal, quiet=quiet,
                                 earlier=earlier_arms(out)), info)
     data = predictions_bytes(answers)
+    vouch([digest(data)])
     finish([journal], digest(data), lambda: write_bytes(out, data, force=there))
-    vouch([out])
     right = int(answers.correct.sum())
     facts = {"answers": str(out), "sha256": file_digest(out), "model": answers.model,
              "examples": len(answers), "right": right, "data_id": answers.data_id,
@@ -338,7 +338,7 @@ def save_with_ray(
     return facts
 
 # %% ../../nbs/shell/06_work.ipynb #wk_rsc
-def check_weights(loaded, checkpoint, name: str, facts: Mapping) -> None:
+def _check_weights(loaded, checkpoint, name: str, facts: Mapping) -> None:
     "Refuse a model that is not the one whose losses an arm says it holds."
     if facts.get("weights_digest") not in (None, loaded.weights_digest):
         refuse("verify", f"{name} must be the model of the report", loaded.name, "Its weights "
@@ -351,7 +351,7 @@ def check_weights(loaded, checkpoint, name: str, facts: Mapping) -> None:
                "size than the model has", code="weights_differ")
 
 
-def check_rows(plan: TextPlan, losses: WindowLosses, name: str) -> None:
+def _check_rows(plan: TextPlan, losses: WindowLosses, name: str) -> None:
     "Refuse losses whose windows, and what they weigh and belong to, are not those of a text."
     same = {"windows": (plan.window_ids, losses.window_ids),
             "tokens": (plan.tokens, losses.tokens),
@@ -404,13 +404,13 @@ def score_report_again(
             release()
             opened[name] = open_model(model_of(who, facts), g.Scoring(
                 dtype=facts.get("dtype", "auto")), name, quiet).loaded
-        check_weights(opened[name], checkpoints.get(model_of(who, facts)), name, facts)
+        _check_weights(opened[name], checkpoints.get(model_of(who, facts)), name, facts)
         if part not in plans:  # one for all models: their digests of it agree
             job = follow(arm, g.Scoring(text=files[part]))
             plans[part] = planned(opened[name], read_documents(
                 files[part], pieces=recorded_cut(facts, "verify")), job)
             check_origin(plans[part], arm, job)
-        check_rows(plans[part], arm, name)
+        _check_rows(plans[part], arm, name)
         what = "to measure its noise" if how else "that were drawn"
         if how.get("batch_tokens"): what += ", in other batches"
         say(f"{name}: scoring {counted(len(rows), 'windows')} {what}", quiet)
