@@ -205,6 +205,18 @@ def test_mixed_imports_are_found():
     assert len(mixed_imports(page("import os\nx = 1", "def f():\n    import os", "#| export\nimport os\nx = 1", "import os\nfrom re import sub", "with open(f) as x:\n    import os", "with w():\n    warnings.simplefilter(1)\n    import os"))) == 3
 
 
+def test_nbdev_clean_changes_nothing(tmp_path):
+    "With nbdev's git hooks, or `nbdev_clean` run in a clone, no page is rewritten: keys, indents and line ends are nbdev's own."
+    copies = {tmp_path / p.relative_to(pages.nbs): p for p in ALL}
+    for to, p in copies.items():
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(p, to)
+    code = f"from nbdev.clean import nbdev_clean; nbdev_clean({str(tmp_path)!r})"
+    r = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert r.returncode == 0 and not r.stderr, r.stderr[-2000:]
+    nothing([rel(p) for to, p in copies.items() if to.read_bytes() != p.read_bytes()], "run `nbdev_clean`")
+
+
 @pytest.mark.slow
 def test_the_commands_of_nbdev_pass_in_a_clone(tmp_path):
     "`nbdev_export`, `nbdev_clean`, `nbdev_test`, and `nbdev_proc_nbs` without the Quarto that it would install, change nothing that is tracked."
