@@ -23,19 +23,3 @@ def __getattr__(name):
 
 def __dir__():
     return sorted([*globals(), *__all__])
-
-class _Signatures:
-    """What nbdev's documentation needs before it processes a page (settings.ini names it): signatures
-    are drawn without running the page's checks, and what follows the lead in the first cell stays."""
-
-    def __init__(self, nb):
-        import re
-        from execnb.nbio import mk_cell
-        shown = {"export", "exports", "exporti", "default_exp"}
-        for cell in nb.cells:
-            if cell.cell_type == "code" and not shown & cell.directives_.keys() and "show_doc" not in cell.source:
-                cell.directives_["eval:"] = ["false"]
-        lead = re.match(r"(# [^\n]+\n+(?:> [^\n]+\n?)+)(.*)", nb.cells[0].source, re.S)
-        if lead and lead[2].strip():
-            nb.cells[0].source = lead[1].strip()
-            nb.cells.insert(1, mk_cell(lead[2].strip(), "markdown"))

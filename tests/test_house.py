@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import symtable
 import sys
+import zipfile
 from collections import Counter
 from pathlib import Path
 
@@ -233,16 +234,38 @@ def test_the_commands_of_nbdev_pass_in_a_clone(tmp_path):
 
 
 def test_signatures_are_drawn_without_running_checks(tmp_path):
-    "nbdev's own documentation runs exported cells only: a check that would fail is not run; text below the lead is kept."
-    cells = [nbformat.v4.new_markdown_cell("# Page\n> Lead?\n\nText below."), nbformat.v4.new_code_cell("#| default_exp page"), nbformat.v4.new_code_cell("#| exports\ndef f(\n    x: int,  # a number\n): 'Doc.'"),
+    "nbdev's own documentation runs exported cells only: a check that would fail is not run; text below the lead is kept; a link within a link is one."
+    text = "Text below. [see `refuse` there](page.ipynb), the column `raw`, `compare` and the command `init`."
+    cells = [nbformat.v4.new_markdown_cell(f"# Page\n> Lead?\n\n{text}"), nbformat.v4.new_code_cell("#| default_exp page"), nbformat.v4.new_code_cell("#| exports\ndef f(\n    x: int,  # a number\n): 'Doc.'"),
              nbformat.v4.new_code_cell("import not_there")]
     (tmp_path / "nbs").mkdir()
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "nbs" / "page.ipynb")
     shutil.copy(ROOT / "settings.ini", tmp_path)
     (tmp_path / "run.py").write_text("if __name__ == '__main__': from nbdev.serve import proc_nbs; proc_nbs('nbs', n_workers=0)")
     r = subprocess.run([sys.executable, "run.py"], cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True)
-    text = (tmp_path / "_proc" / "page.ipynb").read_text() if r.returncode == 0 else r.stderr[-2000:]
-    assert "x:int, # a number" in text and "Text below." in text, text
+    page = (tmp_path / "_proc" / "page.ipynb").read_text() if r.returncode == 0 else r.stderr[-2000:]
+    assert "x:int, # a number" in page, page
+    at = "https://invar-nb.github.io/invar_nb/"
+    assert (f"Text below. [see `refuse` there](page.ipynb), the column `raw`, [`compare`]({at}comparison/study.html#compare) "
+            f"and the command [`init`]({at}shell/cli.html#init).") in page, page
+
+
+def test_an_editable_install_finds_the_processor_of_the_pages(tmp_path):
+    "`nbdev_proc_nbs` imports what `procs` names: a module of tools/, which no user's `import invar_nb` sees. So a clone that is installed with `-e` is on the path."
+    import invar_nb
+    nothing([n for n, v in vars(invar_nb).items() if isinstance(v, type) and v.__module__ == "invar_nb"], "a class in the users' __init__.py")
+    project = tmp_path / "project"
+    (project / "invar_nb").mkdir(parents=True)
+    (project / "invar_nb" / "__init__.py").touch()
+    for name in ("setup.py", "pyproject.toml", "settings.ini", "README.md", "LICENSE"): shutil.copy(ROOT / name, project)
+    code = f"from setuptools.build_meta import build_editable; build_editable({str(tmp_path)!r})"
+    r = subprocess.run([sys.executable, "-c", code], cwd=project, capture_output=True, text=True)
+    assert r.returncode == 0, r.stderr[-2000:]
+    with zipfile.ZipFile(next(tmp_path.glob("*.whl"))) as wheel: paths = [wheel.read(n).decode().strip() for n in wheel.namelist() if n.endswith(".pth")]
+    assert [Path(p).resolve() for p in paths] == [project.resolve()]
+    module, name = re.search(r"^procs = (\S+):(\w+)$", (ROOT / "settings.ini").read_text(), re.M).groups()
+    found = subprocess.run([sys.executable, "-c", f"from {module} import {name}"], cwd=ROOT, capture_output=True, text=True)
+    assert module.startswith("tools.") and found.returncode == 0, found.stderr
 
 
 RETIRED = re.compile(r"\b(worth|witness|whoever|nobody|floors?|house|rooms?|stairs|told|tells?|born|honest|lift(?:ed)?|manners|sins?)\b", re.I)
