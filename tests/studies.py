@@ -65,7 +65,7 @@ def arms_of(parts, control=False):
     return arms | {("control", part): scored_again(both.baseline) for part, both in parts.items() if control}
 
 
-def looked(shift=0.0, noise=.03, n=96, seed=1, margin=None, **design):
+def looked(shift=0.0, noise=.03, n=240, seed=1, margin=None, **design):
     "A comparison that stopped at the look that decided, or at the last."
     record = {"target": "text", "looks": 4, "spending": "pocock", "seed": 7, **design, "windows": n, "tokens": 64 * n}
     whole = losses(shift, noise, n, seed, provenance={"looks": record})
@@ -139,7 +139,7 @@ STUDIES = {
     "bootstrap": lambda: compare(losses(.03, n=40), metrics=["perplexity"], method="bca", replicates=999, seed=3),
     "tail": lambda: compare(with_passages(), metrics=["perplexity"], tail={"q90": .2, "tokens": 100, "fraction": .5}, by=["source"]),
     "control": lambda: study(arms_of({"": with_divergence()}, control=True)),
-    "looks": lambda: compare(looked(.015, n=60, looks=3), gate=1.2),
+    "looks": lambda: compare(looked(.015, n=150, looks=3), gate=1.2),
     "answers": lambda: compare(answers(n=60), metrics=["accuracy", "brier"]),
     "scores": lambda: compare(marks(better="lower", clusters=np.repeat(range(20), 3).tolist()), margin=.1),
     "shares": lambda: compare(marks(binary=True, **BY_LANGUAGE)),

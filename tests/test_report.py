@@ -55,7 +55,7 @@ MADE = STUDIES | {
     "few examples": lambda: study(arms_of({name: marks(n=6 + k, shift=.3, seed=k) for k, name in enumerate(("one", "two", "three"))})),
     "hardly paired": hardly_paired, "one dominates": one_dominates,
     "scored": lambda: compare(losses(.03, n=41, provenance={"weights_digest": "sha256:w"}), margin=.02),
-    "looks at two": lambda: study(arms_of({"a": looked(.5, n=60, looks=3), "b": looked(.02, n=60, looks=3, seed=4)})),
+    "looks at two": lambda: study(arms_of({"a": looked(.5, n=150, looks=3), "b": looked(.02, n=150, looks=3, seed=4)})),
     "control, sliced": lambda: study(arms_of({"": with_passages()}, control=True), Rules(by=["source"]))}
 
 

@@ -63,7 +63,7 @@ class LooksOrder:
         return np.flatnonzero((since <= self.place) & (self.place < windows))
 
 # %% ../../nbs/comparison/04_looks.ipynb #c005
-FIRST = 40  # effective units that a look needs
+FIRST = 100  # effective units that a look needs
 
 
 def look_counts(
@@ -71,11 +71,13 @@ def look_counts(
     total: int,           # windows of the whole text
     looks: int,
     codes: np.ndarray | None = None,  # unit of each; None: itself
+    first: int | None = None,  # effective units of the first look; None: FIRST
 ) -> tuple[int, ...]:
     "At how many windows it is looked: evenly in the logarithm, at last at all of them."
     effective = units_eff_upto(weights, np.arange(weights.size) if codes is None else codes)
-    if effective.max() < FIRST: return (total,)
-    least = max(math.ceil(total / 10), int((effective >= FIRST).argmax()) + 1)
+    if first is None: first = FIRST
+    if effective.max() < first: return (total,)
+    least = max(math.ceil(total / 10), int((effective >= first).argmax()) + 1)
     steps = (np.arange(looks) / (looks - 1)).tolist()
     return tuple(sorted({total, *(round(least * (total / least) ** step) for step in steps)}))
 
