@@ -166,7 +166,7 @@ def oversized(nb):
     found = []
     for i, c in enumerate(nb.cells):
         if c.cell_type != "code": continue
-        lines = [line for line in c.source.split("\n") if line.strip()]
+        lines = [line for line in c.source.split("\n") if line.strip() and not line.startswith("#| fig-")]      # the site shows these as captions
         found += [f"cell {i}: a line of {len(line)} characters: {line.strip()[:50]}" for line in lines if len(line) > 95]
         if pages.directives(c).keys() & {"export", "exports", "exporti"}:
             if len(lines) > 60: found.append(f"cell {i}: {len(lines)} exported lines")
@@ -182,6 +182,37 @@ def test_oversized_pages_are_found():
     page = lambda *sources: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(s) for s in sources])
     long_cell = "#| exports\n" + "x = 1\n" * 61
     assert len(oversized(page("y = " + "1" * 100, long_cell, *["#| export\n" + "x = 1\n" * 59] * 7))) == 2 and not oversized(page("x = 1"))
+
+
+def unnamed_pictures(nb):
+    "Pictures without a caption or an alternative text (`#| fig-cap`, `#| fig-alt`), or whose texts are too short to say what to see."
+    found = []
+    for i, c in enumerate(nb.cells):
+        if c.cell_type == "markdown": found += [f"cell {i}: {m[0]}" for m in re.finditer(r"!\[([^\]]*)\]\([^)]*\)", c.source) if len(m[1]) < 20]
+        data = [o.get("data", {}) for o in c.get("outputs", ())]
+        if any(kind.startswith("image/") for d in data for kind in d):
+            texts = dict(re.findall(r'^#\| (fig-(?:cap|alt)): "([^"\\]{40,})"$', c.source, re.M))
+            found += [f"cell {i}: no {name}" for name in ("fig-cap", "fig-alt") if name not in texts]
+            if len(texts) > len({*texts.values()}): found.append(f"cell {i}: the caption is the alternative text")
+        drawn = [text for d in data for text in [d.get("text/html", ""), *([c.source] if c.cell_type == "markdown" else [])] if "<svg" in text]
+        found += [f"cell {i}: a drawing without <title>" for text in drawn if "<title>" not in text]
+    return found
+
+
+@pytest.mark.parametrize("path", ALL, ids=pages.page_id)
+def test_pictures_say_what_to_see(path):
+    nothing(unnamed_pictures(pages.read(path)), "in the first lines of the cell: what to see as fig-cap, what is drawn as fig-alt, each one line in double quotes")
+
+
+def test_pictures_without_words_are_found():
+    picture = nbformat.v4.new_output("display_data", {"image/png": ""})
+    words = '#| fig-cap: "The bar lies inside the band, so nothing changed."\n#| fig-alt: "One horizontal bar over a shaded band with a line at zero."\nplt.show()'
+    cell = lambda source, output=picture: nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source, outputs=[output])])
+    drawing = lambda inside: nbformat.v4.new_output("display_data", {"text/html": f"<svg viewBox='0 0 1 1'>{inside}</svg>"})
+    assert not unnamed_pictures(cell(words)) and not unnamed_pictures(cell("x", drawing("<title>One bar</title>")))
+    assert len(unnamed_pictures(cell("plt.show()"))) == 2 and len(unnamed_pictures(cell("x", drawing("<path/>")))) == 1
+    assert len(unnamed_pictures(cell(words.replace("One horizontal bar over a shaded band with a line at zero.", "A bar.")))) == 1
+    assert unnamed_pictures(nbformat.v4.new_notebook(cells=[nbformat.v4.new_markdown_cell("![](../images/a.svg)")])) == ["cell 0: ![](../images/a.svg)"]
 
 
 def mixed_imports(nb):
