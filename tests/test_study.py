@@ -13,14 +13,15 @@ from statsmodels.stats.multitest import multipletests
 
 from invar_nb import (METRICS, Metric, Pair, Predictions, Rules, Scores, Translations, UsageError, WindowLosses, brier_score, calibration_error, compare, confusion_matrix, corpus_bleu,
                       discordant_pairs, evaluate, expected_calibration_error, jackknife_interval, n_for_power, pair, pair_arrays, paired_t_test, perplexity, predictions_from_columns,
-                      register_metric, smooth_calibration_error, study, weighted_mean)
+                      register_metric, smooth_calibration_error, study, verify, weighted_mean, write_losses)
 from invar_nb.comparison.difference import Settings, measure
 from invar_nb.comparison.units import choose_units
 from invar_nb.comparison.verdict import as_margin, change_text
 from invar_nb.foundations.store import content_digest
-from invar_nb.foundations.refuse import ContractError
+from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.metrics.metric import Registry
 from invar_nb.report.build import document_of
+from invar_nb.report.policy import exit_of
 from invar_nb.statistics.jackknife import jackknife_statistic
 from studies import STUDIES, answers, arms_of, copies, everything, looked, losses, marks, three_texts
 
@@ -104,6 +105,67 @@ def test_each_candidate_of_a_part_has_its_own_interval_and_is_adjusted_over_the_
             assert ends(a) == ends(b) and a.p == b.p and all(a.adjusted[question] >= b.adjusted[question] for question in b.p)
     none = [row for row in whole.leading if row.adjusted_p is None]
     assert not none
+
+
+def quants(changes, seed=0, docs=120, parts=("",), spread=.01):
+    "A baseline and a candidate for each change, on documents of their own in each part."
+    rng, arms = np.random.default_rng(seed), {}
+    for part in parts:
+        base, tokens, ids = rng.gamma(40, .08, docs), rng.integers(100, 300, docs), [f"d{i}" for i in range(docs)]
+        for i, change in enumerate([None, *changes]):
+            moved = base if change is None else base + rng.normal(change, spread, docs)
+            arms["baseline" if change is None else f"cand{i - 1:02d}", part] = WindowLosses.from_arrays(ids, tokens, moved, document_ids=ids)
+    return arms
+
+
+@pytest.mark.parametrize("sign, word, family", [(1, "worse within margin", "regressed"), (-1, "better within margin", "improved")])
+def test_no_row_has_the_harsher_word_whose_own_interval_lies_inside_the_margin(sign, word, family):
+    "Alone +1.7 % is equivalent; beside twenty others equivalence is not shown after adjustment and a change is: it was called regressed."
+    changes = [sign * x for x in np.r_[np.full(14, .0176), np.linspace(.0, .06, 6)]]
+    arms = quants(changes)
+    made, count = study(arms), 0
+    for row in made.leading:
+        alone = compare(pair(arms["baseline", ""], arms[row.key.candidate, ""]))
+        if alone.claim == "equivalent": assert row.claim in ("equivalent", "inconclusive", word), (row.key, row.claim)
+        if row.claim == family: assert alone.claim == family
+        if row.claim != word: continue
+        count += 1
+        low, high = sorted((row.value.worse.low, row.value.worse.high))
+        assert -row.margin < low and high < row.margin and row.word == word and row.alone == "equivalent" and row.adjusted["change"] <= .05 < row.adjusted["equivalent"]
+    assert count >= 3
+    document = made.report().document()
+    assert f"{count} {word.removesuffix(' margin')} 2 %" in document["headline"] and f"{count} {word}" not in document["headline"]
+    assert f"{word}*" not in made.report().to_markdown() and word in made.report().to_markdown()
+    row = next(row for row in made.leading if row.claim == word)
+    assert row.summary().startswith(f"{word.capitalize().removesuffix(' margin')} 2 % ({row.key.candidate}): perplexity ") and repr(row).startswith(f"Row({row.key.candidate}, {word.removesuffix(' margin')} 2 %: ")
+
+
+def test_worse_within_the_margin_is_red_only_where_equivalence_is_required(tmp_path):
+    arms = quants(np.full(16, .0176))
+    kept = {row.key.candidate for row in study(arms).leading if row.claim in ("equivalent", "worse within margin")}
+    arms = {key: arm for key, arm in arms.items() if key[0] in ("baseline", *kept)}
+    made = study(arms)
+    assert made.claim == "worse within margin" and {row.claim for row in made.leading} <= {"equivalent", "worse within margin"}, Counter(row.claim for row in made.leading)
+    codes = {asked: exit_of(replace(made, rules=Rules(required=asked)))["code"] for asked in (None, "not-beyond", "not-worse", "equivalent")}
+    assert codes == {None: 0, "not-beyond": 0, "not-worse": 0, "equivalent": 1} and exit_of(replace(made, rules=Rules(fail_inconclusive=True)))["code"] == 0
+    report = made.report()
+    assert report.document()["claim"] == "worse within margin" and report.exit["rule"] == "not_worse"
+    report.save(tmp_path / "r")
+    assert verify(tmp_path / "r")
+
+
+@pytest.mark.parametrize("seed", [1, 6])
+def test_more_candidates_never_turn_a_green_one_red(seed):
+    "Who is green alone (exit 0) stays green whatever is tried beside it, in its row and among rows of several texts."
+    rng = np.random.default_rng(seed)
+    parts = ("law", "code")[:1 + seed % 2]
+    arms = quants(rng.uniform(-.02, .02, 16), seed, docs=40, parts=parts, spread=.01)
+    green = lambda arms: exit_of(study(arms))["code"] == 0
+    some = sorted({name for name, _ in arms} - {"baseline"})
+    kept = [name for name in some if green({key: arm for key, arm in arms.items() if key[0] in ("baseline", name)})]
+    assert len(kept) > 4 and green({key: arm for key, arm in arms.items() if key[0] in ("baseline", *kept)})
+    for row in study(arms).leading: assert row.key.candidate not in kept or row.claim != "regressed"
+
 
 
 @pytest.mark.parametrize("kind", ["everything", "answers", "tail", "candidates", "pooled"])
@@ -637,3 +699,49 @@ def test_a_candidate_has_a_name_that_can_be_told_apart(name):
 def test_a_margin_that_is_a_fraction_reaches_the_report(margin):
     arm = arm_of("scores", {})
     assert document_of(study({"baseline": arm, "x": arm}, margin=margin))["rows"][0]["margin"] == .02
+
+
+# --- compare takes what a newcomer has ------------------------------------------------------------------------------------------------
+def f1_columns(n=600, fall=.009):
+    rng = np.random.default_rng(3)
+    old = rng.beta(6, 2, n)
+    return old, np.clip(old - fall + rng.normal(0, .05, n), 0, 1)
+
+
+def test_compare_takes_two_paths_two_arms_and_two_arrays_with_a_score(tmp_path):
+    "A fall of F1 was sent to pair_arrays, and came back as `Equivalent: perplexity -0.87 %`."
+    import pandas as pd
+    old, new = f1_columns()
+    arms = [scores(x) for x in (old, new)]
+    want = compare(pair(*arms))
+    assert want.claim == "regressed" and want.headline.startswith("Regressed: f1 -0.0")
+    for name, values in (("old", old), ("new", new)): pd.DataFrame({"id": range(600), "f1": values, "other": values}).to_csv(tmp_path / f"{name}.csv", index=False)
+    paths = [tmp_path / "old.csv", str(tmp_path / "new.csv")]
+    for made in (compare(*arms), compare(old, new, score="f1"), compare(old.tolist(), tuple(new.tolist()), score="f1"), compare(pd.Series(old), pd.Series(new)[::-1], score="f1"), compare(*paths, score="f1")):
+        assert (made.claim, made.headline, made.delta) == (want.claim, want.headline, pytest.approx(want.delta, rel=1e-12))
+        assert made["f1"] is made.row and "f1" in made and made["score"] is made.row and [*made.to_frame().metric][0] == "f1"
+    with pytest.raises(KeyError, match="F1; .*'?f1"): want["F1"]
+    assert compare(old, new, score="seconds").claim == "improved" == compare(old, new, score="hours", better="lower").claim and compare(old, new, score="f1", margin=.05).claim == "equivalent"
+    right = (np.arange(400) % 3 > 0).astype(int)
+    assert compare(right, right, score="correct").headline.startswith(("Inconclusive: correct", "Equivalent within 2 points: correct"))
+    text = windows(120, documents=[f"d{i // 2}" for i in range(120)])
+    write_losses(text.baseline, tmp_path / "a.jsonl"), write_losses(text.candidate, tmp_path / "b.jsonl")
+    assert compare(tmp_path / "a.jsonl", tmp_path / "b.jsonl", margin=.02).headline == compare(text, margin=.02).headline == compare(text.baseline, text.candidate, margin=.02).headline
+
+
+def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
+    "Scores are never sent to pair_arrays, and each cure works."
+    import pandas as pd
+    old, new = f1_columns()
+    frame = pd.DataFrame({"f1": old})
+    for given in ((old, new), (old.tolist(), new.tolist()), (pd.Series(old), pd.Series(new))):
+        with pytest.raises(UsageError, match=r'Say what the numbers are: compare\(old, new, score="f1"\)\. Log-losses of windows need'): compare(*given)
+    for given, windows_named in (((frame, frame), False), ((frame,), False), ((3,), False), (("old.csv",), False), ((scores(old), "new.csv"), False), ((old,), True), ((None,), False)):
+        with pytest.raises(UsageError, match="^compare: it must have a Pair, two paths") as error: compare(*given)
+        assert ("pair_arrays" in str(error.value)) == windows_named, error.value
+    with pytest.raises(UsageError, match="Several candidates: study"): compare(scores(old), scores(new), scores(new))
+    with pytest.raises(UsageError, match="Several candidates: study"): compare([windows(), windows()], windows())
+    with pytest.raises(UsageError, match="known whether higher 'hours' is better; got nothing said. Say better='higher'"): compare(old, new, score="hours")
+    with pytest.raises(ContractError, match="finite"): compare([*old[1:], math.nan], new, score="f1")
+    with pytest.raises(PairingError, match="ids must match"): compare(old[1:], new, score="f1")
+    with pytest.raises(UsageError, match="Pair, two paths"): compare(windows(), score="f1")

@@ -16,6 +16,8 @@ before, tokens = np.linspace(2.5, 3.5, 60), np.full(60, 256)
 both: Pair = pair_arrays(before, before + 0.001, tokens, document_ids=[f"d{k // 3}" for k in range(60)])
 both = pair_arrays(before.tolist(), before.tolist(), tokens.tolist())
 result: Study = compare(both, margin=0.02, level=0.95, by=None)
+from_arrays: Study = compare(before, before.tolist(), score="f1", margin=0.01)
+from_files: Study = compare("old.csv", Path("new.csv"), score="f1")
 word: str | None = result.claim
 headline: str = result.headline
 rationale: str = result.rationale

@@ -17,7 +17,8 @@ from typing import NamedTuple
 import numpy as np
 
 from .difference import Difference, difference_forest
-from .verdict import (QUESTIONS, change_text, claim_alone, claim_within,
+from .verdict import (QUESTIONS, WITHIN, change_text, claim_alone,
+                                         claim_within,
                                          claim_word, headline, is_beyond, is_identical,
                                          margin_text, questions)
 from .units import FEWEST
@@ -104,7 +105,8 @@ class Row(OfValue):
         "What its interval suggests, where its family does not let it claim that."
         if not self.p: return None
         own = claim_alone(self.value, self.margin)
-        return None if claim_within(self.value, self.adjusted) == own else own
+        judged = claim_within(self.value, self.adjusted, self.margin)
+        return None if judged == own else own
 
     @property
     def p_alone(self) -> float | None:
@@ -139,7 +141,8 @@ class Row(OfValue):
 
     def _line(self):
         said = self.word if self.claim or self.role == "rest" else ""
-        if said == "equivalent" and not is_identical(self.value):
+        said = WITHIN.get(said, said)
+        if said in ("equivalent", *WITHIN.values()) and not is_identical(self.value):
             said += f" within {margin_text(self.margin, self.value)}"
         about = ", ".join(filter(None, (self.name, said)))
         return f"{about}: {self.value._line()}" if about else self.value._line()
@@ -203,7 +206,7 @@ def judge_with(rows: Sequence[Row], asked: Sequence[dict], adjust: Callable) -> 
     for question in QUESTIONS:
         p = {i: each[question] for i, each in enumerate(asked) if question in each}
         for i, value in adjust(p).items(): adjusted[i][question] = value
-    return [replace(row, p=p, adjusted=own, claim=claim_within(row.value, own))
+    return [replace(row, p=p, adjusted=own, claim=claim_within(row.value, own, row.margin))
             for row, p, own in zip(rows, asked, adjusted, strict=True)]
 
 
@@ -396,6 +399,7 @@ def above_floor(rows: Sequence[Row]) -> list[Row]:
     def judged(row):
         floor = floors.get(row.key[1:])
         if row.role == "control" or floor is None: return row
-        hidden = abs(row.value.delta) <= floor and row.claim in ("improved", "regressed")
+        hidden = abs(row.value.delta) <= floor and row.claim in (
+            "improved", "regressed", *WITHIN)
         return replace(row, floor=floor, claim="inconclusive" if hidden else row.claim)
     return [judged(row) for row in rows]

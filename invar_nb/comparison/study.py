@@ -7,7 +7,8 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'SIZES', '
            'check_baseline', 'check_names', 'pair_all', 'level_interval', 'levels_of', 'contrast_rows',
            'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts',
            'judge_study', 'model_name', 'sizes_of', 'smallest_of', 'study_headline', 'Table', 'Study',
-           'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'study', 'compare', 'evaluate']
+           'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'study', 'scores_of',
+           'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections import Counter
@@ -15,11 +16,12 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, combinations_with_replacement
 import math
+import os
 
 import numpy as np
 
 import invar_nb
-from ..arms.arm import listed
+from ..arms.arm import Scores, listed
 from ..arms.pair import Pair, holds_runs, pair, unite_labels
 from ..arms.window_losses import StreamedLosses
 from .difference import Difference, by_unit, fit_left_out
@@ -31,11 +33,12 @@ from .rows import (Key, Level, Row, above_floor, check_control, family_of,
 from .rules import OF_LEVELS, Rules, check_kinds, check_read
 from .units import (FEWEST, check_by, choose_units, counted, find_slices,
                                        slice_names)
-from .verdict import (Verdict, as_margin, change_text, margin_text,
+from .verdict import (WITHIN, Verdict, as_margin, change_text, margin_text,
                                          rationale)
 from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
                                          suggest)
 from ..foundations.interval import Fallback, Interval, Shown
+from ..metrics.means import usual_direction
 from ..metrics.metric import (Metric, as_metric, detail_of, in_unit, item_totals,
                                      missing_reason, prepare_metric, value_of,
                                      values_without)
@@ -379,7 +382,8 @@ def smallest_of(names: Iterable[str], sizes: Mapping) -> list[str]:
     return [] if least == size[BASELINE] else [name for name in names if size[name] == least]
 
 # %% ../../nbs/comparison/08_study.ipynb #c031
-WORST_FIRST = ("regressed", "inconclusive", "equivalent", "improved")
+WORST_FIRST = ("regressed", "inconclusive", "worse within margin", "equivalent",
+               "better within margin", "improved")
 
 
 def study_headline(study) -> str:
@@ -418,9 +422,10 @@ def study_headline(study) -> str:
     for row in sorted(shown, key=lambda row: WORST_FIRST.index(row.claim)):
         words.setdefault(row.word, []).append(row)
     for word, mine in words.items():
-        counts.append(f"{len(mine)} {word}")
         size = {margin_text(row.margin, row.value) for row in mine}
-        if word == "equivalent" and len(size) == 1: counts[-1] += f" within {size.pop()}"
+        if word in ("equivalent", *WITHIN) and len(size) == 1:
+            word = f"{WITHIN.get(word, word)} within {size.pop()}"
+        counts.append(f"{len(mine)} {word}")
         if len(counts) > 1: continue  # the worst are named
         mine = sorted(mine, key=lambda row: row.value.improvement)
         some = [f"{label(row)} {change_text(row.value.delta, row.value)}" for row in mine[:3]]
@@ -462,8 +467,11 @@ class Table(Shown):
     def __getitem__(self, metric: str) -> Row:
         "The row of a metric on all items, of the first candidate and part that has it."
         rows = self.select(metric=metric, slice=None, against=None)
+        rows += [row for row in self.select(slice=None, against=None)
+                 if row.value.title == metric]  # as it is shown: f1, where the metric is score
         if rows: return rows[0]
-        names = sorted({row.key.metric for row in self.rows})
+        names = sorted({row.value.title if row.key.metric.startswith("score")
+                        else row.key.metric for row in self.rows})
         raise KeyError(f"{metric}; {suggest(metric, names, f'there are {listed(names)}')}, or "
                        "select(candidate=...)")
 
@@ -475,7 +483,7 @@ class Table(Shown):
     def __dir__(self): return sorted({*super().__dir__(), *Table.__annotations__})
 
     def __contains__(self, metric: str) -> bool:
-        return any(row.key.metric == metric for row in self.rows)
+        return any(metric in (row.key.metric, row.value.title) for row in self.rows)
 
     def __iter__(self) -> Iterator[Row]: return iter(self.rows)
 
@@ -700,27 +708,91 @@ def study(
     return Study(arms=arms, rules=rules, measured=measured, looks=looks,
                  rows=tuple(judge_study(measured, rules, bool(looks))))
 
-# %% ../../nbs/comparison/08_study.ipynb #c034
-def compare(
-    pair: Pair,  # of `pair` or `pair_arrays`
-    *others,     # refused: several candidates are a `study`
-    **rules,     # fields of `Rules`, with metrics of your own
+# %% ../../nbs/comparison/08_study.ipynb #cmp1
+def scores_of(
+    values: object,      # shape (n,): array, list or Series, whose index names its items
+    score: str,          # what the numbers are
+    better: str | None,  # higher or lower; None: as the name says
+) -> Scores:
+    "An arm of one number for each item; UsageError where the better direction is not known."
+    direction = better or usual_direction(score)
+    if direction is None:
+        refuse("compare", f"it must be known whether higher {score!r} is better",
+               "nothing said", "Say better='higher' or better='lower'", error=UsageError)
+    index = getattr(values, "index", None)
+    is_named = index is not None and not callable(index)
+    numbers = np.asarray(values)
+    return Scores(ids=list(index) if is_named else range(len(numbers)), values=numbers,
+                  score=score, better=direction)
+
+
+def compare_files(
+    paths: Sequence,    # of the baseline and the candidate
+    score: str | None,  # column of a table of scores; None: what is in the files decides
+    options: dict,      # of rules; without a score also of `compare_models`
 ) -> Study:
-    """Two arms that are paired, judged; a `Study`, or ContractError, UsageError.
+    "Two files, folders or models, as `compare_models` reads them; ContractError, UsageError."
+    if score is not None:
+        direction = options.pop("better", None)
+        return study(dict(zip((BASELINE, "candidate"), (invar_nb.read_plain(
+            path, score=score, better=direction) for path in paths), strict=True)), **options)
+    of_rules = {f.name for f in fields(Rules)}
+    judged = {name: value for name, value in options.items() if name in of_rules}
+    other = {name: value for name, value in options.items() if name not in of_rules}
+    return invar_nb.compare_models(*paths, rules=Rules(**judged), **other)
+
+# %% ../../nbs/comparison/08_study.ipynb #c034
+def is_array(values: object) -> bool:
+    "Whether it may be one number for each item."
+    return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1 and not isinstance(
+        values, (str, Mapping))
+
+
+def refuse_compare(given: Sequence) -> None:
+    "What `compare` takes in the place of what it was given; raises UsageError."
+    several = len(given) > 2 or any(isinstance(one, (Pair, Mapping)) for one in given)
+    cure = ('Write compare("old.csv", "new.csv") of files, compare(a, b) of two arms, '
+            'compare(old, new, score="f1") of arrays of scores')
+    if all(map(is_array, given)):
+        cure = ('Say what the numbers are: compare(old, new, score="f1"). Log-losses of windows '
+                "need their tokens: compare(pair_arrays(before, after, tokens))")
+    if several: cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
+    names = " and ".join(type(one).__name__ for one in given)
+    refuse("compare", "it must have a Pair, two paths, two arms, or two arrays with score=",
+           names, cure, error=UsageError)
+
+
+def compare(
+    pair: object,  # of `pair` or `pair_arrays`; or the baseline: a path, an arm, scores
+    candidate: object = None,   # the other one, of the same kind
+    *others: object,            # refused: several candidates are a `study`
+    score: str | None = None,   # what two arrays of numbers are, or a column of two tables
+    **rules,                    # fields of `Rules`, with metrics of your own
+) -> Study:
+    """Two arms, judged; a `Study`, or ContractError, PairingError, UsageError.
 
     rules: margin=0.02 (or metric -> margin), metrics=["accuracy"] (names, or a `Metric` of
     your own), by=["language"], units="documents", level=0.95, method="bca"; all of `Rules`.
+    Of arrays better="lower" says which direction is better, where the name does not; of paths
+    the options of `compare_models` (text="wiki.jsonl") are taken as well.
 
+    >>> compare(f1_old, f1_new, score="f1", margin=0.01)
+    >>> compare("old.csv", "new.csv")
     >>> compare(pair_arrays(before, after, tokens, document_ids=documents), margin=0.02)
     """
-    if others or not isinstance(pair, Pair):
-        given = [*others, *(pair if isinstance(pair, Collection) else [pair])]
-        several = any(isinstance(one, Pair) for one in given)
-        refuse("compare", "pair must be one Pair", f"{1 + len(others)} values" if others else
-               type(pair).__name__, 'Several candidates: study({"baseline": arm, "q8": arm})'
-               if several else "Write compare(pair(baseline, candidate)), of two arms, or "
-               "compare(pair_arrays(before, after, tokens))", error=UsageError)
-    return study({BASELINE: pair.baseline, "candidate": pair.candidate}, **rules)
+    given = [pair, *([] if candidate is None else [candidate]), *others]
+    if isinstance(pair, Pair) and len(given) == 1 and score is None:
+        return study({BASELINE: pair.baseline, "candidate": pair.candidate}, **rules)
+    if len(given) == 2:
+        if all(isinstance(one, (str, os.PathLike)) for one in given):
+            return compare_files(given, score, rules)
+        if all(hasattr(one, "kind") or is_array(one) and holds_runs(one) for one in given):
+            return study(dict(zip((BASELINE, "candidate"), given, strict=True)), **rules)
+        if score is not None and all(map(is_array, given)):
+            better = rules.pop("better", None)
+            arms = [scores_of(values, score, better) for values in given]
+            return study(dict(zip((BASELINE, "candidate"), arms, strict=True)), **rules)
+    refuse_compare(given)
 
 # %% ../../nbs/comparison/08_study.ipynb #c042
 def evaluate(

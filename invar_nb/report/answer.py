@@ -19,6 +19,7 @@ from rich.cells import cell_len
 
 from ..comparison.study import ITEMS, model_name
 from ..comparison.units import FEWEST, counted, noun_of
+from ..comparison.verdict import WITHIN
 from ..foundations.interval import Shown
 from ..foundations.store import canonical_text
 from .figures import environment, interval_figure, markdown, visible
@@ -438,7 +439,8 @@ def summary_markdown(document: Mapping) -> str:
     return next((text for text in fits if len(text.encode()) <= MOST_BYTES), page(0))
 
 # %% ../../nbs/report/03_answer.ipynb #ans34
-BADGE = {"inconclusive": "lightgrey", "improved": "blue"}  # else green
+BADGE = {"inconclusive": "lightgrey", "improved": "blue",
+         "worse within margin": "yellowgreen"}  # else green
 
 
 def badge(document: Mapping) -> str:
@@ -464,7 +466,7 @@ def result_picture(document: Mapping) -> str:
 
 # %% ../../nbs/report/03_answer.ipynb #nbh2
 TONES = {"regressed": "worse", "failed": "worse", "improved": "better", "equivalent": "ink",
-         "not worse": "ink", "inconclusive": "soft"}
+         "not worse": "ink", "inconclusive": "soft", **dict.fromkeys(WITHIN, "ink")}
 MOST_ROWS = 40  # of a table in a notebook
 
 

@@ -312,8 +312,8 @@ LOSSY = {"pruned": "Weights were only set to zero", "quantised": "Weights were o
 
 
 def gain_doubt(study: Study, row: Row) -> list[str]:
-    "That an edit which can only lose is said to have improved."
-    if row.claim != "improved": return []
+    "That an edit which can only lose is said to be better."
+    if row.claim not in ("improved", "better within margin"): return []
     both = study.measured[row.key[:2]].pair
     edit = study.rules.edit or weights_between(both.baseline, both.candidate).get("edit")
     if not edit: return []

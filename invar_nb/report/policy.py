@@ -19,7 +19,7 @@ from ..comparison.difference import Settings, measure
 from ..comparison.rules import TIERS, Tier, as_tier
 from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import choose_units, counted
-from ..comparison.verdict import change_text, is_beyond, margin_text
+from ..comparison.verdict import WITHIN, change_text, is_beyond, margin_text
 from ..foundations.refuse import UsageError, refuse
 from ..foundations.text_column import text_column
 from ..metrics.likelihood import nats_per_token
@@ -283,7 +283,8 @@ def exit_of(
     if failed := next((gate for gate in gates if not gate["passed"]), None):
         return made(1, "gate_failed", failed["because"])
     good = {"equivalent": lambda row: row.claim == "equivalent",
-            "not-worse": lambda row: row.claim == "equivalent" or row.shows("not_worse")}
+            "not-worse": lambda row: row.claim in ("equivalent", *WITHIN)
+            or row.shows("not_worse")}
     if missed := [row for row in leading if asked in good and not good[asked](row)
                   and not known[row.key][0]]:
         labels = _listed(study, missed, 3)

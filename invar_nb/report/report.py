@@ -62,7 +62,8 @@ class KeySection(Section):
     against: str | None  # another candidate; null: the baseline
 
 
-Claim = Literal["improved", "equivalent", "inconclusive", "regressed"]
+Claim = Literal["improved", "equivalent", "inconclusive", "regressed", "worse within margin",
+                "better within margin"]
 
 
 class RowSection(Section):
@@ -400,6 +401,8 @@ def flat_row(row: Mapping) -> dict:
         ends = map(shown, (first["delta"], low, high))
         change = dict(zip(change, (*ends, unit.strip()), strict=True))
     key = {name: row["key"][name] for name in ("candidate", "part", "metric", "slice")}
+    if key["metric"] == "score":
+        key["metric"] = value["metric"] = value["title"]  # as it is shown
     first = {"baseline": first["baseline"], "value": first["value"], "n": value.pop("n"),
              "p_value": value.pop("p_value", None), "delta": first["delta"]}
     return {**key, "claim": claim, **change, **first, "low": low, "high": high,

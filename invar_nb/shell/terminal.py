@@ -44,7 +44,8 @@ def say(text: str, quiet: bool = False) -> None:
 
 
 _INK = {"regressed": 31, "inconclusive": 33, "improved": 34, "equivalent": 32,
-        "not worse": 32, "small enough": 32, "identical": 32}  # colours of a terminal
+        "not worse": 32, "small enough": 32, "identical": 32, "worse within margin": 33,
+        "better within margin": 32}  # colours of a terminal
 
 
 def answer(text: str, *, ink: bool = False) -> None:
