@@ -9,7 +9,7 @@ from rich.cells import cell_len
 from scipy import stats
 from studies import answers, arms_of, losses, looked, marks, recipes, with_divergence
 
-from invar_nb import METRICS, Metric, Rules, Scores, WindowLosses, compare, evaluate, pair_arrays, study
+from invar_nb import METRICS, Metric, Predictions, Rules, Scores, WindowLosses, compare, evaluate, pair, pair_arrays, study
 from invar_nb.report.answer import WIDTH, summary, summary_markdown, text_table
 from invar_nb.report.build import document_of
 from invar_nb.report.report import render, report_of
@@ -149,6 +149,24 @@ def test_levels_without_an_interval_say_why_and_long_notes_leave_names_whole():
     assert "None for ECE and smooth calibration error: it would cover too little." in text
     lines = text_table([{"name": "smooth calibration error", "change": "0.1", "note": "word " * 20}], "value", 60)
     assert lines[1].startswith("smooth calibration error  0.1") and len(lines) == 5 and max(map(len, lines)) <= 60 and lines[2].startswith(" " * 20)
+
+
+def test_names_of_rows_are_whole_while_there_is_room():
+    "The answer of most danger to a learner fits 80 columns; of a name that does not, as much as the terminal has room for."
+    labels, n, rng = ("correct", "incorrect", "ambiguous"), 200, np.random.default_rng(1)
+    truth = [labels[i] for i in rng.integers(0, 3, n)]
+    arm = lambda name: Predictions(model=name, ids=[f"q{i}" for i in range(n)], labels=labels, label=truth, confidence=rng.uniform(.4, 1, n), slices={
+        "language": ["en" if i % 2 else "es" for i in range(n)]}, prediction=[t if rng.random() < .8 else labels[rng.integers(0, 3)] for t in truth])
+    d = compare(pair(arm("old"), arm("new")), by=["language"]).report().document()
+    for width in (80, 100, 120):
+        lines = summary(d, width).split("\n")
+        assert any(line.startswith("incorrect called correct  ") for line in lines) and sum(line.startswith("  incorrect called correct  ") for line in lines) == 2
+        assert max(len(line) for line in lines if line.endswith(("inconclusive", "regressed"))) <= width and ".." not in "".join(lines[2:-2]), lines
+    assert "before" not in summary(d) and "before" in summary(d, 100)  # what the change says goes first
+    long = [{"name": "a name of no less than forty characters", "before": "1.0", "after": "2.0", "change": "+1.0", "low": "0.5", "high": "1.5", "claim": "regressed"}]
+    assert text_table(long, "change (95 % CI)", 90)[1].startswith("a name of no less than forty characters     1.0 ")
+    cut = text_table(long, "change (95 % CI)", 60)
+    assert ".." in cut[1] and len(cut[1]) <= 60 and "before" not in cut[0]
 
 
 def test_a_metric_of_ones_own_can_be_left_out_of_a_check():

@@ -1,5 +1,6 @@
 """One document kind for every study: its schema, its fields, its exit code, its pages and what saving leaves."""
 import html
+import json
 import math
 import re
 import sys
@@ -10,16 +11,22 @@ from types import SimpleNamespace
 import msgspec
 import numpy as np
 import pytest
+import typer
 
 from invar_nb.arms.pair import pair
+from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.study import Rules, compare, study
+from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.report.build import arm_files
 from invar_nb.report.figures import interval_figure, markdown, show, size_figure, ticks, visible
 from invar_nb.report.page import claim_text, size_picture
-from invar_nb.report.policy import overlap_fraction
+from invar_nb.comparison.rules import TIERS, overlap_fraction
 from invar_nb.report.report import Document, render, report_of, report_schema
 from invar_nb.report.verify import verify
+from invar_nb.shell.cli import app
+from commands import shell
 from studies import STUDIES, answers, arms_of, copies, looked, losses, marks, recipes, sized, with_passages
 
 EVIL = '<script>alert("1")</script>|`x`*[a](javascript:1)\x1b[31m\u202e'
@@ -136,6 +143,29 @@ def test_the_source_systems_fields_are_there_with_their_values():
     assert low < d["rows"][0]["value"]["delta"] < high and stats["coverage"]["tier"] == "balanced"
 
 
+@pytest.mark.parametrize("made", [lambda: arms_of({"": losses(.03)}), two_by_two, lambda: arms_of({"law": losses(.03), "news": losses(.01, seed=2)}), lambda: arms_of(
+    {"law": losses(.03), "quiz": answers()}, control=False), lambda: {"baseline": losses().baseline, "q8": losses(.01).candidate, "q4": losses(.05).candidate}])
+def test_the_source_systems_fields_stand_under_each_pair_of_losses(made, tmp_path):
+    "The same that the pair alone has; verify recomputes them, and the schema knows them."
+    jsonschema = pytest.importorskip("jsonschema")
+    arms = {(key, "") if isinstance(key, str) else key: arm for key, arm in made().items()}
+    done = study(arms).report()
+    d = done.document()
+    jsonschema.validate(d, report_schema())
+    for one in d["pairs"]:
+        both = arms["baseline", one["part"]], arms[one["candidate"], one["part"]]
+        alone = report_of(compare(pair(*both))).document()
+        for name in ("primary_metric", "dataset"): assert one[name] == alone[name] and (one[name] is None) == (both[0].kind != "losses")
+    single = [one for one in d["pairs"] if one["dataset"]]
+    assert (d["dataset"], d["primary_metric"]) == ((single[0]["dataset"], single[0]["primary_metric"]) if len(single) == 1 else (None, None))
+    changed = json.loads(done.save(tmp_path / "r").joinpath("report.json").read_text())
+    assert verify(tmp_path / "r").report
+    place = next(i for i, one in enumerate(changed["pairs"]) if one["dataset"])
+    changed["pairs"][place]["dataset"]["windows"]["stats"]["window_overlap_fraction"] = .25
+    (tmp_path / "r" / "report.json").write_text(canonical_text(changed | {"digest": content_digest(changed)}))
+    with pytest.raises(ContractError, match=rf"pairs\W*{place}\W.*window_overlap_fraction"): verify(tmp_path / "r" / "report.json")
+
+
 WORSE_IN_SPANISH = dict(margin={"accuracy": .3}, by=["language"], metrics=["accuracy"])
 EXITS = [(lambda: losses(.05), {}, "primary_regressed", 1), (lambda: losses(-.05), {}, "not_worse", 0), (lambda: losses(0.0), {}, "not_worse", 0),
          (lambda: marks(shift=.3, better="higher"), {}, "not_worse", 0), (lambda: marks(shift=.3, better="lower"), {}, "primary_regressed", 1),
@@ -186,6 +216,10 @@ def test_what_is_required_of_parts_and_slices():
 def test_profiles_refuse_and_dev_warns():
     assert any("at least 440" in line for line in report_of(compare(losses(), tier="conservative")).document()["warnings"])
     assert not any("tier" in line for line in report_of(compare(losses())).document()["warnings"])  # no tier was asked for
+    help_of = next(param for param in typer.main.get_command(app).commands["compare"].params if "--profile" in param.opts).help
+    for tier in TIERS:  # what the help says of dev
+        warned = any("tier asks for" in line for line in report_of(compare(losses(), tier=tier)).document()["warnings"])
+        assert warned == (tier != "balanced") and "dev warns of too few where a tier other than balanced is set" in help_of
     with pytest.raises(ContractError, match="balanced tier needs 360 windows") as error: report_of(compare(losses(), profile="ci"))
     assert error.value.code == "too_few_windows"
     lenient = {"name": "aggressive", "preview": 4, "final": 4, "note": "a test of ours"}
@@ -209,14 +243,95 @@ def test_profiles_ask_for_equal_parts_and_enough_draws():
             with pytest.raises(UsageError, match="replicates must be at least 1[25]00"): compare(losses(.001, n=440), **asked)
 
 
-def test_the_same_weights_are_no_broken_contract():
-    "Equal changes everywhere are suspicious, but of one model they are what is expected; the shell does not even score it."
-    both, known = losses(.0, n=400), {"weights_digest": "sha256:1"}
-    arms = [both.baseline.changed(provenance=p) for p in (known, known, {}, {"weights_digest": "sha256:2"})]
-    assert report_of(compare(pair(arms[0], arms[1]), profile="ci")).exit_code == 0
-    for other in arms[2:]:
-        with pytest.raises(ContractError) as caught: report_of(compare(pair(arms[0], other), profile="ci"))
+def random_losses(shift, *provenance, n=400):
+    "Losses that no float adds exactly to, and the same with one change everywhere; equal for 0, bit for bit."
+    base = np.random.default_rng(0).normal(3.2, .4, n)
+    arms = [WindowLosses.from_arrays([f"{i}:0-64" for i in range(n)], [64] * n, values, data_id="sha256:abc") for values in (base, base + shift)]
+    return pair(*(arm.changed(provenance=known) for arm, known in zip(arms, provenance or ({}, {}), strict=True)))
+
+
+ONE_MODEL, OTHER_MODEL = ({"weights_digest": f"sha256:{i}"} for i in (1, 2))
+
+
+@pytest.mark.parametrize("shift", [.01, -.05, .3, 1e-4])
+@pytest.mark.parametrize("known", [(), (ONE_MODEL, ONE_MODEL), (ONE_MODEL, OTHER_MODEL)])
+def test_one_change_on_every_window_is_degenerate_in_interval_fields_and_contracts(shift, known):
+    "Up to rounding: the differences of real losses are not equal to the last bit."
+    both = random_losses(shift, *known)
+    assert np.ptp(both.candidate.log_loss - both.baseline.log_loss) > 0
+    d = report_of(compare(both)).document()
+    deltas = d["dataset"]["windows"]["stats"]["paired_delta_summary"]
+    assert d["rows"][0]["value"]["fallback"]["code"] == "all_equal" and d["rows"][0]["value"]["ci"][0] == d["rows"][0]["value"]["ci"][1]
+    assert (deltas["degenerate"], deltas["degenerate_reason"], deltas["std"]) == (True, "no_variation", 0.0)
+    assert "All windows changed by the same amount." in d["warnings"]
+    for profile in ("ci", "release"):
+        with pytest.raises(ContractError, match="got windows_differ") as caught: compare(both, profile=profile)
         assert caught.value.code == "windows_differ"
+
+
+def test_a_change_that_is_not_the_same_everywhere_is_not_degenerate():
+    both = random_losses(.01)
+    some = both.candidate.changed(log_loss=both.candidate.log_loss + 1e-12 * (np.arange(400) % 2))
+    d = report_of(compare(pair(both.baseline, some), profile="release")).document()
+    assert not d["dataset"]["windows"]["stats"]["paired_delta_summary"]["degenerate"] and d["rows"][0]["value"]["fallback"] is None
+
+
+@pytest.mark.parametrize("known", [(), (ONE_MODEL, ONE_MODEL), (ONE_MODEL, {}), (ONE_MODEL, OTHER_MODEL | {"weights": {
+    "digests": {"baseline": "sha256:1", "candidate": "sha256:2"}, "state": "rearranged", "settings": ()}})])
+@pytest.mark.parametrize("profile", ["dev", "ci", "release"])
+def test_an_edit_that_changes_nothing_is_identical_and_passes(known, profile):
+    "No change at all is no broken evidence, and nothing beside it says that windows changed."
+    both = random_losses(0.0, *known)
+    d = report_of(compare(both, profile=profile)).document()
+    assert d["exit"]["code"] == 0 and d["headline"].startswith("Identical") and "the same result on all 400 items" in d["pairs"][0]["facts"]["sentence"]
+    assert not [line for line in d["warnings"] + d["doubts"] if "changed by the same" in line]
+    assert d["dataset"]["windows"]["stats"]["paired_delta_summary"]["degenerate"]  # as the source has it: all are equal
+
+
+def test_other_weights_and_the_very_same_losses_are_broken_evidence():
+    "Nobody scored the candidate, perhaps."
+    both = random_losses(0.0, ONE_MODEL, OTHER_MODEL)
+    line, = (line for line in report_of(compare(both)).document()["warnings"] if "weights differ" in line)
+    assert line == "The weights differ, yet every loss is the same: was the candidate scored?"
+    for profile in ("ci", "release"):
+        with pytest.raises(ContractError, match="got windows_differ") as caught: compare(both, profile=profile)
+        assert caught.value.code == "windows_differ" and "Score the candidate again" in caught.value.cure
+
+
+def test_two_loss_files_in_the_shell_are_identical_or_degenerate(tmp_path):
+    "Parquet files: a copy passes every profile, and a constant shift neither of the strict ones."
+    both = random_losses(.01)
+    for name, arm in (("a", both.baseline), ("b", both.candidate)): write_losses(arm, tmp_path / f"{name}.parquet")
+    (tmp_path / "copy.parquet").write_bytes((tmp_path / "a.parquet").read_bytes())
+    for i, (candidate, profile, code) in enumerate((c, p, e) for c, e in (("a", 0), ("copy", 0), ("b", 3)) for p in ("ci", "release")):
+        found, out, err = shell("compare", tmp_path / "a.parquet", tmp_path / f"{candidate}.parquet", "--profile", profile, "--out", tmp_path / f"r{i}")
+        assert found == code and ("windows_differ" in err if code else out.startswith("Identical: perplexity")), (out, err)
+        if not code: assert verify(tmp_path / f"r{i}").report.exit_code == 0
+    assert shell("compare", tmp_path / "a.parquet", tmp_path / "b.parquet", "--out", tmp_path / "dev")[0] == 0
+
+
+# --- a profile binds where a claim is made ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("made, code, words", [
+    (lambda: losses(.001, n=24), "too_few_windows", "360 windows; got 24"), (lambda: losses(.001, n=401), "preview_and_final_counts_agree", "got 200 and 201"),
+    (lambda: losses(.001, n=400, document_ids=None), None, ""), (lambda: random_losses(.01), "windows_differ", "windows_differ")])
+@pytest.mark.parametrize("profile", ["ci", "release"])
+def test_a_profile_refuses_before_there_is_a_claim(made, code, words, profile):
+    "In Python as in the shell: no headline, no claim, no interval of evidence that the profile does not accept."
+    if code is None: assert compare(made(), profile=profile).claim
+    else:
+        with pytest.raises(ContractError, match=words) as caught: compare(made(), profile=profile)
+        assert caught.value.code == code and compare(made()).claim
+        with pytest.raises(ContractError, match=words) as again: study({"baseline": made().baseline, "q8": made().candidate}, Rules(profile=profile))
+        assert (str(again.value), again.value.cure) == (str(caught.value), caught.value.cure)
+
+
+def test_a_profile_names_the_candidate_or_the_text_that_lacks_windows():
+    both, few = losses(.001, n=400), losses(.001, n=20)
+    with pytest.raises(ContractError, match="study: news: the profile ci .* 360 windows; got 20"): study(arms_of({"law": both, "news": few}), profile="ci")
+    shifted = both.baseline.changed(log_loss=both.baseline.log_loss + .01)
+    with pytest.raises(ContractError, match="study: q4: the profile release .* windows_differ"):
+        study({"baseline": both.baseline, "q8": both.candidate, "q4": shifted}, profile="release")
+    with pytest.raises(UsageError, match="got profile"): compare(looked(.5, n=60, looks=3), profile="release")  # as the shell
 
 
 def test_what_was_asked_for_stands_beside_what_is_there():

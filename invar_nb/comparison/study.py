@@ -7,8 +7,8 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'SIZES', '
            'check_baseline', 'check_names', 'pair_all', 'level_interval', 'levels_of', 'contrast_rows',
            'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts',
            'judge_study', 'model_name', 'sizes_of', 'smallest_of', 'study_headline', 'Table', 'Study',
-           'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'study', 'scores_of',
-           'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate']
+           'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'check_profile', 'study',
+           'scores_of', 'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections import Counter
@@ -30,7 +30,8 @@ from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control, family_of,
                                       find_leading, judge_looked, judge_rows, p_of_change,
                                       pool_rows, row_headline, that_decide)
-from .rules import OF_LEVELS, Rules, check_kinds, check_read
+from .rules import (OF_LEVELS, Rules, as_tier, check_kinds, check_read,
+                                       check_windows)
 from .units import (FEWEST, check_by, choose_units, counted, find_slices,
                                        slice_names)
 from .verdict import (WITHIN, Verdict, as_margin, change_text, margin_text,
@@ -589,7 +590,7 @@ def read_where_needed(arms: Mapping, rules: Rules, metrics=None) -> Mapping:
     return {key: arm.file.read() if arm in streamed else arm for key, arm in arms.items()}
 
 
-OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "profile", "gate",
+OF_LOOKS = ("metrics", "margin", "deciding", "required", "level", "tier", "gate",
             "fail_inconclusive", "edit", "budget", "accepted")
 
 
@@ -662,6 +663,18 @@ def as_arm(arm: object, where: str) -> object:
            type(arm).__name__, "WindowLosses.from_arrays(ids, tokens, losses) makes one of "
            "arrays; read_losses, read_predictions, read_runs of a file", error=UsageError)
 
+# %% ../../nbs/comparison/08_study.ipynb #prof1
+def check_profile(pairs: Mapping[tuple[str, str], Pair], rules: Rules) -> None:
+    "Refuse losses that the profiles ci and release accept no claim of; ContractError."
+    if rules.profile == "dev": return
+    losses = {key: both for key, both in pairs.items()
+              if key[0] != CONTROL and both.kind == "losses"}
+    several = len({name for name, _ in losses}) > 1
+    for (name, part), both in losses.items():
+        about = (name, part) if several else (part,)
+        with of_part(", ".join(filter(None, about))):
+            check_windows(both, as_tier(rules.tier), rules.profile)
+
 # %% ../../nbs/comparison/08_study.ipynb #c025
 def study(
     arms: Mapping[tuple[str, str] | str, object],  # name or (name, part); one is "baseline"
@@ -701,8 +714,10 @@ def study(
     check_by(rules.by or (), pairs.values())
     if any("looks" in arm.provenance for arm in arms.values()):
         measured, looks = measure_looks(pairs, rules)
-    else: measured = {key: measure_pair(both, rules, metrics=metrics, known=known)
-                      for key, both in pairs.items()}
+    else:
+        check_profile(pairs, rules)
+        measured = {key: measure_pair(both, rules, metrics=metrics, known=known)
+                    for key, both in pairs.items()}
     for key, m in measured.items():  # as they were paired: labels united, files counted
         arms |= {key: m.pair.candidate, (BASELINE, key[1]): m.pair.baseline}
     return Study(arms=arms, rules=rules, measured=measured, looks=looks,

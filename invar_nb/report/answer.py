@@ -166,7 +166,8 @@ def change_column(rows: Sequence[Mapping]) -> list[str]:
     return [(change + span).rstrip() for change, span in zip(changes, ends, strict=True)]
 
 # %% ../../nbs/report/03_answer.ipynb #ans15c
-GO_FIRST = ("before", "after", "size", "bits")  # where a table is too wide
+GO_FIRST = {"before": WIDEST + 2, "after": WIDEST + 2,  # left out, in this order, where names
+            "size": 15, "bits": 15}                     # would be cut below so many columns
 
 
 def table_columns(rows: Sequence[Mapping], change: str) -> dict[str, list[str]]:
@@ -204,8 +205,8 @@ def text_table(rows: Sequence[Mapping], change: str, width: int = WIDTH) -> list
     wide = lambda head: max([len(head), *(cell_len(cell) for cell, title in zip(
         columns[head], titles, strict=True) if not title)])
     spare = lambda: width - sum(wide(head) + 2 for head in columns if head)
-    while spare() < min(wide(""), 15) and (out := [h for h in GO_FIRST if h in columns]):
-        del columns[out[0]]
+    for head, least in GO_FIRST.items():
+        if head in columns and spare() < min(wide(""), least): del columns[head]
     room = max(spare() - wide("") + wide("note"), 24) if "note" in columns else 0
     notes = [textwrap.wrap(note, room) for note in columns.get("note", ())]  # below each other
     if notes: columns["note"] = [note[0] if note else "" for note in notes]

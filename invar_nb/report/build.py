@@ -6,9 +6,9 @@
 __all__ = ['SAID', 'TENSOR', 'STRETCH', 'MATTERS', 'SETTINGS', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA', 'CONVENTIONS',
            'weights_sentence', 'weights_between', 'find_facts', 'recorded', 'language_table', 'worst_stretch',
            'passage_section', 'listed_passages', 'pair_doubts', 'other_scores', 'pair_warnings', 'family_notes',
-           'said_of', 'gain_doubt', 'find_doubts', 'in_memory', 'find_warnings', 'row_section', 'keeps_limits',
-           'ranking_section', 'unseen_share', 'unpaired_error', 'units_section', 'pair_section', 'part_section',
-           'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
+           'said_of', 'gain_doubt', 'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section',
+           'unseen_share', 'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files',
+           'arm_section', 'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping
@@ -21,19 +21,18 @@ import re
 import numpy as np
 
 import invar_nb
-from ..arms.pair import Pair
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
 from ..comparison.difference import by_unit, pair_totals
 from ..comparison.looks import stop_sentences
 from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, RATES, Row
-from ..comparison.rules import as_tier, budget_unit
+from ..comparison.rules import as_tier, budget_unit, check_windows
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
                                        level_interval, may_be_best, sizes_of, smallest_of)
 from ..comparison.units import counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
-from ..comparison.verdict import (change_text, counted_alike, margin_text,
+from ..comparison.verdict import (change_text, counted_alike, is_identical, margin_text,
                                          overturning_change, shown_unit, span_text)
 from ..files.losses import LARGE
 from ..files.predictions import UNREAD
@@ -41,8 +40,8 @@ from ..foundations.refuse import refuse
 from ..foundations.store import canonical_json
 from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric, value_of
 from .figures import percent
-from .policy import (acceptance, check_windows, exit_of, gate_of, required_gate,
-                                    source_fields)
+from .policy import (acceptance, exit_of, gate_of, pair_fields,
+                                    required_gate, source_fields)
 from ..statistics.jackknife import jackknife_ratio
 from ..statistics.serial import serial_ratio
 from ..statistics.totals import unit_codes
@@ -249,7 +248,8 @@ def other_scores(arm) -> list[str]:
 # %% ../../nbs/report/05_build.ipynb #b680z5yy
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
-    lines = [text for text in (d.note, d.fallback and d.fallback.reason) if text]
+    lines = [d.note] if d.note else []
+    if d.fallback and not is_identical(d): lines.append(d.fallback.reason)
     if 10 <= d.units_eff < 40 and d.units != "seeds":
         lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
                      f"differences a {100 * level:.4g} % interval of so few may cover less.")
@@ -328,13 +328,6 @@ def find_doubts(study: Study) -> list[str]:
         study.measured[row.key[:2]], row.value)) + family_notes(study, True)
 
 
-def in_memory(pair: Pair) -> Pair:
-    "The pair with every window read: a profile's contracts are about single ones."
-    return Pair(**{name: arm.file.read() if isinstance(arm, StreamedLosses) else arm
-                   for name, arm in (("baseline", pair.baseline),
-                                     ("candidate", pair.candidate))})
-
-
 def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
     "The warnings of all pairs, each once, and those of pooled texts; `pairs`: their sections."
     alike = {(pair["candidate"], pair["part"]): pair["units"]["words"].get("alike")
@@ -342,13 +335,12 @@ def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
     rules = study.rules
 
     def lines_of(row):
-        measured, label = study.measured[row.key[:2]], study.label(row.key)
+        measured = study.measured[row.key[:2]]
         lines = pair_warnings(measured, row.value, rules.level)
         if said := alike[row.key[:2]]: lines.append(said)
-        checked = not study.looks and (rules.profile != "dev" or not measured.totals)
-        if measured.pair.kind == "losses" and checked:
-            lines = check_windows(in_memory(measured.pair), as_tier(rules.tier), rules.profile,
-                                  ": ".join(filter(None, ("report", label)))) + lines
+        checked = rules.profile == "dev" and not study.looks and not measured.totals
+        if measured.pair.kind == "losses" and checked:  # the other profiles refuse a study
+            lines = check_windows(measured.pair, as_tier(rules.tier), "dev") + lines
         return lines
     over = [f"The accepted loss of {one.candidate or 'each candidate'} ended on "
             f"{one.expires}: {one.reason.rstrip('.')}."
@@ -486,7 +478,8 @@ def pair_section(study: Study, row: Row) -> dict:
     "What is known of a candidate and the baseline on one part, beside their rows."
     rules, looks = study.rules, study.looks.get(row.key[:2])
     section = {"candidate": row.key.candidate, "part": row.key.part, "missing": {},
-               "gate": None, "tail": None, "passages": None}
+               "gate": None, "tail": None, "passages": None,
+               **pair_fields(study, *row.key[:2])}
     units = units_section(study, row)
     if row.key[:2] not in study.measured:
         nothing = {"weights": "unknown", "identical_items": None, "tensors_changed": None,
@@ -682,7 +675,7 @@ def document_of(
         "looks": looks_section(study),
         "arms": {stems[key]: arm_section(study, key, files.get(key, (None, None)))
                  for key in study.arms},
-        **source_fields(study), "doubts": find_doubts(study),
+        **source_fields(study, pairs), "doubts": find_doubts(study),
         "warnings": find_warnings(study, pairs),
         "conventions": list(dict.fromkeys(lines)), "signature": signature_of(study, version)}
     return json.loads(canonical_json(document))

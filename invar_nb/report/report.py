@@ -119,6 +119,8 @@ class PairSection(Section):
     gate: dict[str, Any] | None   # limit, observed, passed
     tail: dict[str, Any] | None   # quantiles of the windows' differences against limits
     passages: dict[str, Any] | None  # windows and documents that changed most
+    primary_metric: dict[str, Any] | None = None  # fields of the source systems: of losses
+    dataset: dict[str, Any] | None = None         # that are in memory
 
 
 class PartSection(Section):
@@ -188,7 +190,7 @@ class Document(Section):
     rankings: list[Ranking]
     looks: dict[str, Any] | None      # of a comparison that was looked at until decided
     arms: dict[str, ArmSection]       # by the name of the file
-    primary_metric: dict[str, Any] | None  # fields of the source systems: losses, 1 candidate
+    primary_metric: dict[str, Any] | None  # those of the only pair of losses
     dataset: dict[str, Any] | None
     doubts: list[str]                 # what makes the intervals themselves doubtful
     warnings: list[str]

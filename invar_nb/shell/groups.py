@@ -405,9 +405,9 @@ class Asked(Agreed):
     until_decided: panel("Scoring", "data looks")(
         bool, "Score in rounds, in random order, and stop each text as soon as every "
         "candidate that decides is decided.", "--until-decided") = False
-    profile: _policy(Literal["dev", "ci", "release"], "dev warns about too few windows; ci "
-                     "and release refuse them, and an odd number, before scoring, and apply "
-                     "the gate. Default: dev.") = "dev"
+    profile: _policy(Literal["dev", "ci", "release"], "ci and release refuse too few windows, "
+                     "and an odd number, before scoring, and apply the gate; dev warns of too "
+                     "few where a tier other than balanced is set. Default: dev.") = "dev"
     gate: _policy(Optional[float], "Exit 1 if the upper end of the perplexity ratio exceeds "
                   "this, such as 1.02. Default: 1.1 in ci and release (other tiers differ), "
                   "no gate in dev.",

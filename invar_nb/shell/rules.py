@@ -15,14 +15,13 @@ import msgspec
 
 from ..comparison.measured import PRIMARY
 from ..comparison.passages import as_tail_rule, check_shown
-from ..comparison.rules import Accepted, Rules, as_tier, check_kinds
+from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
 from ..comparison.study import CONTROL
 from ..experiments.improvement import (DIRECTIONS, LOG, MetricSpec, compare_runs,
                                               specs_of, written_mean)
 from ..files.plain_table import usual_direction
 from ..foundations.refuse import ContractError, UsageError, of_part
 from ..metrics.metric import METRICS, as_metric, missing_reason
-from ..report.policy import check_enough
 from . import groups as g
 from . import options as o
 from .arms import DIVERGENCE
