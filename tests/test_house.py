@@ -4,6 +4,7 @@ Each rule is a function that returns broken places; a test applies it to the pro
 import ast
 import base64
 import builtins
+import csv
 import json
 import os
 import posixpath
@@ -250,18 +251,37 @@ def test_nbdev_clean_changes_nothing(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_commands_of_nbdev_pass_in_a_clone(tmp_path):
-    "`nbdev_export`, `nbdev_clean`, `nbdev_test`, and `nbdev_proc_nbs` without the Quarto that it would install, change nothing that is tracked."
-    clone = tmp_path / "clone"
+def test_the_commands_of_nbdev_pass_twice_in_a_clone(tmp_path):
+    """`nbdev_export`, `nbdev_clean`, `nbdev_test`, and `nbdev_proc_nbs` without the Quarto that it would install, change nothing that is tracked,
+    also where they ran before; what the package keeps for the account is neither read nor changed."""
+    clone, home = tmp_path / "clone", tmp_path / "home"
     subprocess.run(["git", "clone", "-q", str(ROOT), str(clone)], check=True)
-    env = {**os.environ, "PYTHONPATH": str(clone)}
-    for code in ("from nbdev.doclinks import nbdev_export; nbdev_export()", "from nbdev.clean import nbdev_clean; nbdev_clean()",
-                 "if __name__ == '__main__': from nbdev.serve import proc_nbs; proc_nbs('nbs', n_workers=2)",
-                 "if __name__ == '__main__': from nbdev.test import nbdev_test; nbdev_test(n_workers=2, do_print=False)"):
+    kept = home / ".local" / "state" / "invar-nb" / "scored"
+    kept.parent.mkdir(parents=True)
+    kept.write_text("what was scored on this account\n")
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "tests" / "offline"), str(clone)]), "HOME": str(home), "INVAR_NB_ACCOUNT": str(kept.parents[1])}
+    env = {name: value for name, value in env.items() if not name.startswith("XDG_")}
+    commands = ("from nbdev.doclinks import nbdev_export; nbdev_export()", "from nbdev.clean import nbdev_clean; nbdev_clean()",
+                "if __name__ == '__main__': from nbdev.serve import proc_nbs; proc_nbs('nbs', n_workers=2, force=True)",
+                "if __name__ == '__main__': from nbdev.test import nbdev_test; nbdev_test(n_workers=2, do_print=False)")
+    for code in 2 * commands:
         (tmp_path / "command.py").write_text(code)
         r = subprocess.run([sys.executable, tmp_path / "command.py"], cwd=clone, env=env, capture_output=True, text=True)
         assert r.returncode == 0, f"{code}\n{r.stdout[-2000:]}\n{r.stderr[-3000:]}"
         assert not subprocess.run(["git", "status", "--porcelain"], cwd=clone, capture_output=True, text=True).stdout, code
+    assert kept.read_text() == "what was scored on this account\n" and [*(home / ".local" / "state").rglob("*")] == [kept.parent, kept]
+
+
+def test_a_page_that_opens_what_the_account_keeps_is_stopped():
+    "Tests and pages have lists of their own of what was scored; a page that has none is stopped as it opens the account's."
+    from invar_nb.shell.arms import scored_here, vouch
+    assert os.environ["XDG_STATE_HOME"] != pages.account() and "INVAR_NB_ACCOUNT" not in os.environ
+    vouch(["0" * 64])
+    assert not scored_here(ROOT / "LICENSE")
+    for code in ("vouch(['1' * 64])", "scored_here(Path('LICENSE'))"):
+        done = subprocess.run([sys.executable, "-c", f"from pathlib import Path\nfrom invar_nb.shell.arms import scored_here, vouch\n{code}"], cwd=ROOT, env=pages.environment(), capture_output=True, text=True)
+        assert done.returncode and "nothing of the account" in done.stderr, done.stderr[-500:]
+    assert Path(pages.account(), "invar-nb", "scored").read_text() == f"{'0' * 64}\n"
 
 
 def test_signatures_are_drawn_without_running_checks(tmp_path):
@@ -377,6 +397,32 @@ def test_links_between_pages_resolve():
                 if re.match(r"[a-z]+:|#|mailto", target): continue
                 if not (p.parent / target.split("#")[0]).exists(): broken.append(f"{rel(p)}: {target}")
     nothing(broken, "links that lead nowhere")
+
+
+def foreign():
+    "What the pages cite of other projects, as typed: a path, or a name that one of ours has, too."
+    with (ROOT / "tests/data/foreign.csv").open(encoding="utf-8", newline="") as file: return [*csv.DictReader(file)]
+
+
+FOREIGN_PATH = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|cpp|h|sh|md|rs)|[\w-]+(?:/[\w.-]+)+)`")
+
+
+def cited_paths(nb, projects):
+    "Paths in back-ticks in lines that name one of the projects or a commit; files of our own aside: [(path, line)]."
+    text = "\n".join(re.sub(r"```.*?```", "", c.source, flags=re.S) for c in nb.cells if c.cell_type == "markdown")
+    lines = [line for line in text.split("\n") if re.search(r"\bcommit [0-9a-f]{7}", line) or any(project in line for project in projects)]
+    return [(path, line) for line in lines for path in FOREIGN_PATH.findall(line) if not (ROOT / path).exists()]
+
+
+def test_paths_of_others_are_as_they_were_typed():
+    "A page of ours may be renamed, and whatever renames it must not touch a citation. Each path was looked up in its repository."
+    rows = [row for row in foreign() if row["path"]]
+    cited = {pages.page_id(p): cited_paths(pages.read(p), {row["project"] for row in rows}) for p in ALL}
+    known = {(row["page"], row["cited"]) for row in rows}
+    nothing([f"{page}: {path}" for page, found in cited.items() for path, _ in found if (page, path) not in known], "look it up in its repository and add it to tests/data/foreign.csv")
+    nothing([f"{row['page']}: `{row['cited']}`, {row['version']}" for row in rows if not any(
+        path == row["cited"] and row["project"] in line and row["version"] in line for path, line in cited[row["page"]])], "no page cites that")
+    nothing([row["cited"] for row in rows if row["cited"] not in row["path"]], "not the path in the repository")
 
 
 # --- the stairs -----------------------------------------------------------------------------------------------------------------------
@@ -675,6 +721,21 @@ def test_site_builds_without_a_warning(tmp_path):
     pages_of = [re.sub(r"(^|/)\d+_", r"\1", pages.page_id(p)) for p in ALL]
     nothing([p for p in pages_of if not all((out / f"{p}.{kind}").exists() for kind in ("md", "ipynb"))], "no .md or .ipynb beside the page")
     nothing([p for p in pages_of if p != "index" and f"/{p}.md): " not in llms], "not in llms.txt")
+    raw_links = [f"{n}: {m[0]}" for n, t in html.items() for m in re.finditer(r"[^\n]{,60}\]\([^)\s]*\.ipynb", re.sub(r"<pre.*?</pre>|<[^>]+>", "", t, flags=re.S))]
+    nothing(raw_links, "a link is shown as Markdown")
+    pictures = {n: re.findall(r"<img [^>]*>", re.sub(r"<pre.*?</pre>", "", t, flags=re.S)) for n, t in html.items()}
+    nothing([f"{n}: {m}" for n, found in pictures.items() for m in found if not re.search(r'alt="[^"]{15,}"', m) or re.search(r'alt="[^" ]*_images', m)], "a picture without a text in its place")
+    for p, name in zip(ALL, pages_of, strict=True):
+        captions = [m for c in pages.read(p).cells for m in re.findall(r'^#\| fig-(?:cap|alt): "(.*)"$', c.source, re.M)]
+        assert html[f"{name}.html"].count("<figcaption") * 2 == len(captions), f"{name}: a caption is missing"
+        nothing([m for m in captions if m not in (out / f"{name}.md").read_text()], f"{name}.md lacks what a picture shows")
+    from invar_nb.shell.cli import app
+    contents = re.search(r'<div class="toc-tree">.*?</div>', html["reference/command_line.html"], re.S)[0]
+    nothing([c.name for c in app.registered_commands if f'href="#{c.name}"' not in contents], "a command is missing in the contents of its page")
+    for row in foreign():
+        at = re.sub(r"(^|/)[0-9]+_", r"\1", row["page"]) + ".html"
+        linked = re.findall(r"<a [^>]*href=[^>]*><code[^>]*>(?:<span[^>]*>)?(\w+)<", html[at])
+        assert row["cited"] not in linked, f"{at}: {row['cited']} of {row['project']} is a link to ours"
     links = [(p, posixpath.normpath(posixpath.join(posixpath.dirname(p), target))) for p in pages_of for target in re.findall(r"\]\(([\w./-]+\.md)", re.sub(r"```.*?```|`[^`]*`", "", (out / f"{p}.md").read_text(), flags=re.S))]
     nothing([link for link in links if not link[1].startswith("..") and not (out / link[1]).exists()], "a link of a .md leads nowhere")
     entries = re.findall(r'toctree-l1[^>]*><a class="reference internal" href="([^"#]*)">([^<]*)', html["index.html"])

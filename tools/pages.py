@@ -10,7 +10,7 @@ from itertools import zip_longest
 from pathlib import Path
 
 os.environ.setdefault("CUDA_VISIBLE_DEVICES", "")  # stored outputs are a CPU's
-os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # what pages and tests score is not this account's
+os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp()  # what tests score is not this account's
 atexit.register(shutil.rmtree, os.environ["XDG_STATE_HOME"], ignore_errors=True)
 root = Path(__file__).resolve().parent.parent
 nbs, lib = root / "nbs", root / "invar_nb"
@@ -79,9 +79,19 @@ def as_installed(nb):
     return nb
 
 
+@cache
+def account():
+    "What the package keeps for an account, as a page finds it that another ran before; tests/offline stops whoever opens it."
+    kept = Path(tempfile.mkdtemp(prefix="account-"), "invar-nb")
+    kept.mkdir()
+    (kept / "scored").write_text(f"{'0' * 64}\n")
+    atexit.register(shutil.rmtree, kept.parent, ignore_errors=True)
+    return str(kept.parent)
+
+
 def environment():
-    "What a page may see: one core, a non-interactive backend, no model hub, and (from tests/offline) no network."
-    env = dict(os.environ)
+    "What a page may see: one core, a non-interactive backend, no model hub, and (from tests/offline) no network and nothing of the account."
+    env = dict(os.environ, XDG_STATE_HOME=account(), INVAR_NB_ACCOUNT=account())
     env.update(MPLBACKEND="module://matplotlib_inline.backend_inline", HF_HUB_OFFLINE="1", TRANSFORMERS_OFFLINE="1", TQDM_DISABLE="1",
                OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1", TOKENIZERS_PARALLELISM="false",
                PYDEVD_DISABLE_FILE_VALIDATION="1", PYTHONHASHSEED="0", COLUMNS="100", NO_COLOR="1")
