@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import symtable
 import sys
+import tomllib
 import zipfile
 from collections import Counter
 from pathlib import Path
@@ -282,6 +283,16 @@ def test_a_page_that_opens_what_the_account_keeps_is_stopped():
         done = subprocess.run([sys.executable, "-c", f"from pathlib import Path\nfrom invar_nb.shell.arms import scored_here, vouch\n{code}"], cwd=ROOT, env=pages.environment(), capture_output=True, text=True)
         assert done.returncode and "nothing of the account" in done.stderr, done.stderr[-500:]
     assert Path(pages.account(), "invar-nb", "scored").read_text() == f"{'0' * 64}\n"
+
+
+def test_nbdev_3_finds_what_it_needs():
+    "It reads pyproject.toml in the place of settings.ini: the same folders, flags and sidebar stand in both."
+    from configparser import ConfigParser
+    ini = ConfigParser(delimiters=["="])
+    ini.read(ROOT / "settings.ini", encoding="utf-8")
+    table = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["nbdev"]
+    assert {"nbs_path", "lib_path", "tst_flags", "custom_sidebar"} == table.keys()
+    nothing([f"{key}: {value!r}, {ini['DEFAULT'][key]!r}" for key, value in table.items() if str(value) != ini["DEFAULT"][key]], "pyproject.toml and settings.ini differ there")
 
 
 def test_signatures_are_drawn_without_running_checks(tmp_path):
