@@ -12,6 +12,8 @@ from invar_nb.comparison.study import compare
 from invar_nb.arms.pair import pair
 from invar_nb.files.plain_table import read_plain
 from invar_nb.foundations.refuse import ContractError, PairingError
+from invar_nb.report.verify import verify
+from commands import shell
 
 SUFFIXES = (".csv", ".tsv", ".jsonl", ".json", ".parquet")
 
@@ -406,3 +408,54 @@ def test_a_score_is_asked_once_and_its_direction_said_once(tmp_path):
     assert arm.score == "f1" and [*arm.others] == ["mark"] and arm.lower == ("mark",)
     for better in (["mark=higher", "mark=lower"], ["higher", "lower"]):
         with pytest.raises(ContractError, match="better must be said once.*got higher and lower"): read_plain(path, score=["f1", "mark"], better=better)
+
+
+# --- the temperature of samples -----------------------------------------------------------------------------------------------------------
+def counts(tmp_path, name, heats, answers):
+    "60 problems with 20 samples each, as counts or as answers, with a column of temperatures where there are some."
+    head = ["id", "samples", "correct_samples", *["label", "prediction"] * answers, *["temperature"] * bool(heats)]
+    rows = [[f"q{i}", 20, (7 * i + len(name)) % 21, *["yes", "yes" if i % 3 else "no"] * answers, *([heats[i % len(heats)]] if heats else [])] for i in range(60)]
+    (tmp_path / name).write_text("\n".join(",".join(map(str, row)) for row in [head, *rows]) + "\n")
+    return tmp_path / name
+
+
+@pytest.mark.parametrize("answers", [False, True])
+@pytest.mark.parametrize("heats, said", [((0.8,), "temperature 0.8"), ((0,), "temperature 0"), ((), "temperature not recorded")])
+def test_the_temperature_of_samples_is_kept_and_printed_with_pass_at_k(answers, heats, said, tmp_path):
+    a, b = (counts(tmp_path, name, heats, answers) for name in ("old.csv", "newer.csv"))
+    code, out, err = shell("evaluate", a, "--out", tmp_path / "one")
+    line = next(line for line in out.splitlines() if line.startswith("pass@10"))
+    assert code == 0 and line.endswith(said), (out, err)
+    code, out, err = shell("compare", a, b, "--out", tmp_path / "two")
+    report = verify(tmp_path / "two").report  # the evidence keeps it
+    assert [arm["provenance"].get("temperature") for arm in report.document()["arms"].values()] == [heats[0] if heats else None] * 2
+    for name in ("report.md", "report.html"): assert f"(2021), {said}." in (page := (tmp_path / "two" / name).read_text()) or f"problems, {said}." in page
+    assert "different temperatures" not in (tmp_path / "two" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("answers", [False, True])
+def test_two_temperatures_in_one_arm_are_refused_and_the_cures_work(answers, tmp_path):
+    file = counts(tmp_path, "mixed.csv", (0.2, 0.8), answers)
+    code, _, err = shell("evaluate", file, "--out", tmp_path / "no")
+    assert code == 3 and "samples of one arm must be drawn at one temperature; got 0.2 and 0.8." in err
+    cures = re.findall(r"--column (arm=temperature=\S+[\d])", err)
+    assert cures == ["arm=temperature=0.2", "arm=temperature=0.2,0.8"]
+    code, out, err = shell("evaluate", file, "--column", cures[0], "--out", tmp_path / "half")
+    assert code == 0 and "temperature 0.2" in out, err
+    (tmp_path / "paired.csv").write_text(counts(tmp_path, "a.csv", (0.2,), answers).read_text() + counts(tmp_path, "b.csv", (0.8,), answers).read_text().partition("\n")[2])
+    code, out, err = shell("compare", tmp_path / "paired.csv", "--column", cures[1], "--out", tmp_path / "both")
+    assert code in (0, 1) and "The samples were drawn at different temperatures: 0.2 and 0.8." in (tmp_path / "both" / "report.md").read_text(), err
+
+
+def test_a_column_of_temperatures_without_samples_is_a_column_as_others(tmp_path):
+    (tmp_path / "t.csv").write_text("id,score,temperature\n" + "".join(f"q{i},{i % 2},{'hot' if i % 3 else 'cold'}\n" for i in range(30)))
+    assert shell("evaluate", tmp_path / "t.csv", "--score", "score", "--column", "better=higher", "--out", tmp_path / "r")[0] in (0, 2)
+    assert "temperature" not in read_plain(tmp_path / "t.csv", score="score", better="higher").provenance
+
+
+def test_the_cure_for_tries_as_a_metric_of_counts_works(tmp_path):
+    file = counts(tmp_path, "p.csv", (), False)
+    code, _, err = shell("evaluate", file, "--metric", "pass@7", "--out", tmp_path / "no")
+    assert code == 2 and (cure := re.search(r"say (--score pass@7)", err)), err
+    code, out, _ = shell("evaluate", file, *cure[1].split(), "--out", tmp_path / "r")
+    assert code == 0 and "pass@7 0." in out

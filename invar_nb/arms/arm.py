@@ -183,6 +183,7 @@ class Provenance(msgspec.Struct, frozen=True):
     engine_version: Line | None = None
     text_name: Line | None = None
     unclustered: Line | None = None
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=1e6)] | None = None  # of samples
     ignored: dict[str, str] = {}
     languages: dict[str, Spoken] | None = None
     document_languages: dict[str, str] | None = None

@@ -17,7 +17,7 @@ from ..arms.arm import listed
 from ..arms.arm import Scores
 from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
-from .predictions import ELSEWHERE
+from .predictions import ELSEWHERE, one_temperature
 from .tables import Table, check_names, column_named, read_table
 from ..foundations.refuse import UsageError, as_choice, refuse
 from ..foundations.store import canonical_json, digest, strict_json
@@ -227,6 +227,7 @@ def read_columns(path: str | os.PathLike, roles: Roles, rows=None) -> PlainColum
     def keep(there):
         nonlocal names, others
         names = roles.choose(there, f"read_plain: {path}")
+        if "samples" in names and "temperature" in there: names["temperature"] = "temperature"
         others = tuple(name for name in there if name not in names.values())
         return [old.get(name, name) for name in names.values()]
 
@@ -235,7 +236,7 @@ def read_columns(path: str | os.PathLike, roles: Roles, rows=None) -> PlainColum
     for role, name in names.items():
         name, kind = old.get(name, name), role.partition(" ")[0]
         if arrays and role in ("loss", *BESIDE): cells[role] = table.column(name)
-        elif kind in ("loss", "tokens", "n_bytes", "score", "samples"):
+        elif kind in ("loss", "tokens", "n_bytes", "score", "samples", "temperature"):
             cells[role] = table.numbers(name, flags=kind == "score")
         else: cells[role] = table.name_column(name)
     return PlainColumns(table=table, names=names, others=others, cells=_sum_tokens(
@@ -374,8 +375,10 @@ def _tries(plain: PlainColumns, asked: list[int]) -> Scores:
     first, *rest = dict.fromkeys(asked or (1, min(10, few)))
     tries = {f"pass@{k}": [pass_at_k(n, c, k) for n, c in counts] for k in (first, *rest)}
     lead = f"pass@{first}"
+    heat = one_temperature(plain.cells.get("temperature", ()), plain.table.where)
     return Scores(ids=plain.cells["id"], values=tries.pop(lead), score=lead,
-                  clusters=plain.cells.get("cluster"), better="higher", others=tries, slices={
+                  clusters=plain.cells.get("cluster"), better="higher", others=tries,
+                  provenance={} if heat is None else {"temperature": heat}, slices={
                       role[6:]: values for role, values in plain.cells.items()
                       if role.startswith("slice ")})
 

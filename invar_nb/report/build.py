@@ -262,6 +262,10 @@ def pair_warnings(measured, d, level: float) -> list[str]:
             f"The {name}'s loss file has no digest: a changed row would not be noticed.")
         if unused := known.get("unexpected_weights"): lines.append(
             f"The {name}'s files hold weights that the model does not use, as {unused[0]}.")
+    arms = measured.pair.baseline, measured.pair.candidate
+    heats = {arm.provenance.get("temperature") for arm in arms} - {None}
+    if len(heats) > 1: lines.append("The samples were drawn at different temperatures: "
+                                    f"{min(heats):g} and {max(heats):g}.")
     lines += other_scores(measured.pair.candidate)
     if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(
         f"There is no field {name!r}: nothing is clustered by it.")
