@@ -1,6 +1,8 @@
 """Passages, slices of losses and the gate on the tail, across pages: the report, the command, and what verify finds."""
+import html
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -11,10 +13,15 @@ from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.passages import find_passages, rank_passages
 from invar_nb.statistics.pooling import shrink
-from invar_nb.comparison.study import compare
+from invar_nb.comparison.study import Rules, compare, study
+from invar_nb.experiments.improvement import MetricSpec, RunsArm, compare_runs
+from invar_nb.experiments.runs import read_row
 from invar_nb.files.losses import write_losses
 from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.foundations.store import canonical_text, content_digest
 from invar_nb.models.text import read_documents
+from invar_nb.report.verify import verify
+from studies import answers, copies, looked, marks, with_divergence
 from test_report import losses
 
 
@@ -133,18 +140,80 @@ def test_documents_of_few_windows_are_not_listed_and_slices_are_shrunk_as_the_fo
     np.testing.assert_allclose([row.about["shrunk"] for row in rows], mu + t2 / (t2 + se**2) * (d - mu), rtol=1e-6)
 
 
-@pytest.mark.parametrize("change", [0.0, .03, -.04])
-def test_one_more_document_at_the_fragile_change_overturns_the_claim_and_one_nearer_does_not(change):
-    "A document of the mean weight is added to the evidence, and both are compared again from files of windows."
-    rng, sizes = np.random.default_rng(9), np.random.default_rng(8).integers(3, 9, 60)
-    own, ids = change + .03 * rng.normal(size=sizes.sum()), np.repeat(np.arange(60), sizes)
-    report = compare(pair_arrays(np.full(own.size, 9.0), 9 + own, np.full(own.size, 100), document_ids=ids)).report().document()
-    x = report["pairs"][0]["units"]["overturned_by"]
-    assert report["claim"] == {0.0: "equivalent", .03: "regressed", -.04: "improved"}[change] and (x > 0) == (change <= 0)
-    weight = int(round(100 * sizes.sum() / 60))
-    for share, same in ((.97, True), (1.03, False)):
-        more = compare(pair_arrays(np.full(own.size + 1, 9.0), 9 + np.append(own, change + share * (x - change)), np.append(np.full(own.size, 100), weight), document_ids=np.append(ids, 60)))
-        assert (more.claim == report["claim"]) == same, (share, more.headline)
+def in_documents(change=0.0, noise=.03, documents=60):
+    "Windows of documents of unequal length, each of which changes by its own noise."
+    rng, sizes = np.random.default_rng(9), np.random.default_rng(8).integers(3, 9, documents)
+    own, ids = change + noise * rng.normal(size=sizes.sum()), np.repeat(np.arange(documents), sizes)
+    return pair_arrays(np.full(own.size, 9.0), 9 + own, np.full(own.size, 100), document_ids=ids)
+
+
+BLIND = {"equivalent": lambda: compare(in_documents(), margin=.02), "not worse": lambda: compare(in_documents(-.012, .1), margin=.02),
+         "one long text": lambda: compare(in_documents(), margin=.02, units="serial"),
+         "accuracy": lambda: compare(answers(flips=2, n=400), margin=.03), "a score": lambda: compare(marks(shift=-.01), margin=.05),
+         "runs": lambda: study({(name, ""): RunsArm(runs=[read_row({"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s + shift + .002 * (s % 3) * (shift > 0)}) for s in range(12)])
+                                for name, shift in (("baseline", 0), ("candidate", .001))}, Rules(metrics=["loss"], better={"loss": "lower"})),
+         "looks": lambda: compare(looked(n=400)), "small enough": lambda: compare(with_divergence(), margin={"kl_divergence": .02})["kl_divergence"]}
+
+
+@pytest.mark.parametrize("kind", BLIND)
+def test_a_kind_as_rare_and_as_bad_as_the_blind_spot_leaves_the_claim_true_and_a_worse_one_does_not(kind):
+    "The rest changes by as much as the interval admits; a kind of unit that the sample lacks is added to the population."
+    found = BLIND[kind]()
+    row, spot = getattr(found, "row", found), found.blind_spot
+    high, margin = row.value.worse.high, row.margin
+    assert row.claim == "equivalent" or row.word == "not worse"
+    population = lambda share, loss: (1 - share) * high + share * (high + loss)
+    assert population(spot.share, .999 * spot.loss) < margin < population(spot.share, 1.001 * spot.loss)
+    n = row.value.n_eff if kind == "one long text" else row.value.units_eff
+    assert spot.share == pytest.approx(3 / n) and spot.loss == pytest.approx((margin - high) * n / 3)
+    printed = [float(x.replace(",", "")) for x in re.findall(r"[\d,.]*\d", spot.sentence)]
+    shown = 100 * math.expm1(spot.loss) if row.value.scale == "log" else 100 * spot.loss if row.value.unit in ("share", "relative") else spot.loss
+    assert printed[0] <= 100 * spot.share < 1.11 * printed[0] and (printed[1] <= shown < 1.11 * printed[1] or spot.loss >= 1), spot.sentence
+
+
+@pytest.mark.parametrize("lengths", [lambda rng, n: np.full(n, 40), lambda rng, n: 10 * rng.geometric(1 / 8, n), lambda rng, n: np.ceil(40 * rng.lognormal(0, 1, n))], ids=["equal", "geometric", "lognormal"])
+@pytest.mark.parametrize("n", [40, 111])
+def test_a_kind_that_is_not_rarer_is_seen_in_95_of_100_samples(lengths, n):
+    "Which documents are of the kind does not depend on their length; a sample sees it if it holds one."
+    rng = np.random.default_rng(n)
+    found = compare(pair_arrays(np.full(n, 9.0), 9 + .001 * rng.normal(size=n), lengths(rng, n).astype(int), document_ids=np.arange(n)), margin=.02)
+    seen = (rng.random((4000, n)) < found.blind_spot.share).any(1)
+    assert seen.mean() >= .95 - 2 * math.sqrt(.05 * .95 / 4000)
+
+
+def test_every_place_that_shows_an_equivalent_claim_shows_its_blind_spot(tmp_path):
+    found = compare(in_documents(), margin=.02)
+    said = found.blind_spot.sentence
+    assert re.fullmatch(r"A kind of document rarer than [\d.]+ % could still be worse than the rest by up to [\d.]+ % before this claim is false\.", said)
+    report = found.report()
+    folder = report.save(tmp_path / "r")
+    pages = {name: html.unescape((folder / name).read_text(encoding="utf-8")) for name in ("summary.md", "report.md", "report.html")}
+    for text in (str(found), found.to_markdown(), html.unescape(found._repr_html_()), *pages.values()): assert said in " ".join(text.split()), text
+    assert report.document()["rows"][0]["blind_spot"] == pytest.approx({"share": found.blind_spot.share, "loss": found.blind_spot.loss})
+    assert verify(folder / "report.json").report.headline == found.headline
+    changed = json.loads((folder / "report.json").read_text(encoding="utf-8"))
+    changed["rows"][0]["blind_spot"]["loss"] *= 1 + 1e-6
+    (folder / "report.json").write_text(canonical_text(changed | {"digest": content_digest(changed)}))
+    with pytest.raises(ContractError, match="blind_spot"): verify(folder / "report.json")
+
+
+def test_what_has_no_blind_spot_and_which_of_several_is_shown():
+    assert compare(in_documents(.05), margin=.02).blind_spot is None and compare(in_documents(noise=0.0), margin=.02).blind_spot is None  # regressed; identical
+    assert compare(in_documents(.012, .1), margin=.02).blind_spot is None  # inconclusive
+    several = study(copies(), margin=.02)
+    spots = {row.key.candidate: row.blind_spot for row in several.leading if row.blind_spot}
+    assert set(spots) == {"q8"} and several.blind_spot == spots["q8"]
+    both = study({(name, part): getattr(in_documents(change), arm) for part, change in (("law", 0.0), ("news", .006))
+                  for name, arm in (("baseline", "baseline"), ("q8", "candidate"))}, margin=.02)
+    least = min((row for row in both.leading), key=lambda row: row.blind_spot.loss)
+    assert both.blind_spot == least.blind_spot and least.key.part == "news"
+    last, = [line for line in str(both).split("\n") if "could still be" in line]
+    assert last.startswith("q8, news: a kind of document rarer than") and last.endswith("The other claim allows more.")
+
+
+def test_a_share_loses_at_most_100_points():
+    found = compare(answers(flips=0, n=4000), margin=.05)
+    assert found.blind_spot.loss > 1 and found.blind_spot.sentence == "Even if a kind of example rarer than 0.075 % got worse by 100 points, this claim would be true."
 
 
 def test_a_book_among_letters_has_the_mean_over_documents_beside_it():
@@ -227,3 +296,9 @@ def test_tokens_that_do_not_add_up_to_their_window_are_not_shown():
         d = document_of(study(arms)) | {"digest": "", "environment": {}}
         row = d["pairs"][0]["passages"]["windows"]["lost"][0]
         assert bool(row["tokens"]) == shown and ("did not add up" in render_html(d, arms)) == (not shown)
+
+
+def test_runs_compared_by_themselves_say_it_too():
+    runs = lambda shift: [read_row({"seed": s, "terminal": "ok", "loss": 2.3 + .01 * s + shift * (s % 3)}) for s in range(12)]
+    found = compare_runs(MetricSpec("loss", direction="lower_is_better"), baseline_runs=runs(0.0), candidate_runs=runs(.001))
+    assert found.verdict.claim == "equivalent" and found.blind_spot.sentence in str(found) and "A kind of seed rarer than 25 %" in str(found)

@@ -29,7 +29,8 @@ from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
 from .rows import (Key, Level, Row, above_floor, check_control, family_of,
                                       find_leading, judge_looked, judge_rows, p_of_change,
-                                      pool_rows, row_headline, that_decide)
+                                      pool_rows, row_headline, that_decide,
+                                      worst_blind_spot)
 from .rules import (OF_LEVELS, Rules, as_tier, check_kinds, check_read,
                                        check_windows)
 from .units import (FEWEST, check_by, choose_units, counted, find_slices,
@@ -532,6 +533,8 @@ class Study(Table):
         "The leading row, where there is one; else the worst of them."
         rows = self.leading or list(self.rows)
         return min(rows, key=lambda row: WORST_FIRST.index(row.claim) if row.claim else 0)
+
+    blind_spot = property(lambda self: worst_blind_spot(self.leading))  # or None
 
     @property
     def claim(self) -> str | None:

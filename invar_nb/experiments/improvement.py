@@ -26,7 +26,8 @@ from ..comparison.rows import Key, Level, Row, pass_on, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
 from ..comparison.study import BASELINE, Study, check_baseline
 from ..comparison.units import FEWEST
-from ..comparison.verdict import Verdict, margin_text, span_text
+from ..comparison.verdict import (BlindSpot, Verdict, blind_spot, margin_text,
+                                         span_text)
 from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
@@ -257,6 +258,13 @@ class ShownRuns(Shown):
         head, *below = self._sentences()
         return "\n".join([head, "", *aligned(self._table()), "", *below]) if below else head
 
+    @property
+    def blind_spot(self) -> BlindSpot | None:
+        "What another seed could lose, where no loss of the threshold is claimed."
+        bounded = self.verdict.claim == "equivalent" or self.verdict.word == "not worse"
+        if not bounded or self.difference.fallback: return None
+        return blind_spot(self.difference, self.spec.improvement_threshold)
+
     def _line(self): return self.verdict._line()
 
     def _records(self): return self.verdict._records()
@@ -270,7 +278,7 @@ class ShownRuns(Shown):
         if v.claim == "inconclusive" and not d.fallback and not d.interval.contains(0):
             said += (" 0 lies outside the interval, and a claim also takes a change of at "
                      f"least {100 * spec.improvement_threshold:.3g} %.")
-        return [v.headline, said]
+        return [v.headline, said, *([self.blind_spot.sentence] if self.blind_spot else [])]
 
     def _table(self):
         d, v, level = self.difference, self.verdict, f" ({100 * self.level:.4g} % CI)"

@@ -23,8 +23,8 @@ from ..comparison.verdict import WITHIN
 from ..foundations.interval import Shown
 from ..foundations.store import canonical_text
 from .figures import environment, interval_figure, markdown, visible
-from .page import (answer_of, cells_of_row, interval_picture, label_of,
-                                  leads_of, noise_lines, rows_of, shorten, size_text,
+from .page import (answer_of, blind_line, cells_of_row, interval_picture,
+                                  label_of, leads_of, noise_lines, rows_of, shorten, size_text,
                                   choice_lines, found_line, level_text,
                                   units_text)
 
@@ -334,15 +334,16 @@ def change_head(d: Mapping) -> str:
 def wrapped(line: str, width: int) -> str:
     "A sentence on lines of this width, a number and its unit on one of them."
     kept = re.sub(r"(?<=\d) (?=%|points)", "\u00a0", line)
+    kept = "".join(f"{c}\ue000" if cell_len(c) > 1 else c for c in kept)  # two columns each
     return textwrap.fill(kept, width, break_long_words=False, break_on_hyphens=False,
-                         subsequent_indent="  ").replace("\u00a0", " ")
+                         subsequent_indent="  ").replace("\u00a0", " ").replace("\ue000", "")
 
 
 def summary(document: Mapping, width: int | None = None, shell: bool = True) -> str:
-    "The answer: a sentence, a table, at most two lines; sentences wrapped where asked for."
+    "The answer: a sentence, a table, at most three lines; sentences wrapped where asked for."
     d, rows = document, answer_rows(document)
     table = text_table(rows, change_head(d), width or WIDTH) if rows else []
-    last = [line for line in (rests_line(d), next_line(d, shell)) if line]
+    last = [line for line in (rests_line(d), blind_line(d), next_line(d, shell)) if line]
     fold = lambda line: wrapped(visible(line), width) if width else visible(line)
     ignored = [fold(line) for line in (ignored_line(d),) if line]
     return "\n".join([fold(first_line(d)), *ignored, *[""] * bool(rows), *table, *[""] * bool(
@@ -425,8 +426,8 @@ def summary_markdown(document: Mapping) -> str:
     line = lambda cells: f"| {' | '.join(map(markdown, cells))} |"
     first, rows = f"**{markdown(cut(first_line(d), 1000))}**", [*map(line, rows)]
     about = f"{cut(models_line(d), 250)}. {cut(texts_line(d), 250)}"
-    last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), next_line(d))
-            if text] + exit_lines(d) + [
+    last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), blind_line(d),
+                                        next_line(d)) if text] + exit_lines(d) + [
         "`" + re.sub(r"[`\s]+", "_", cut(d["signature"], 300)) + "`",
         "Check, in the folder of this report: `invar-nb verify .`"]
 

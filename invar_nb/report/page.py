@@ -6,13 +6,14 @@
 __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of', 'claim_text', 'mark_of', 'p_of_claim', 'dense',
            'cells_of', 'cells_of_row', 'shorten', 'rows_forest', 'draw_rows', 'levels_forest', 'answer_forest',
            'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'choice_lines',
-           'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'rule_line', 'unmeasured_line',
-           'own_metrics', 'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief',
-           'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page',
-           'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
+           'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'has_known_rates', 'rate_text',
+           'rates_of_one', 'rates_of_several', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line',
+           'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
+           'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page', 'answer_of',
+           'title_of', 'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 import math
 import re
 from types import SimpleNamespace
@@ -22,6 +23,7 @@ import numpy as np
 from ..arms.arm import natural_order
 from ..arms.window_losses import StreamedLosses
 from ..comparison.difference import change_axis
+from ..comparison.rows import EXCHANGEABLE, FEW, rate_if_few
 from ..comparison.rules import budget_unit
 from ..comparison.study import model_name
 from ..comparison.units import FEWEST, counted, noun_of
@@ -351,8 +353,45 @@ def families_text(d: Mapping) -> str:
             "interval alone would say something else.")
 
 # %% ../../nbs/report/02_page.ipynb #rulec
+def has_known_rates(value: Mapping) -> bool:
+    "Whether the errors of a row are tabulated by its effective units."
+    return value["units"] in EXCHANGEABLE and value["method"] in ("jackknife", "fixed weights")
+
+
+def rate_text(values: Sequence[Mapping], alpha: float) -> str:
+    "`up to 13 of 100`: wrong claims where few units carry it all; `more` where unknown."
+    if round(alpha, 12) > 0.05 or not all(map(has_known_rates, values)): return "more"
+    rate = rate_if_few(len(values), min(value["units_eff"] for value in values))
+    return f"up to {100 * rate:.0f} of 100"
+
+
+def rates_of_one(row: Mapping, even: str, few: str) -> str:
+    "How often a single comparison errs, and how often it finds a loss of the margin."
+    value, margin, alpha = row["value"], row["margin"], 1 - row["value"]["level"]
+    line = f"an edit without effect is called regressed in about {50 * alpha:.2g} of 100 " \
+           "comparisons"
+    if margin > 0 and value["standard_error"] > 0:
+        seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+        found = min(1 - alpha / 2, chance_of_claim(
+            seen, value["n_units"], delta=margin, margin=margin, level=value["level"]))
+        line += f", and one that is worse by the margin is found in about {100 * found:.0f}"
+    if not few: return f"A{line[1:]}."
+    rate = rate_text([value], alpha)
+    return f"{even}{line}; {few}, an edit without effect is called regressed in {rate}."
+
+
+def rates_of_several(rows: Sequence[Mapping], even: str, few: str) -> str:
+    "How often some row of several errs."
+    alpha = 1 - rows[0]["value"]["level"]
+    line = f"at most {100 * alpha:.2g} of 100 such reports call any edit without effect " \
+           "changed, or any edit as large as the margin equivalent"
+    if not few: return f"A{line[1:]}."
+    values = [row["value"] for row in rows if row["value"]["method"] != "tango"]
+    return f"{even}{line}; {few}, {rate_text(values, alpha)} do."
+
+
 def rule_line(d: Mapping) -> str:
-    "The rule and how often it errs; '' where nothing can be claimed, or its rates are notes."
+    "The rule and how often it errs; '' where nothing can be claimed."
     leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
              if row["value"]["units"] != "seeds" and not row["value"]["positive"]
              and row["value"]["units_eff"] >= FEWEST
@@ -360,24 +399,18 @@ def rule_line(d: Mapping) -> str:
     if not leads or d["looks"]: return ""
     levels = {f"{100 * row['value']['level']:.4g}" for row in leads}
     margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
-    line, value = f"Rule: {' or '.join(sorted(levels))} % intervals", leads[0]["value"]
+    line = f"Rule: {' or '.join(sorted(levels))} % intervals"
     if margins: line += f", margin {' or '.join(sorted(margins))}"
-    alpha = 1 - value["level"]
-    if len(leads) > 1:
-        return (f"{line}. In at most {100 * alpha:.2g} of 100 reports is any edit without "
-                "effect called changed, or any edit as large as the margin called "
-                "equivalent; with few or skewed units the rate is higher, which a note then "
-                "says.")
-    line += (". An edit without effect is called regressed in at most "
-             f"{50 * alpha:.2g} of 100 comparisons")
-    if not leads[0]["margin"] > 0 or not value["standard_error"] > 0: return f"{line}."
-    seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
-    margin = leads[0]["margin"]
-    found = min(1 - alpha / 2, chance_of_claim(
-        seen, value["n_units"], delta=margin, margin=margin, level=value["level"]))
-    return f"{line}; an edit that is worse by the margin is found in about {100 * found:.0f}."
+    if d["rules"].get("method", "jackknife") != "jackknife": return f"{line}."
+    kinds = {"windows" if row["value"]["units"] == "serial" else noun_of(row["value"]["units"])
+             for row in leads if row["value"]["method"] != "tango"}  # which needs no spread
+    even = f"Where {' and '.join(sorted(kinds))} change about evenly, "
+    few = ""
+    if kinds: few = f"where as few as {100 * FEW:g} % of them carry the whole change"
+    if len(leads) > 1: return f"{line}. {rates_of_several(leads, even, few)}"
+    return f"{line}. {rates_of_one(leads[0], even, few)}"
 
-
+# %% ../../nbs/report/02_page.ipynb #rulec2
 def unmeasured_line(d: Mapping) -> str:
     "What a report of scored models does not know, and the option that asks for it."
     scored = [arm for arm in d["arms"].values() if arm["kind"] == "losses"
@@ -396,6 +429,21 @@ def own_metrics(d: Mapping) -> list[str]:
         row["role"] == "lead") == role}
     return sorted(name for name in named(False) - named(True) - {*BUILT_IN}
                   if ":" not in name and "@" not in name)
+
+# %% ../../nbs/report/02_page.ipynb #bli2
+def blind_line(d: Mapping) -> str:
+    "What could be worse unseen, of the claim that allows the smallest loss; '' without any."
+    chosen = {*d["rules"].get("deciding", ())}
+    leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead") if not chosen
+             or chosen & {row["key"]["candidate"], row["key"]["part"]}]
+    claims = [row for row in leads if row["blind_spot"]]
+    if not claims: return ""
+    row = min(claims, key=lambda row: row["blind_spot"]["loss"] / row["margin"])
+    said, more = row["words"]["blind spot"], len(claims) - 1
+    if len(leads) == 1: return said
+    line = f"{label_of(row['key'])}: {said[0].lower()}{said[1:]}"
+    if more == 1: return f"{line} The other claim allows more."
+    return f"{line} The other {more} claims allow more." if more else line
 
 # %% ../../nbs/report/02_page.ipynb #fnd2
 def found_line(d: Mapping) -> str:
@@ -458,26 +506,21 @@ def level_tables(d: Mapping) -> list[list[list]]:
 # %% ../../nbs/report/02_page.ipynb #c0ffee17
 def rests_table(d: Mapping) -> tuple[list[list], list[list]]:
     "What the intervals rest on: what differs, a column a pair; what all pairs share."
-    leads = {(row["key"]["candidate"], row["key"]["part"]): row["value"]
+    leads = {(row["key"]["candidate"], row["key"]["part"]): row
              for row in rows_of(d, "lead")}
     pairs = [(pair["units"], leads[pair["candidate"], pair["part"]]) for pair in d["pairs"]]
-    lines = {"independent units": lambda u, v: f"{u['n']} {u['kind']}",
-             "effective units, by weight": lambda u, v: f"{u['effective']:.1f}",
-             "why these": lambda u, v: u["because"],
-             "the interval speaks of": lambda u, v: u["speaks_of"],
-             "may be missing": lambda u, v: u["unseen"] and (
-                 f"kinds of {noun_of(u['kind'])} rarer than {100 * u['unseen']:.2g} % of all; "
-                 f"{100 * v['level']:.4g} of 100 such samples hold a kind that common"),
-             "pairing": lambda u, v: u["words"].get("pairing"),
-             "the claim would fall with": lambda u, v: u["overturned_by"] and (
-                 f"one more of the {noun_of(u['kind'])}, of usual length, that changed by "
-                 f"{u['words']['overturned_by']}: the {100 * v['level']:.4g} % interval would "
-                 "no longer show it"),
-             "method": lambda u, v: v["method"],
-             "degrees of freedom": lambda u, v: show(v["dof"]),
-             "independent items that say as much (n_eff)": lambda u, v: show(v["n_eff"]),
-             "fallback": lambda u, v: v["fallback"] and ": ".join(
-                 (v["fallback"]["code"], v["fallback"]["reason"]))}
+    lines = {"independent units": lambda u, row: f"{u['n']} {u['kind']}",
+             "effective units, by weight": lambda u, row: f"{u['effective']:.1f}",
+             "why these": lambda u, row: u["because"],
+             "the interval speaks of": lambda u, row: u["speaks_of"],
+             "what no interval shows": lambda u, row: row["words"].get("blind spot"),
+             "pairing": lambda u, row: u["words"].get("pairing"),
+             "method": lambda u, row: row["value"]["method"],
+             "degrees of freedom": lambda u, row: show(row["value"]["dof"]),
+             "independent items that say as much (n_eff)": lambda u, row: show(
+                 row["value"]["n_eff"]),
+             "fallback": lambda u, row: (why := row["value"]["fallback"]) and ": ".join(
+                 (why["code"], why["reason"]))}
     rows = [[name, *(cell(*pair) or "-" for pair in pairs)] for name, cell in lines.items()]
     rows = [row for row in rows if {*row[1:]} != {"-"}]
     alike = [row for row in rows if len({*row[1:]}) == 1]
@@ -628,7 +671,8 @@ def render_html(document: Mapping, arms: Mapping, html: bool = True) -> str:
         choice_lines=choice_lines,
         anchor_of=lambda pair: f"pair-{d['pairs'].index(pair)}", part_unit=lambda pair: next(
             part["unit"] for part in d["parts"] if part["part"] == pair["part"]) or "weight",
-        rule=rule_line(d), unmeasured=unmeasured_line(d), without=own_metrics(d),
+        rule=rule_line(d), blind=blind_line(d), unmeasured=unmeasured_line(d),
+        without=own_metrics(d),
         changed_answers=changed_answers,
         first=interval_picture(d) if d["pairs"] else None,
         reliability=reliability_pictures(d), cells_of=cells_of, label_of=label_of,

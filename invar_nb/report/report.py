@@ -45,8 +45,8 @@ from .build import SCHEMA, document_of
 from .answer import (answer_table, badge, first_line, next_line, rests_line,
                                     result_picture, summary, summary_markdown)
 from .figures import visible
-from .page import (answer_forest, axis_of, leads_of, reliability_pictures,
-                                  render_html, render_markdown)
+from .page import (answer_forest, axis_of, blind_line, leads_of,
+                                  reliability_pictures, render_html, render_markdown)
 
 # %% ../../nbs/report/06_report.ipynb #c005
 class Section(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -77,6 +77,7 @@ class RowSection(Section):
     floor: float | None        # numerical noise, in the unit of the difference
     claim: Claim | None
     alone: Claim | None        # what its interval suggests, where the family forbids that
+    blind_spot: dict[str, float] | None  # share and loss of a kind that may be missing
     about: dict[str, Any]      # of a pooled row: weights, spread, the next text
     words: dict[str, str]      # change, interval, margin as a sentence says them
 
@@ -89,10 +90,8 @@ class Units(Section):
     kind: str
     n: int
     effective: float
-    unseen: float | None  # a kind of documents or examples that is rarer may be missing
     because: str
     speaks_of: str
-    overturned_by: float | None   # change of one more unit that would overturn the claim
     alike: dict[str, Any] | None  # where one weighs much: with every unit counted the same
     pairing: float | None   # how much more evidence unpaired arms would need
     words: dict[str, str]
@@ -339,7 +338,7 @@ class Report(Shown):
 
     def _sentences(self):
         d = self.document()
-        return [first_line(d), rests_line(d), next_line(d, shell=False)]
+        return [first_line(d), rests_line(d), blind_line(d), next_line(d, shell=False)]
 
     def _forest(self): return answer_forest(self.document())
 
