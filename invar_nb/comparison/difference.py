@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['METHODS', 'Settings', 'paired_totals', 'by_unit', 'fit_totals', 'fit_left_out', 'effective_rows', 'shown_unit',
            'change_text', 'change_axis', 'difference_line', 'difference_forest', 'turned', 'Difference', 'conclude',
-           'positive_interval', 'pair_totals', 'unit_influence', 'measure']
+           'positive_interval', 'pair_totals', 'unit_influence', 'unit_name', 'measure']
 
 # %% ../../nbs/comparison/01_difference.ipynb #c017
 import math
@@ -93,10 +93,10 @@ def fit_totals(a, b, units):
     if np.array_equal(a[1], b[1]):
         both = paired_totals(a, b), a[1]
         rows = jackknife_ratio(*both)
-        if serial: return serial_ratio(*both), rows
+        if serial: return serial_ratio(*by_unit(both, units)), rows
         return jackknife_ratio(*by_unit(both, units)), rows
     rows = jackknife_ratio_difference(a, b)
-    if serial: return serial_ratio_difference(a, b), rows
+    if serial: return serial_ratio_difference(by_unit(a, units), by_unit(b, units)), rows
     return jackknife_ratio_difference(by_unit(a, units), by_unit(b, units)), rows
 
 # %% ../../nbs/comparison/01_difference.ipynb #flo1
@@ -230,6 +230,8 @@ class Difference(Shown):
     at: Callable = field(repr=False, compare=False)  # level -> Interval
     p_of: Callable | None = field(default=None, repr=False, compare=False)  # null -> p
     influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit
+    name_of: Callable | None = field(default=None, repr=False, compare=False)  # unit -> name
+    documents: int = 0  # that are known, and too few to be the units
 
     title = property(lambda self: self.metric.title or self.metric.name)
     judged = property(lambda self: not self.metric.caveat)
@@ -258,8 +260,8 @@ class Difference(Shown):
 
     @property
     def enough(self) -> bool:
-        "Whether there are enough effective units for a claim; never asked of seeds."
-        if not self.judged or self.unmoved: return False
+        "Whether its interval can bear a claim: enough units, none that dominate, no alarm."
+        if not self.judged or self.unmoved or self.interval.alarm: return False
         if self.units == "seeds": return self.n_units > 1
         return self.units_eff >= FEWEST and (self.fallback is not None or self.nu >= 4)
 
@@ -395,6 +397,13 @@ def _interval_of(metric, pair, totals, fit, units, settings):
     return lambda level: both(level)[0], both(settings.level)[1]
 
 
+def unit_name(pair: Pair, units: Units, unit: int) -> str:
+    "The name of a document or cluster; of a window or an example its id."
+    row = int(np.argmax(units.codes == unit))
+    grouped = units.name in ("documents", "clusters")
+    return str(pair.clusters[row]) if grouped else str(pair.ids[row])
+
+
 def measure(
     metric: Metric,
     pair: Pair,
@@ -420,4 +429,5 @@ def measure(
         else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])  # the same change in each
     d = conclude(metric, values, (replace(fit, n_units=n), rows), pair.n, units.name,
                  settings.level, own, moves)
-    return d if settings.resample != "tokens" else replace(d, note=_TOKENS)
+    if settings.resample == "tokens": d = replace(d, note=_TOKENS)
+    return replace(d, name_of=partial(unit_name, pair, units), documents=units.documents)

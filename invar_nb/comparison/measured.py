@@ -198,8 +198,9 @@ def sum_files(
     if name != "documents": effective = float(start)
     arms = [replace(arm, weight=float(tokens.sum()), documents=documents)
             for arm in (base, both.candidate)]
+    few = documents if name == "serial" and units != "serial" else 0
     chosen = Units(name=name, codes=np.empty(0, int), because=because, effective=effective,
-                   n_units=documents if name == "documents" else start)
+                   n_units=documents if name == "documents" else start, documents=few or 0)
     return (Pair(baseline=arms[0], candidate=replace(arms[1], same=same)), chosen,
             {metric: sums[metric, name].total() for metric in metrics})
 
@@ -274,7 +275,8 @@ def measure_pair(both: Pair, rules: Rules, *, metrics=None, known=None) -> Measu
     if streamed:
         chosen = {name: prepare_metric(m, *arms) for name, m in chosen.items()}
         both, units, totals = sum_files(both, chosen, rules.units)
-        found = {(name, None): sums.difference(chosen[name], rules.level)
+        found = {(name, None): replace(sums.difference(chosen[name], rules.level),
+                                       documents=units.documents)
                  for name, sums in totals.items()}
     else:
         units = choose_units(both, asked=rules.units_of(both.kind))

@@ -277,6 +277,8 @@ def family_of(rows: Sequence[Row], signs: Sequence[int] | None = None) -> Family
     "How the differences of one part's candidates move together; some with the sign changed."
     signs = signs or [1] * len(rows)
     moves = [sign * row.value.influence()[0] for sign, row in zip(signs, rows, strict=True)]
+    if len({len(y) for y in moves}) > 1:  # copies are not found in all: a bound holds
+        return Family(member=np.arange(len(rows)), loadings=None, misfit=0.0, nu=math.inf)
     if rows[0].value.units == "serial": moves = [slow_parts(y) for y in moves]
     return fit_family(np.column_stack(moves), np.array([row.value.fit.dof for row in rows]))
 
@@ -355,7 +357,9 @@ def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool
     effective = float(len(parts)) if random else min(d.fit.units_eff for d in counting)
     nu = math.inf if random else min(
         math.inf if d.interval.fallback else d.fit.nu for d in counting)
-    fit = replace(pooled.fit, nu=nu, units_eff=effective,
+    alarm = None if random else next(
+        (d.interval.alarm for d in counting if d.interval.alarm), None)
+    fit = replace(pooled.fit, nu=nu, units_eff=effective, alarm=alarm,
                   n_units=len(parts) if random else sum(d.fit.n_units for d in parts))
 
     def at(level):

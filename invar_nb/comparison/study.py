@@ -4,11 +4,12 @@
 
 # %% auto #0
 __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'FEWEST_SLICES', 'ITEMS', 'SIZES', 'WORST_FIRST', 'OF_LOOKS', 'ELSEWHERE',
-           'check_baseline', 'check_names', 'pair_all', 'level_interval', 'levels_of', 'contrast_rows',
-           'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts',
-           'judge_study', 'model_name', 'sizes_of', 'smallest_of', 'study_headline', 'Table', 'Study',
-           'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'check_profile', 'study',
-           'scores_of', 'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate']
+           'check_baseline', 'check_names', 'pair_all', 'level_interval', 'share_copies', 'share_documents',
+           'shared_lines', 'check_pooled', 'levels_of', 'contrast_rows', 'judge_contrasts', 'shrink_slices',
+           'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts', 'judge_study', 'model_name', 'sizes_of',
+           'smallest_of', 'study_headline', 'Table', 'Study', 'read_where_needed', 'measure_looks', 'own_metrics',
+           'rules_of', 'as_arm', 'check_profile', 'study', 'scores_of', 'compare_files', 'is_array', 'refuse_compare',
+           'compare', 'evaluate']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections import Counter
@@ -33,10 +34,11 @@ from .rows import (Key, Level, Row, above_floor, check_control, family_of,
                                       worst_blind_spot)
 from .rules import (OF_LEVELS, Rules, as_tier, check_kinds, check_read,
                                        check_windows)
-from .units import (FEWEST, check_by, choose_units, counted, find_slices,
-                                       slice_names)
-from .verdict import (WITHIN, Verdict, as_margin, change_text, margin_text,
-                                         rationale)
+from .units import (FEWEST, check_by, choose_units, counted, find_copies,
+                                       find_slices, slice_names)
+from .verdict import (WITHIN, Verdict, as_margin, change_text,
+                                         documents_text, few_text, is_decided_by_few,
+                                         margin_text, rationale)
 from ..foundations.refuse import (ContractError, UsageError, as_choice, of_part, refuse,
                                          suggest)
 from ..foundations.interval import Fallback, Interval, Shown
@@ -48,6 +50,7 @@ from ..statistics.jackknife import jackknife_ratio
 from ..statistics.serial import serial_ratio
 from ..statistics.pooling import shrink
 from ..statistics.simultaneous import Family
+from ..statistics.totals import unit_codes
 
 # %% ../../nbs/comparison/08_study.ipynb #c015
 BASELINE, CONTROL, POOLED = "baseline", "control", "pooled"  # names that are taken
@@ -123,8 +126,8 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
         fit = fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
     else:
         totals = item_totals(metric, arm)
-        fit = serial_ratio(*totals) if units.name == "serial" else jackknife_ratio(
-            *by_unit(totals, units))
+        fit_ratio = serial_ratio if units.name == "serial" else jackknife_ratio
+        fit = fit_ratio(*by_unit(totals, units))
     if not fit.standard_error > 0: return None, over
     ends, at = fit.interval(level), fit.estimate
     if metric.unit == "share" and 0 < at < 1:  # by its log-odds, which stay within 0 and 1
@@ -133,6 +136,79 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
         low, high = (1 / (1 + math.exp(-x)) for x in odds)
     else: low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
     return replace(ends, low=low, high=high), over
+
+# %% ../../nbs/comparison/08_study.ipynb #shr1
+def _share_answers(one, two):
+    "How many examples, where all have the same ids, labels and answers of both models."
+    said = lambda arm: [getattr(arm, name, None) for name in (
+        "label", "prediction", "values", "hypotheses", "references")]
+    alike = all(np.array_equal(a, b) for first, second in (
+        (one.baseline, two.baseline), (one.candidate, two.candidate))
+        for a, b in zip([first.ids, *said(first)], [second.ids, *said(second)], strict=True)
+        if a is not None)
+    return one.n if alike and one.n >= FEWEST else 0
+
+
+def share_copies(one: Pair, two: Pair) -> int:
+    "How many windows, or examples with their ids, two parts have in common, bit for bit."
+    if one.kind != two.kind or any(isinstance(both.baseline, StreamedLosses)
+                                   for both in (one, two)): return 0
+    if one.kind != "losses": return _share_answers(one, two)
+    columns = [np.concatenate([get(one), get(two)]) for get in (
+        lambda both: both.baseline.tokens, lambda both: both.baseline.log_loss,
+        lambda both: both.candidate.log_loss)]
+    copies = find_copies(*columns)
+    return int(np.sum((copies[:, 0] >= one.n) & (copies[:, 1] < one.n)))
+
+
+def share_documents(one: Pair, two: Pair) -> list[str]:
+    "Documents of one name and as many tokens, where most of one name have as many."
+    if one.kind != two.kind or one.kind != "losses" or any(
+            isinstance(both.baseline, StreamedLosses) or both.clusters is None
+            for both in (one, two)): return []
+    sizes = []
+    for both in (one, two):
+        codes, n = unit_codes(both.clusters)
+        totals = np.bincount(codes, both.baseline.tokens, n)
+        sizes.append({both.clusters[row]: totals[codes[row]]
+                      for row in np.unique(codes, return_index=True)[1].tolist()})
+    named = sizes[0].keys() & sizes[1].keys()
+    alike = sorted(name for name in named if sizes[0][name] == sizes[1][name])
+    telling = len({sizes[0][name] for name in alike}) >= 3 and 2 * len(alike) > len(named)
+    return alike if telling else []
+
+
+# %% ../../nbs/comparison/08_study.ipynb #shr2
+def _first_pairs(pairs):
+    "Of each part its first candidate."
+    of_part = {}
+    for (_, part), both in pairs.items(): of_part.setdefault(part, both)
+    return of_part
+
+
+def shared_lines(pairs: Mapping[tuple[str, str], Pair]) -> list[str]:
+    "What parts have in common, one line for every two that share something."
+    of_part, lines = _first_pairs(pairs), []
+    for (first, one), (second, two) in combinations(of_part.items(), 2):
+        both, known = f"{first} and {second}", share_documents(one, two)
+        if n := share_copies(one, two):
+            lines.append(f"{both} have {counted(n, ITEMS[one.kind])} in common, bit for bit: "
+                         "what they say is not independent.")
+        elif known:
+            lines.append(f"{both} have {counted(len(known), 'documents')} in common, by name "
+                         f"and number of tokens, as {known[0]}: what they say is not "
+                         "independent.")
+    return lines
+
+
+def check_pooled(pairs: Mapping[tuple[str, str], Pair]) -> None:
+    "Refuse to pool a text with itself."
+    of_part = _first_pairs(pairs)
+    for (first, one), (second, two) in combinations(of_part.items(), 2):
+        if one.n == two.n and share_copies(one, two) == two.n:
+            refuse("study", "texts that are pooled must differ", f"equal losses of {first!r} "
+                   f"and {second!r}", "Leave one of them out", error=UsageError,
+                   code="equal_texts")
 
 # %% ../../nbs/comparison/08_study.ipynb #lvo1
 def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
@@ -383,6 +459,18 @@ def smallest_of(names: Iterable[str], sizes: Mapping) -> list[str]:
     least = min(size.values())
     return [] if least == size[BASELINE] else [name for name in names if size[name] == least]
 
+# %% ../../nbs/comparison/08_study.ipynb #c031f
+def _of_few(rows):
+    "`, on these 3 documents`: of the parts of which no more are known."
+    of_part = {row.key.part: documents_text(row.value) for row in rows}
+    if len({*of_part.values()}) == 1:
+        text = of_part[rows[0].key.part] if rows else ""
+        return text and f", {text}"
+    few = [f"{part} {text}" for part, text in of_part.items() if text]
+    if len(few) > 3: few = [f"{len(few)} of them have fewer than {FEWEST} effective documents"]
+    return "".join(f"; {text}" for text in few)
+
+
 # %% ../../nbs/comparison/08_study.ipynb #c031
 WORST_FIRST = ("regressed", "inconclusive", "worse within margin", "equivalent",
                "better within margin", "improved")
@@ -436,7 +524,9 @@ def study_headline(study) -> str:
     what = [f"{len(names)} candidates"] * (len(names) > 1) + [f"{len(parts)} {noun}"] * (
         len(parts) > 1)
     of = f", {titles.pop()}" if len(titles) == 1 else ""
-    return f"{' on '.join(what)}{of}: {', '.join(counts)}.{choice}"
+    few = "".join(f" {label(row)}: {few_text(row.value, row.margin)}." for row in [
+        row for row in rows if is_decided_by_few(row.value, row.margin)][:3])
+    return f"{' on '.join(what)}{of}: {', '.join(counts)}{_of_few(rows)}.{choice}{few}"
 
 # %% ../../nbs/comparison/08_study.ipynb #c023b
 class Table(Shown):
@@ -713,6 +803,7 @@ def study(
                    "; ".join(missing).removesuffix("."), "Add what it needs")
         return Study(arms=arms, rules=rules, rows=tuple(levels), measured={})
     pairs, looks = pair_all(arms), {}
+    if rules.pooling is not None: check_pooled(pairs)
     check_kinds(rules, {both.kind for both in pairs.values()})
     check_by(rules.by or (), pairs.values())
     if any("looks" in arm.provenance for arm in arms.values()):

@@ -279,7 +279,7 @@ def next_line(d: Mapping, shell: bool = True) -> str:
         and passages["lost"][0]["beyond"]]
     rule = d["exit"]["rule"]
     said = rule in ("inconclusive", "no_regression_shown", "no_loss_beyond_shown",
-                    "perhaps_within_margin", "accepted_loss") or (
+                    "perhaps_within_margin", "accepted_loss", "few_units_decide") or (
         rule == "not_worse" and d["rules"].get("required")) or "accepted" in d["rules"]
     looks = [" ".join(d["looks"]["sentences"][:len({pair["part"] for pair in d["pairs"]})])] \
         if d["looks"] else []

@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['SAID', 'TENSOR', 'STRETCH', 'MATTERS', 'SETTINGS', 'OFTEN', 'RARELY', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA',
            'CONVENTIONS', 'weights_sentence', 'weights_between', 'find_facts', 'recorded', 'language_table',
-           'worst_stretch', 'passage_section', 'listed_passages', 'pair_doubts', 'other_scores', 'pair_warnings',
-           'few_units_note', 'family_notes', 'said_of', 'gain_doubt', 'find_doubts', 'find_warnings', 'row_section',
-           'keeps_limits', 'ranking_section', 'unpaired_error', 'units_section', 'pair_section', 'part_section',
-           'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
+           'worst_stretch', 'passage_section', 'listed_passages', 'copies_lines', 'pair_doubts', 'other_scores',
+           'pair_warnings', 'few_units_note', 'family_notes', 'said_of', 'gain_doubt', 'find_doubts', 'find_warnings',
+           'row_section', 'keeps_limits', 'ranking_section', 'unpaired_error', 'units_section', 'pair_section',
+           'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +21,7 @@ import re
 import numpy as np
 
 import invar_nb
+from ..arms.pair import Pair
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
 from ..comparison.difference import Difference, by_unit, pair_totals
@@ -29,10 +30,12 @@ from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, FEW, Row, rate_if_few, units_for_rate
 from ..comparison.rules import as_tier, budget_unit, check_windows
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
-                                       level_interval, may_be_best, sizes_of, smallest_of)
-from ..comparison.units import counted, noun_of
+                                       level_interval, may_be_best, shared_lines, sizes_of,
+                                       smallest_of)
+from ..comparison.units import Units, choose_units, counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
-from ..comparison.verdict import (change_text, counted_alike, is_identical, margin_text,
+from ..comparison.verdict import (HEAVY, change_text, counted_alike, farthest_unit,
+                                         is_identical, margin_text,
                                          shown_unit, span_text)
 from ..files.losses import LARGE
 from ..files.predictions import UNREAD
@@ -194,6 +197,22 @@ def listed_passages(pair) -> dict[str, list[str]]:
     return {kind: [p.id for p in (*ranked.lost, *ranked.gained)] if ranked else []
             for kind, ranked in find_passages(pair).items()}
 
+# %% ../../nbs/report/05_build.ipynb #cop4
+def copies_lines(pair: Pair, units: Units) -> list[str]:
+    "How many documents or windows are copies of others, and how they count."
+    if not (n := len(units.copied)): return []
+    documents = units.name == "documents"
+    names = pair.clusters if documents else pair.ids
+    copy, first = (names[row] for row in units.copied[0].tolist())
+    asked = units.name == "windows"
+    total = units.n_units + n * (not asked)
+    counts = "They count as independent, as asked for: the interval is too narrow." if asked \
+        else f"Copies count as one: {counted(units.n_units, noun_of(units.name))} differ."
+    nouns = "documents" if documents else "windows"
+    return [f"{n:,} of {total:,} {nouns} are copies of others, bit for bit in tokens and "
+            f"losses, as {copy} of {first}. {counts}"]
+
+
 # %% ../../nbs/report/05_build.ipynb #91adae14
 MATTERS = ("dtype", "windowing", "first_window", "bos", "max_length", "stride")
 SETTINGS = ("device", "batch_tokens")  # last digits only
@@ -208,10 +227,19 @@ def _settings(measured, names):
             and a[name] != b[name]]
 
 
+def _cure_of_topics(measured, d):
+    "Documents: given, more of them, or those that are there taken as the units."
+    if d.documents > 1: return "Compare on more documents."
+    names = measured.pair.clusters
+    if names is not None and len({*names}) > 1: return "Let its documents be the units."
+    return "Mark its documents, if it has any, or compare on more text."
+
+
 def pair_doubts(measured, d) -> list[str]:
     "What makes the interval of a pair doubtful, one line each."
     known = [arm.provenance for arm in (measured.pair.baseline, measured.pair.candidate)]
     lines = _settings(measured, MATTERS)
+    if measured.pair.kind == "losses": lines += copies_lines(measured.pair, measured.units)
     noise = max((floor for facts in known
                  if (floor := facts.get("noise_floor")) is not None), default=None)
     moved = f"the same request, repeated, moved by {noise or 0:.2g} nats per token"
@@ -226,7 +254,7 @@ def pair_doubts(measured, d) -> list[str]:
         lines.append(f"The difference is as small as the noise of the server: {moved}.")
     if d.interval.alarm == "slow_waves": lines.append(
         "This text has topics longer than its interval can see, so the interval is too "
-        "narrow. Mark its documents, if it has any, or compare on more text.")
+        f"narrow and no claim is made. {_cure_of_topics(measured, d)}")
     return lines
 
 
@@ -338,7 +366,13 @@ def gain_doubt(study: Study, row: Row) -> list[str]:
 
 def find_doubts(study: Study) -> list[str]:
     "What makes intervals of a study doubtful, or a claim, one line each."
-    return said_of(study, lambda row: gain_doubt(study, row) + pair_doubts(
+    alone = [] if study.measured else [
+        f"{part}: " * (len(study.arms) > 1) + line for (_, part), arm in study.arms.items()
+        if arm.kind == "losses" and not isinstance(arm, StreamedLosses)
+        for both in [Pair(baseline=arm, candidate=arm)]
+        for line in copies_lines(both, choose_units(both))]
+    shared = shared_lines({key: m.pair for key, m in study.measured.items()})
+    return alone + shared + said_of(study, lambda row: gain_doubt(study, row) + pair_doubts(
         study.measured[row.key[:2]], row.value)) + family_notes(study, True)
 
 
@@ -446,9 +480,9 @@ def unpaired_error(measured, d) -> float | None:
     metric = d.metric
     if metric.totals is None or metric.of_pair or measured.totals or d.units == "seeds":
         return None
-    fit = serial_ratio if d.units == "serial" else lambda *totals: jackknife_ratio(
-        *by_unit(totals, measured.units))
-    errors = [fit(*totals).standard_error for totals in pair_totals(metric, measured.pair)]
+    fit = serial_ratio if d.units == "serial" else jackknife_ratio
+    errors = [fit(*by_unit(totals, measured.units)).standard_error
+              for totals in pair_totals(metric, measured.pair)]
     return math.hypot(*errors) or None
 
 # %% ../../nbs/report/05_build.ipynb #us01
@@ -476,9 +510,15 @@ def units_section(study: Study, row: Row) -> dict:
     ends = alike.interval(study.rules.level)
     units["alike"] = {"heaviest": share, "delta": alike.estimate, "ci": [ends.low, ends.high]}
     change, low, high = (change_text(x, d) for x in (alike.estimate, ends.low, ends.high))
-    words["alike"] = (
-        f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the tokens. If all "
-        f"counted equally, the change would be {change} ({low} to {high}).")
+    first = f"One of the {d.n_units} {d.units} has {100 * share:.0f} % of the tokens."
+    unit, move, deviations = farthest_unit(d)
+    name = f"One of the {d.n_units} {d.units}"
+    if d.name_of is not None: name = f"{d.units.capitalize()[:-1]} {d.name_of(unit)}"
+    if share <= HEAVY: first = (
+        f"{name} alone moves the change by {change_text(move, d)}, {deviations:.2g} standard "
+        "deviations of what one does.")
+    words["alike"] = (f"{first} If all counted equally, the change would be {change} ({low} "
+                      f"to {high}).")
     return units
 
 # %% ../../nbs/report/05_build.ipynb #ps01

@@ -7,10 +7,10 @@ __all__ = ['COLUMNS', 'show_p', 'rows_of', 'label_of', 'title_of_row', 'axis_of'
            'cells_of', 'cells_of_row', 'shorten', 'rows_forest', 'draw_rows', 'levels_forest', 'answer_forest',
            'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'choice_lines',
            'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'has_known_rates', 'rate_text',
-           'rates_of_one', 'rates_of_several', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line',
-           'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables',
-           'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page', 'answer_of',
-           'title_of', 'render_html', 'render_markdown', 'units_text']
+           'rates_of_one', 'rates_of_several', 'bears_claim', 'rule_line', 'unmeasured_line', 'own_metrics',
+           'blind_line', 'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief',
+           'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page',
+           'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -390,12 +390,17 @@ def rates_of_several(rows: Sequence[Mapping], even: str, few: str) -> str:
     return f"{even}{line}; {few}, {rate_text(values, alpha)} do."
 
 
+def bears_claim(value: Mapping) -> bool:
+    "Whether an interval can bear a claim: enough units, none that dominate, no alarm."
+    dominated = value["nu"] is not None and value["nu"] < 4 and not value["fallback"]
+    return value["units_eff"] >= FEWEST and not dominated and not value["alarm"]
+
+
 def rule_line(d: Mapping) -> str:
     "The rule and how often it errs; '' where nothing can be claimed."
     leads = [row for row in rows_of(d, "pooled") or rows_of(d, "lead")
              if row["value"]["units"] != "seeds" and not row["value"]["positive"]
-             and row["value"]["units_eff"] >= FEWEST
-             and (row["value"]["nu"] is None or row["value"]["nu"] >= 4)]  # None: infinite
+             and bears_claim(row["value"])]
     if not leads or d["looks"]: return ""
     levels = {f"{100 * row['value']['level']:.4g}" for row in leads}
     margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
@@ -452,7 +457,7 @@ def found_line(d: Mapping) -> str:
     for row in rows_of(d, "pooled") or rows_of(d, "lead"):
         value = row["value"]
         if row["claim"] != "inconclusive" or not value["standard_error"] > 0 or (
-                value["units"] == "seeds" or value["units_eff"] < FEWEST): continue
+                value["units"] == "seeds" or not bears_claim(value)): continue
         seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
         shown, _ = axis_of(value)
         size = shown(detectable(seen, value["n_units"], level=value["level"]))

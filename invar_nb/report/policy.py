@@ -19,7 +19,8 @@ from ..comparison.rules import (as_tier, overlap_fraction, why_degenerate,
                                        window_changes)
 from ..comparison.study import BASELINE, CONTROL, Study
 from ..comparison.units import choose_units
-from ..comparison.verdict import WITHIN, change_text, is_beyond, margin_text
+from ..comparison.verdict import (WITHIN, change_text, few_text, is_beyond,
+                                         is_decided_by_few, margin_text)
 from ..foundations.refuse import UsageError, refuse
 from ..metrics.likelihood import nats_per_token
 from ..metrics.metric import METRICS
@@ -147,7 +148,8 @@ def required_gate(study: Study, candidate: str) -> dict:
 # %% ../../nbs/report/01_policy.ipynb #accc
 def acceptance(study: Study, row) -> tuple[bool, str]:
     "Whether a row's loss is accepted, and what the rules say of it; '' where nothing."
-    if row.claim != "regressed" or not study.rules.accepted: return False, ""
+    few = row.role != "level" and is_decided_by_few(row.value, row.margin)
+    if not study.rules.accepted or row.claim != "regressed" and not few: return False, ""
     leads, said = {each.key[:2]: each.key.metric for each in study.rows
                    if each.role in ("lead", "pooled")}, ""
     for one in study.rules.accepted:
@@ -157,6 +159,8 @@ def acceptance(study: Study, row) -> tuple[bool, str]:
         size, reason = margin_text(one.up_to, row.value), one.reason.rstrip(".")
         shown = change_text(min(row.value.interval, key=abs), row.value)
         if one.expired: said = f"accepted until {one.expires}, which has passed: {reason}"
+        elif few and -row.value.improvement > one.up_to: said = (
+            f"that is more than the {size} accepted until {one.expires}: {reason}")
         elif not is_beyond(row.value, one.up_to):
             return True, f"accepted up to {size} until {one.expires}: {reason}"
         else: said = f"at least {shown} is shown, more than the {size} accepted until " \
@@ -181,6 +185,28 @@ def _where(study, rows, most):
     both = _named(study, rows[0]) != study.label(rows[0].key)  # candidate and part
     labels = _listed(study, rows, most)
     return labels and f" {'for' if both else 'on'} {labels}"
+
+# %% ../../nbs/report/01_policy.ipynb #few9
+def _why_few(study, rows, also):
+    "Which units alone decide rows that lead, and what to do about them."
+    several = len(study.leading) > 1
+    named = [(_named(study, row) if several else "", few_text(row.value, row.margin))
+             for row in rows[:3]]
+    said = "; ".join(": ".join(filter(None, each)) for each in named)
+    titles = ", ".join(dict.fromkeys(row.value.title for row in rows))
+    return (f"{titles} is worse by more than the margin{also}; {said}. Look at it: score it "
+            "again, or leave it out of both arms.")
+
+# %% ../../nbs/report/01_policy.ipynb #few10
+def _why_secondary(study, other, keys, also):
+    "Which row of a candidate that decides regressed."
+    where = ", ".join(filter(None, (other.key.part, other.key.slice)))
+    change = change_text(other.value.delta, other.value)
+    p = "" if other.adjusted_p is None else f", adjusted p = {other.adjusted_p:.2g}"
+    family = [row for row in study.rows if row.p and row.key not in keys]
+    if other.key.slice and p: p += f" among {len(family)} rows with the slices"
+    return f"{other.value.title} regressed{where and f' on {where}'}: {change}{p}{also}."
+
 
 # %% ../../nbs/report/01_policy.ipynb #f9877df9
 def exit_of(
@@ -208,15 +234,13 @@ def exit_of(
                         "less than the margin; --require not-beyond lets such a loss pass"
                         f"{also(first)}.")
         return made(1, "primary_regressed", f"{names} regressed{where}{also(first)}.")
+    if few := [row for row in leading if is_decided_by_few(row.value, row.margin)
+               and not known[row.key][0]]:
+        return made(1, "few_units_decide", _why_few(study, few, also(few)))
     candidates = {row.key.candidate for row in leading}
     if other := next((row for row in worse if row.key.candidate in candidates), None):
-        where = ", ".join(filter(None, (other.key.part, other.key.slice)))
-        change = change_text(other.value.delta, other.value)
-        p = "" if other.adjusted_p is None else f", adjusted p = {other.adjusted_p:.2g}"
-        family = [row for row in study.rows if row.p and row.key not in keys]
-        if other.key.slice and p: p += f" among {len(family)} rows with the slices"
-        return made(1, "secondary_regressed", f"{other.value.title} regressed"
-                    f"{where and f' on {where}'}: {change}{p}{also([other])}.")
+        return made(1, "secondary_regressed", _why_secondary(
+            study, other, keys, also([other])))
     if failed := next((gate for gate in gates if not gate["passed"]), None):
         return made(1, "gate_failed", failed["because"])
     good = {"equivalent": lambda row: row.claim == "equivalent",

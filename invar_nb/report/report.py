@@ -167,7 +167,7 @@ class Exit(Section):
     "The exit code of the command, the rule that gave it (`exit_of`), and one sentence."
     code: int
     rule: Literal["measured", "not_worse", "no_regression_shown", "primary_regressed",
-                  "perhaps_within_margin",
+                  "perhaps_within_margin", "few_units_decide",
                   "secondary_regressed", "gate_failed", "requirement_missed",
                   "no_loss_beyond_shown", "accepted_loss", "inconclusive", "failed_runs"]
     because: str

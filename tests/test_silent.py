@@ -1,0 +1,216 @@
+"Answers that were green and false: one ruined window, topics longer than the interval sees, few documents, one text counted several times."
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from test_shell import shell
+
+from invar_nb import Rules, Scores, WindowLosses, compare, pair, study, verify
+
+CASES = Path(__file__).parent / "data/cases"
+
+
+def arms(base, change, tokens=64, **more):
+    "A baseline and a candidate with windows w00, w01, ..."
+    ids = [f"w{i:02d}" for i in range(len(base))]
+    return [WindowLosses.from_arrays(ids, np.broadcast_to(tokens, len(base)), x, **more) for x in (base, np.asarray(base) + change)]
+
+
+# --- a few units alone decide --------------------------------------------------------------------------------------------------------
+def test_one_ruined_window_is_named_and_red(tmp_path):
+    "One window of 16 lost 300 nats per token: no claim, but its name, exit 1 and no sentence on power; verify computes the exit again, and the cure works."
+    files = CASES / "exploded_base.csv", CASES / "exploded_new.csv"
+    code, out, err = shell("compare", *files, "--out", tmp_path / "r")
+    d = json.loads((tmp_path / "r/report.json").read_text())
+    first = d["headline"]
+    assert code == d["exit"]["code"] == 1 and d["claim"] == "inconclusive" and d["exit"]["rule"] == "few_units_decide", (code, d["exit"])
+    assert "one window alone decides: window w3 lost 300 nats per token" in first and "beyond the margin of 2 %" in first and out.startswith(first)
+    for text in (out, (tmp_path / "r/report.md").read_text(), (tmp_path / "r/summary.md").read_text()):
+        assert "80 % power" not in text and "would have been found" not in text and "w3 lost" in text
+    assert "w3" in d["exit"]["because"] and d["exit"]["because"] in out and verify(tmp_path / "r") and "window" in d["rationale"]
+    code, out, _ = shell("compare", *files, "--json", "--out", tmp_path / "j")
+    assert code == 1 and json.loads(out)["exit"]["rule"] == "few_units_decide"
+    assert shell("compare", *files, "--require", "not-beyond", "--out", tmp_path / "n")[0] == 1
+    for k, file in enumerate(files): (tmp_path / f"{k}.csv").write_text("".join(line for line in file.read_text().splitlines(True) if not line.startswith("w3,")))
+    code, out, _ = shell("compare", tmp_path / "0.csv", tmp_path / "1.csv", "--out", tmp_path / "cured")
+    assert code == 0 and out.startswith("Equivalent")
+
+
+@pytest.mark.parametrize("hit, named", [({3: 4}, "one window alone decides: window w03 lost 4 nats per token"), ({3: 4, 7: 2}, "2 windows alone decide: window w03 lost 4 and window w07 lost 2 nats per token"),
+                                        ({3: -4}, ""), ({3: .2}, "")])
+def test_who_alone_decides_in_losses(hit, named):
+    "One or two of 18; a gain of one window is no loss, and a loss within the margin is none that matters."
+    change = np.random.default_rng(2).normal(0, .001, 18)
+    for i, x in hit.items(): change[i] += x
+    found = compare(pair(*arms(6 + np.arange(18) / 10, change)))
+    assert found.claim == "inconclusive" and found.report().exit_code == bool(named) and named in found.headline and ("alone decide" in found.headline) == bool(named)
+    assert found.row.shows("beyond") is found.row.shows("not_worse") is False
+
+
+def test_who_alone_decides_in_a_family_of_scores_and_what_is_accepted():
+    "One of 40 scores fell by 1000: named beside the other candidate, by its id; documents by theirs; a loss up to its size may be accepted."
+    rng = np.random.default_rng(3)
+    base = Scores(ids=[f"q{i:02d}" for i in range(40)], values=50 + rng.random(40), score="points", better="higher")
+    good, bad = (base.changed(model=name, values=base.values + rng.normal(0, .01, 40) - lost * (np.arange(40) == 11)) for name, lost in (("good", 0), ("bad", 1000)))
+    found = study({"baseline": base, "good": good, "bad": bad}, margin=1.0)
+    exit = found.report().exit
+    assert exit["code"] == 1 and exit["rule"] == "few_units_decide" and "q11" in exit["because"] and "bad" in exit["because"] and "q11 lost 1,000" in found.headline and "bad" in found.headline
+    assert study({"baseline": base, "good": good}, margin=1.0).report().exit_code == 0
+    lost = np.random.default_rng(2).normal(0, .001, 40) + 4 * (np.arange(40) >= 38)
+    found = compare(pair(*arms(2 + np.arange(40) / 10, lost, document_ids=np.arange(40) // 2)))
+    assert "one document alone decides: document 19 lost 4 nats per token" in found.headline and found.report().exit_code == 1
+    known = {"up_to": .5, "reason": "ticket 1", "expires": "2999-01-01"}
+    assert compare(pair(*arms(2 + np.arange(40) / 10, lost, document_ids=np.arange(40) // 2)), accepted=[known]).report().exit_code == 0
+    assert compare(pair(*arms(2 + np.arange(40) / 10, lost, document_ids=np.arange(40) // 2)), accepted=[known | {"up_to": .1}]).report().exit_code == 1
+
+
+# --- topics longer than the interval sees ---------------------------------------------------------------------------------------------
+def test_under_an_alarm_nothing_is_claimed(tmp_path):
+    "Half of a text as before, half worse by 10 %: no word, no exit 1, no power; the headline says why; counted over documents the words are back."
+    rng, n = np.random.default_rng(4), 600
+    change, base = .1 * (np.arange(n) >= n // 2) + rng.normal(0, .02, n), 3 + .3 * rng.random(n)
+    found = compare(pair(*arms(base, change)))
+    assert found.row.value.interval.alarm and found.claim == "inconclusive" and not found.row.shows("beyond") and not found.row.shows("not_worse")
+    assert found.headline.startswith("Inconclusive: perplexity +5") and "topics longer than its interval can see" in found.headline and "documents" in found.headline and "power" not in found.headline
+    report = found.report()
+    report.save(tmp_path / "r")
+    assert report.exit_code == 0 and report.exit["rule"] == "no_regression_shown" and verify(tmp_path / "r")
+    assert "would have been found" not in str(report) and "called regressed in at most" not in report.to_markdown() and "topics" in found.rationale
+    calm = compare(pair(*arms(base, change - np.where(np.arange(n) >= n // 2, .1, 0))))
+    assert calm.claim == "equivalent"
+    several = study({"baseline": arms(base, change)[0], "topics": arms(base, change)[1], "calm": arms(base, change - np.where(np.arange(n) >= n // 2, .1, 0))[1]})
+    assert {row.key.candidate: row.claim for row in several.leading} == {"topics": "inconclusive", "calm": "equivalent"} and several.report().exit_code == 0
+    cured = compare(pair(*arms(base, change, document_ids=np.arange(n) // 10)))
+    assert cured.claim == "regressed" and "topics" not in str(cured.report())
+
+
+def test_an_alarm_of_a_text_is_one_of_the_pool():
+    rng, n = np.random.default_rng(4), 600
+    change, base = .1 * (np.arange(n) >= n // 2) + rng.normal(0, .02, n), 3 + .3 * rng.random(n)
+    texts = {}
+    for part, moved in (("law", change), ("code", .1 + rng.normal(0, .02, n))): texts |= {(name, part): arm for name, arm in zip(("baseline", "new"), arms(base + rng.normal(0, .1, n), moved), strict=True)}
+    found = study(texts, Rules(pooling="equal"))
+    assert found.row.role == "pooled" and found.claim == "inconclusive" and "topics" in found.headline
+
+
+# --- fewer than ten documents ---------------------------------------------------------------------------------------------------------
+def test_few_documents_are_named_in_the_headline(tmp_path):
+    "Of 3 marked documents the interval speaks of other passages of these; nobody is told to mark them."
+    rng, n = np.random.default_rng(5), 120
+    base, documents = 3 + .3 * rng.random(n), np.arange(n) // 40
+    for change, word in ((.05, "Regressed"), (0, "Equivalent"), (-.05, "Improved"), (.02, "Regressed")):
+        found = compare(pair(*arms(base, change + rng.normal(0, .02, n), document_ids=documents)))
+        assert found.headline.startswith(word) and "on these 3 documents" in found.headline, found.headline
+        for text in (str(found), found.report().to_markdown(), found.rationale): assert "these 3 documents" in text
+    slow = compare(pair(*arms(base, .1 * (np.arange(n) >= 60) + rng.normal(0, .01, n), document_ids=documents)))
+    assert slow.row.value.interval.alarm and "Mark its documents" not in str(slow.report()) and "ore documents" in str(slow.report())
+    unmarked = compare(pair(*arms(base, .1 * (np.arange(n) >= 60) + rng.normal(0, .01, n))))
+    assert "Mark its documents" in str(unmarked.report()) and "these" not in unmarked.headline
+    one = compare(pair(*arms(base, .05 + rng.normal(0, .02, n), document_ids=np.zeros(n, int))))
+    assert "on these" not in one.headline and "on this document" not in one.headline
+    many = compare(pair(*arms(base, .05 + rng.normal(0, .02, n), document_ids=np.arange(n) // 4)))
+    assert "on these" not in many.headline
+    a, b = arms(base, .05 + rng.normal(0, .02, n), document_ids=documents)
+    two = study({"baseline": a, "q4": b, "q8": b.changed(model="q8", log_loss=a.log_loss + rng.normal(0, .02, n))})
+    assert "on these 3 documents" in two.headline
+
+
+# --- one text counted several times -----------------------------------------------------------------------------------------------------
+def twelve(times=1, m=1, seed=6, step=None, **more):
+    "Twelve documents of m windows, each under so many ids; losses in steps of `step`."
+    rng, n = np.random.default_rng(seed), 12 * m
+    tokens, base = rng.integers(20, 60, n), rng.gamma(9, .3, n)
+    new = base + .04 + rng.normal(0, .03, n)
+    if step: base, new = (np.round(x / step) * step for x in (base, new))
+    if step: base, new = (np.round(x, 6) for x in (base, new))
+    tile = lambda x: np.tile(x, times)
+    ids = [f"{k}:{i}" for k in range(times) for i in range(n)]
+    names = [f"d{i // m}-{k}" for k in range(times) for i in range(n)]
+    return [WindowLosses.from_arrays(ids, tile(tokens), tile(x), document_ids=names, **more) for x in (base, new)]
+
+
+@pytest.mark.parametrize("m", [1, 3])
+@pytest.mark.parametrize("step", [None, 1e-4])
+def test_copies_of_documents_count_as_one_and_are_said(m, step, tmp_path):
+    "Twelve documents ten times say what they say once: change, interval, claim; how many are copies stands on the first screen, in the report and the JSON."
+    once, often = compare(pair(*twelve(m=m, step=step))), compare(pair(*twelve(10, m=m, step=step)))
+    np.testing.assert_allclose([*often.interval, often.delta, often.p_value], [*once.interval, once.delta, once.p_value], rtol=1e-9)
+    assert (often.n_units, often.units, often.claim) == (12, "documents", once.claim)
+    report = often.report()
+    report.save(tmp_path / "r")
+    said = "108 of 120 documents are copies of others, bit for bit in tokens and losses, as d0-1 of d0-0"
+    assert said in str(report) and said in report.to_markdown() and said in report.document()["doubts"][0] and verify(tmp_path / "r")
+    assert "copies" not in str(once.report()) and not once.report().document()["doubts"]
+
+
+def test_copies_in_arrays_files_windows_and_one_arm(tmp_path):
+    "The same without documents, from files, of one arm alone, of equal arms; a choice of windows is the caller's, and said to be too narrow."
+    rng = np.random.default_rng(7)
+    loss, tokens = rng.gamma(9, .3, 60), rng.integers(20, 60, 60)
+    new = loss + .04 + rng.normal(0, .03, 60)
+    tile = lambda x: np.tile(x, 10)
+    from invar_nb import evaluate, pair_arrays
+    once, often = compare(pair_arrays(loss, new, tokens)), compare(pair_arrays(tile(loss), tile(new), tile(tokens)))
+    np.testing.assert_allclose([*often.interval], [*once.interval], rtol=1e-9)
+    assert often.n_units == 60 and "540 of 600 windows are copies" in str(often.report())
+    assert "too narrow" in str(compare(pair_arrays(tile(loss), tile(new), tile(tokens)), units="windows").report())
+    for name, x in (("a", loss), ("b", new)):
+        (tmp_path / f"{name}.csv").write_text("id,document_id,loss,tokens\n" + "".join(f"{k},x{k // 2},{v!r},{t}\n" for k, (v, t) in enumerate(zip(tile(x).tolist(), tile(tokens).tolist(), strict=True))))
+    code, out, _ = shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "r")
+    assert "270 of 300 documents are copies" in out and "over 30 documents" in out
+    code, out, _ = shell("evaluate", tmp_path / "a.csv", "--out", tmp_path / "e")
+    assert "270 of 300 documents are copies" in out and "over 30 documents" in out
+    same = compare(pair_arrays(tile(loss), tile(loss), tile(tokens)))
+    assert same.headline.startswith("Identical") and "540 of 600 windows are copies" in str(same.report()) and evaluate(pair(*twelve(10)).baseline)
+
+
+@pytest.mark.parametrize("base, new", [(np.full(120, 3.), np.full(120, 3.03)), (np.full(120, np.log(20)), np.where(np.arange(120) % 3, np.log(20), np.log(20) + .3)),
+                                       (np.round(np.random.default_rng(1).gamma(9, .3, 120), 1), np.round(np.random.default_rng(2).gamma(9, .3, 120), 1)),
+                                       (np.random.default_rng(1).choice([np.log(3), np.log(4)], 120), np.random.default_rng(2).choice([np.log(3), np.log(4)], 120))])
+def test_what_agrees_by_chance_is_no_copy(base, new):
+    "Constant losses, few values, one decimal: nothing is merged."
+    a, b = (WindowLosses.from_arrays(range(120), np.full(120, 64), x, document_ids=range(120)) for x in (base, new))
+    found = compare(pair(a, b))
+    assert found.n_units == 120 and "copies" not in str(found.report())
+
+
+def test_candidates_of_which_one_has_no_equal_losses_share_a_family():
+    "A candidate that was scored with noise has no copies; the table is judged all the same."
+    a, b = twelve(10)
+    noisy = b.changed(model="noisy", log_loss=b.log_loss + np.random.default_rng(1).normal(0, 1e-6, len(b)))
+    found = study({"baseline": a, "q4": b.changed(model="q4"), "noisy": noisy})
+    assert {row.key.candidate: row.value.n_units for row in found.leading} == {"q4": 12, "noisy": 120} and found.report().document()["rankings"]
+
+
+def test_a_text_is_not_pooled_with_itself():
+    "Equal arms in two parts are refused where they are pooled and named where they are not; so are parts that overlap, and documents of one name and length."
+    from invar_nb import UsageError
+    a, b = twelve(m=3)
+    other = twelve(m=3, seed=8)
+    both = {("baseline", "x"): a, ("new", "x"): b, ("baseline", "y"): a, ("new", "y"): b}
+    with pytest.raises(UsageError, match="texts that are pooled must differ; got equal losses of 'x' and 'y'"): study(both, pooling="equal")
+    assert "x and y have 36 windows in common, bit for bit" in str(study(both).report())
+    apart = both | {("baseline", "y"): other[0], ("new", "y"): other[1]}
+    assert study(apart, pooling="equal").row.role == "pooled" and "in common" not in str(study(apart).report())
+    part = both | {("baseline", "y"): a.take(np.arange(12, 36)), ("new", "y"): b.take(np.arange(12, 36))}
+    assert "x and y have 24 windows in common" in str(study(part, pooling="equal").report())
+    again = [arm.changed(log_loss=arm.log_loss + np.random.default_rng(3).normal(0, 1e-5, len(arm))) for arm in (a, b)]
+    named = both | {("baseline", "y"): again[0], ("new", "y"): again[1]}
+    assert "x and y have 12 documents in common, by name and number of tokens, as d0-0" in str(study(named).report())
+    from studies import answers
+    quiz = answers()
+    assert "x and y have 200 examples in common" in str(study({(name, part): getattr(quiz, name) for name in ("baseline", "candidate") for part in "xy"}).report())
+
+
+# --- one document that moves the change ------------------------------------------------------------------------------------------------
+def test_counted_alike_is_shown_where_one_influence_is_large():
+    "60 documents, one of 8 % of the tokens that lost much: seven standard deviations; a heavy one as before; none where all are alike."
+    rng, sizes = np.random.default_rng(9), [5] + [1] * 59
+    owners, n = np.repeat(np.arange(60), sizes), 64
+    change = np.where(owners == 0, .12, .01) + rng.normal(0, .01, n)
+    make = lambda change: compare(pair(*[WindowLosses.from_arrays(range(n), np.full(n, 64), x, document_ids=owners) for x in (3 + np.arange(n) / 50, 3 + np.arange(n) / 50 + change)]))
+    found = make(change).report()
+    alike = found.document()["pairs"][0]["units"]
+    assert alike["alike"] and alike["alike"]["heaviest"] < .1 and "Document 0 alone moves the change by +" in alike["words"]["alike"] and "counted equally" in alike["words"]["alike"]
+    assert make(.01 + rng.normal(0, .01, n)).report().document()["pairs"][0]["units"]["alike"] is None
