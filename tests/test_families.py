@@ -17,7 +17,7 @@ from statsmodels.stats.multitest import multipletests
 
 from invar_nb.metrics.metric import METRICS
 from invar_nb.comparison.difference import conclude
-from invar_nb.comparison.rows import RATES, Key, Row, judge_by_holm, judge_together
+from invar_nb.comparison.rows import Key, Row, judge_by_holm, judge_together
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.serial import serial_ratio
 
@@ -107,10 +107,6 @@ def test_families_keep_the_rule():
     table = list(csv.DictReader(TABLE.read_text(encoding="utf-8").splitlines()))
     assert len(table) == 18 * 16 and not broken(table)
     assert np.mean([float(r["changed"]) for r in table if r["law"] in EDITS]) <= .07
-    rate = {(r["law"], int(r["units"]), int(r["rows"])): r for r in table}
-    for (units, rows), rates in RATES.items():  # what a report quotes
-        worst = lambda laws, name: max(float(rate[law, units, rows][name]) for law in laws)
-        assert rates == tuple(round(worst(laws, name), 2) for name in ("equivalent", "changed") for laws in (("normal", "t3"), ("one in ten",)))
     for cell in (("normal", 20, 40), ("one in ten", 10, 18), ("int8", 5, 40)):
         stored, again = next(r for r in table if (r["law"], int(r["rows"]), int(r["units"])) == cell), simulate(*cell, tables=60)
         for name in ("equivalent", "changed"):
@@ -148,7 +144,8 @@ def test_the_rule_read_again(law, rows, units):
         margin = ERRORS * error / math.sqrt(units)
         shift = np.where(np.arange(rows) % 3 == 0, 0.0, np.where(np.arange(rows) % 3 == 1, margin, 2 * margin))[:, None]
         tables = numerators + shift * weights
-        ours = [row.claim for row in judge_by_holm([row_of(n, w, margin) for n, w in zip(tables, weights, strict=True)])]
+        changed = {"worse within margin": "regressed", "better within margin": "improved"}  # by the row's own interval
+        ours = [changed.get(row.claim, row.claim) for row in judge_by_holm([row_of(n, w, margin) for n, w in zip(tables, weights, strict=True)])]
         asked = [by_formula(n, w, margin, rng) for n, w in zip(tables, weights, strict=True)]
         tested = [i for i, p in enumerate(asked) if p]
         theirs = ["inconclusive"] * rows
