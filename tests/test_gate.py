@@ -106,12 +106,12 @@ class Runner:
         log.touch()
         (temp / "comments").write_text("".join(f"{n}\n" for n in comments))
         context = {"github.event.repository.default_branch": "main", "github.token": "t", "github.server_url": "https://github.com", "github.repository": "o/r", "github.run_id": "7", "runner.temp": str(temp)}
-        if event == "pull_request": context["github.event.pull_request.number"] = "12"
+        if event.startswith("pull_request"): context["github.event.pull_request.number"] = "12"
         given = {"extras": "", **{name.replace("_", "-"): value for name, value in inputs.items()}}
         assert given.keys() <= ACTION["inputs"].keys()
         for name, about in ACTION["inputs"].items(): context[f"inputs.{name}"] = given.get(name, self.value(about.get("default", ""), context))
         env = os.environ | GIT | {"PATH": f"{self.folder / 'bin'}{os.pathsep}{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), "RUNNER_TEMP": str(temp), "GITHUB_REPOSITORY": "o/r", "GITHUB_EVENT_NAME": event,
-              "GITHUB_REF": "refs/heads/main" if event == "push" else "refs/pull/12/merge", "GITHUB_SHA": "abc", "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_STEP_SUMMARY": str(temp / "summary.md"),
+              "GITHUB_REF": "refs/pull/12/merge" if event == "pull_request" else "refs/heads/main", "GITHUB_SHA": "abc", "GITHUB_ACTION_PATH": str(ROOT), "GITHUB_STEP_SUMMARY": str(temp / "summary.md"),
               "GH_LOG": str(log), "GH_COMMENTS": str(temp / "comments"), "GH_MAY_WRITE": "yes" if may_write else "no"}
         code, said, used = 0, "", []
         for step in ACTION["runs"]["steps"]:
@@ -239,6 +239,25 @@ def test_the_data_branch_holds_baseline_and_badge(job):
     assert ran["code"] == 0 and json.loads(held("base.jsonl").splitlines()[0])["model"] == "q8", ran["said"]
     assert job.run("push", **same, candidate="docs/q8.jsonl", badge="false")["code"] == 0
     assert git(job.clone, "status", "--porcelain", "-uno") == "" and len(git(job.clone, "worktree", "list").splitlines()) == 1
+
+
+@pytest.mark.parametrize("event, writes", [("push", True), ("schedule", True), ("workflow_dispatch", True), ("pull_request_target", False), ("issue_comment", False), ("workflow_run", False), ("pull_request", False)])
+def test_what_a_fork_proposes_becomes_no_baseline_and_no_badge(job, event, writes):
+    "pull_request_target, issue_comment and workflow_run have the ref of the default branch, and may hold a fork's files."
+    job.data_branch()
+    files = lambda: {name: git(job.origin, "show", f"quality:{name}") for name in git(job.origin, "ls-tree", "--name-only", "quality").split()}
+    before = files()
+    done = job.run(event=event, baseline_branch="quality", baseline="base.jsonl", candidate="docs/q8.jsonl", update_baseline="true", pull_request_target="true")
+    assert done["code"] == 0 and done["claim"] in ("equivalent", "improved", "identical"), done["said"]
+    assert (files() != before) is writes and ("badge.json" in files()) is writes
+
+
+def test_a_fork_is_not_read_with_the_secrets_of_the_repository(job):
+    done = job.run(event="pull_request_target", baseline="docs/base.jsonl", candidate="docs/q8.jsonl")
+    assert (done["code"], done["claim"], done["report"]) == (3, "refused", "") and "::error title=invar_nb::Nothing was compared" in done["said"] and "set the input pull-request-target: true" in done["said"]
+    assert "invar-nb compare" not in done["said"] and "pull_request_target" in done["comment"]
+    done = job.run(event="pull_request_target", baseline="docs/base.jsonl", candidate="docs/q8.jsonl", pull_request_target="true")
+    assert done["code"] == 0 and done["report"]
 
 
 def test_inputs_are_data_and_args_are_split_as_in_a_shell(job):

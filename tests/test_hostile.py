@@ -1,11 +1,16 @@
 """What comes from outside: each case was once a crash, a wait or something that acted, and is a refusal or plain text now."""
 import importlib.util
+import io
 import json
 import os
+import re
+import shlex
 import shutil
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 import zipfile
 import zlib
 from dataclasses import replace
@@ -14,6 +19,7 @@ import numpy as np
 import pytest
 from commands import shell
 from frozen_inputs import DATA
+from studies import STUDIES
 
 import invar_nb
 from invar_nb.files import inspect_logs, tables
@@ -21,7 +27,8 @@ from invar_nb.foundations import store
 from invar_nb.foundations.journal import Journal
 from invar_nb.foundations.store import canonical_text, digest
 from invar_nb.report.figures import markdown, visible
-from invar_nb.shell import work
+from invar_nb.shell import terminal, work
+from invar_nb.statistics.totals import UnitTotals
 
 MODELS = os.path.join(os.path.dirname(invar_nb.__file__), "demo_models")
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="needs torch")
@@ -321,3 +328,163 @@ def test_pages_that_a_report_does_not_have_and_links_to_other_files(report, tmp_
     (tmp_path / "r" / "report.md").symlink_to(tmp_path / "secret")
     code, out, err = shell("verify", tmp_path / "r")
     assert code == 3 and "report.md must be a file" in err and "PASSWORD" not in out + err
+
+
+def study_file(path, text):
+    path.write_text(text)
+    return path
+
+
+@needs_torch
+@pytest.mark.parametrize("line, option", [("trust_remote_code = true", ["--trust-remote-code"]), ("trust_remote_code = true", ["--set", "trust_remote_code=true"]), ("allow_pickle = true", ["--set", "allow_pickle=true"]),
+                                          ('documents = "(a+)+$"', ["--set", "documents=(a+)+$"])])
+@pytest.mark.parametrize("command", ["compare", "score", "answer"])
+def test_a_study_file_may_forbid_and_never_allow(line, option, command, tmp_path):
+    "Code beside a model ran, and pickles were opened, where a file that travels with a pull request said so."
+    (tmp_path / "t.txt").write_text("some text of several words")
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"id": f"q{i}", "prompt": "The answer is", "candidates": [" yes", " no"], "label": " no"}) + "\n" for i in range(12)))
+    if command == "answer" and "documents" in line: return
+    model, out = os.path.join(MODELS, "base"), ["--out", tmp_path / "o.jsonl"]
+    words = {"compare": ["compare", model, os.path.join(MODELS, "tuned"), "--text", tmp_path / "t.txt", "--out", tmp_path / "r"], "score": ["score", model, "--text", tmp_path / "t.txt", *out],
+             "answer": ["answer", model, tmp_path / "q.jsonl", *out]}[command]
+    words += ["--study", study_file(tmp_path / "s.toml", f"[scoring]\n{line}\n")]
+    code, out, err = shell(*words)
+    assert (code, out) == (2, "") and "must be allowed on the command line" in err and len(err.splitlines()) <= 3
+    cure = shlex.split(err.strip().rpartition("write ")[2].removesuffix("."))
+    assert cure == option or option[1:] == ["trust_remote_code=true"], err
+    assert "must be allowed" not in shell(*words, *option)[2]
+    usual = {"trust_remote_code = true": "trust_remote_code = false", "allow_pickle = true": "allow_pickle = false"}.get(line, 'documents = "headings"')
+    study_file(tmp_path / "s.toml", f"[scoring]\n{usual}\n")
+    assert "must be allowed" not in shell(*words, *["--force"])[2]
+
+
+ELSEWHERE = "openai:http://127.0.0.1:9/v1"  # where nobody answers
+
+
+@pytest.mark.parametrize("arms, typed", [(f'baseline = "m/base"\nq4 = "{ELSEWHERE}"', []), (f'baseline = "{ELSEWHERE}"\nq4 = "m/q4"', []), (f'baseline = "m/base"\nq4 = "{ELSEWHERE}#x"', ["m/base"])])
+def test_a_key_goes_to_hosts_that_you_named(arms, typed, tmp_path, monkeypatch):
+    "A server that only a study file named got the key of the environment in its first request."
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "t.txt").write_text("some text of several words")
+    words = ["compare", *typed, "--text", "t.txt", "--out", "r", "--study", study_file(tmp_path / "s.toml", f"[arms]\n{arms}\n")]
+    monkeypatch.setenv("INVAR_NB_API_KEY", "sk-0123456789")
+    for hosts in ("", "https://127.0.0.1:9", "127.0.0.1:9", "http://127.0.0.1", "http://127.0.0.1:90"):
+        monkeypatch.setenv("INVAR_NB_API_HOST", hosts)
+        code, out, err = shell(*words)
+        assert code == 2 and "you must name the server that gets it; got 'http://127.0.0.1:9'" in err and "set INVAR_NB_API_HOST=http://127.0.0.1:9," in err and "sk-0" not in err, err
+    monkeypatch.setenv("INVAR_NB_API_HOST", "https://other, http://127.0.0.1:9")
+    assert "must name the server" not in shell(*words)[2]
+    monkeypatch.delenv("INVAR_NB_API_HOST")
+    monkeypatch.delenv("INVAR_NB_API_KEY")
+    assert "must name the server" not in shell(*words)[2]
+
+
+@needs_torch
+def test_who_gets_the_key_is_said_once(tmp_path, monkeypatch):
+    (tmp_path / "t.txt").write_text("some text of several words")
+    monkeypatch.setenv("INVAR_NB_API_KEY", "sk-0123456789")
+    pytest.importorskip("httpx")
+    words = ["compare", ELSEWHERE, f"{ELSEWHERE}#b", "--text", tmp_path / "t.txt", "--tokenizer", os.path.join(MODELS, "base"), "--out", tmp_path / "r"]
+    for more in ([], ["--quiet"]):
+        code, _, err = shell(*words, *more)
+        assert code == 5 and err.count("INVAR_NB_API_KEY is sent to http://127.0.0.1:9\n") == 1 and "sk-0" not in err
+
+
+def test_a_summary_that_cannot_be_written_changes_no_verdict(tmp_path, monkeypatch):
+    "A container that passes the variable and not the file turned a regression (1) into a failure (5)."
+    a, b = (write_answers(tmp_path / f"{name}.jsonl", wrong) for name, wrong in (("a", 0), ("b", 30)))
+    usual = shell("compare", a, b, "--out", tmp_path / "r")
+    assert usual[0] == 1 and "egressed" in usual[1]
+    for page in (tmp_path / "no" / "such", tmp_path, "/dev/full"):
+        monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
+        code, out, err = shell("compare", a, b, "--out", tmp_path / "r", "--force")
+        assert (code, out) == usual[:2] and err.count("the summary of this job was not written") == 1, err
+
+
+@pytest.mark.parametrize("name", ["::error title=gate::all good", "::stop-commands::x", "##[error]all good", "##vso[task.complete result=Succeeded]", "x ##[group]y"])
+def test_a_name_is_no_command_of_a_runner(name, tmp_path):
+    "A runner reads commands in lines of either stream, blanks before `::` or not, and `##[` anywhere."
+    for file, wrong in (("a", 8), ("b", 11), ("c", 12)): write_answers(tmp_path / f"{file}.jsonl", wrong)
+    study = study_file(tmp_path / "s.toml", f'[arms]\nbaseline = "{tmp_path}/a.jsonl"\n"{name}" = "{tmp_path}/b.jsonl"\nc = "{tmp_path}/c.jsonl"\n')
+    outputs = [shell("compare", "--study", study, "--out", tmp_path / "r"), shell("compare", name, "x", "--text", "t"), shell("verify", tmp_path / "r")]
+    assert outputs[0][0] == 0
+    for line in "".join(out + err for _, out, err in outputs).splitlines(): assert not line.lstrip().startswith("::") and not re.search(r"##\w*\[", line), line
+    terminal.answer(f"  {name}\n\t{name}")
+
+
+@pytest.mark.parametrize("name", ["\x1b", "\u202e", "a\u00a0b", "\x85", "\u2028", "tab\there", "x: [y", "- z", "\u200b"])
+def test_what_a_program_reads_is_what_was_written(name, tmp_path):
+    "YAML, XML and JSON were made, and then `?` put in the place of what is not printable: `- name: ?` is no YAML."
+    yaml = pytest.importorskip("yaml")
+    import xml.etree.ElementTree as xml
+    p = invar_nb.pair(*(invar_nb.Scores(ids=range(60), values=np.arange(60) % 7 / 7 + shift, model=name) for shift in (0, .01)))
+    invar_nb.compare(p).report().save(tmp_path / "r")
+    pytest.importorskip("huggingface_hub")
+    code, out, err = shell("card", tmp_path / "r", "--dataset", "d")
+    assert code == 0, err
+    facts = json.loads(shell("card", tmp_path / "r", "--dataset", "d", "--json")[1])
+    assert yaml.safe_load(out.strip().removeprefix("---").removesuffix("---")) == yaml.safe_load(facts["block"].strip().removeprefix("---").removesuffix("---"))
+    assert "?" not in out
+    for to in ("junit", "bencher", "github-action-benchmark"):
+        code, out, err = shell("export", tmp_path / "r", "--to", to)
+        assert out == json.loads(shell("export", tmp_path / "r", "--to", to, "--json")[1])["text"] + "\n"
+        xml.fromstring(out) if to == "junit" else json.loads(out)
+
+
+def test_a_call_leaves_signal_handlers_as_they_were():
+    before = signal.getsignal(signal.SIGTERM)
+    assert shell("help")[0] == 0 and signal.getsignal(signal.SIGTERM) is before
+    assert shell("verify", "nothing")[0] == 2 and signal.getsignal(signal.SIGTERM) is before
+
+
+def test_a_line_takes_time_in_proportion_to_its_length():
+    "30 kB of `://` took 3 seconds."
+    for text in ("://", "openai:", "://@", "vllm:x"):
+        began = time.process_time()
+        terminal.one_line(text * 20_000)
+        assert time.process_time() - began < 2
+    assert terminal.one_line("at https://me:p?w@host/v1?key=1 and vllm:me:pw@host") == "at https://host/v1 and vllm:host"
+
+
+HUGE = "1" + "0" * 400
+
+
+def test_numbers_that_fit_no_float_and_texts_that_are_none(tmp_path):
+    "windows of 10**19 and more, a share of 400 digits, half a surrogate pair as raw bytes: each ended as a bug, exit 5."
+    for number in (str(2**53 + 1), str(10**19), HUGE):
+        (tmp_path / "w.jsonl").write_text(f'{{"schema": "invar_nb/losses/2", "windows": {number}}}\n' + '{"window_id": "a", "tokens": 3, "log_loss": 1.5}\n')
+        code, _, err = shell("evaluate", tmp_path / "w.jsonl")
+        assert code == 3 and "bug" not in err, err
+    for edit in (lambda text: re.sub(r'"acc,none": [\d.e-]+', f'"acc,none": {HUGE}', text), None):
+        folder = shutil.copytree(DATA / "lm_eval" / "base", tmp_path / str(edit is None))
+        for file in folder.rglob("*.json*"):
+            if edit and file.name.startswith("results"): file.write_text(edit(file.read_text()))
+            if not edit and file.name.startswith("samples"):
+                data = file.read_bytes()
+                file.write_bytes(re.sub(rb'("arg_1": "[^"]*)"', lambda m: m[1] + b'\xed\xa0\x80"', data))
+        code, _, err = shell("evaluate", folder)
+        assert code == 3 and "bug" not in err and len(err.strip().splitlines()) <= 2, err
+
+
+def test_totals_claim_no_more_than_their_file_holds(tmp_path):
+    "188 bytes whose header claims 10**14 numbers; 2 MB that unpack to 2 GB."
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": (10**14,)})
+    for packed, content in ((zipfile.ZIP_STORED, header.getvalue()), (zipfile.ZIP_DEFLATED, header.getvalue() + bytes(10**6))):
+        with zipfile.ZipFile(tmp_path / "x.units", "w", packed) as archive: archive.writestr("sums.npy", content)
+        with pytest.raises(invar_nb.ContractError, match="UnitTotals.read: the file must hold totals"): UnitTotals.read(tmp_path / "x.units")
+    values = np.arange(9.0)
+    UnitTotals.of({"a": values, "b": values}, block=2).write(tmp_path / "x.units")
+    assert UnitTotals.read(tmp_path / "x.units").columns["a"].sum() == values.sum()
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_a_process_that_raises_for_every_rounding_gets_the_same_report(kind, tmp_path):
+    "np.seterr(all='raise') is a user's own: 5e-324 in a picture of passages ended every report."
+    usual = STUDIES[kind]().report()
+    with np.errstate(all="raise"):
+        report = STUDIES[kind]().report()
+        assert report.digest == usual.digest
+        report.to_frame(), report.to_markdown(), report.summary(), report.plot()
+        folder = report.save(tmp_path / "r")
+        assert invar_nb.verify(folder)

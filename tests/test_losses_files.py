@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from commands import shell
 from hypothesis import given, settings, strategies as st
 
 import invar_nb.files.losses as losses_page
@@ -378,3 +379,36 @@ def test_the_sentence_on_weights_is_made_of_counts_not_read():
     assert said(b, state="identical") == "The weights differ.", "the digests say so"
     assert said(a, digests={"baseline": a, "candidate": a}).startswith("The weights are identical."), "the digests say so"
     assert said(b, largest=[{"name": "no regression"}]) == "The weights differ in 1 of 9 tensors."
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("more", [{}, {"shard": {"windows": 40}}], ids=["of a text", "that says it is a part"])
+def test_windows_that_are_gone_are_noticed(suffix, more, tmp_path, monkeypatch):
+    "Of 40 windows the 20 in which the candidate gained least were kept; both files still said that 40 were scored, and the report counted 20."
+    def write(name, keep, losses):
+        part = losses.take(keep)
+        write_losses(part.changed(provenance={**losses.provenance, **more}), tmp_path / name)
+        return tmp_path / name
+    ids = [f"w{i:02}" for i in range(40)]
+    rng, known = np.random.default_rng(5), {"windows_planned": 90, "windows_scored": 40}
+    base, new = (WindowLosses.from_arrays(ids, [50] * 40, 3 + rng.normal(0, .1, 40), data_id="sha256:1", provenance=known) for _ in range(2))
+    keep = np.argsort(base.log_loss - new.log_loss)[:20]
+    assert base.take(keep).provenance == {"windows_planned": 90, "windows_scored": 20}
+    a, b = write(f"a{suffix}", keep, base), write(f"b{suffix}", keep, new)
+    code, out, err = shell("compare", a, b, "--out", tmp_path / "r")
+    assert (code, out) == (3, "") and ("every one of the 40 windows that were scored; got 20" in err or "got one part of a text that was scored in several" in err) and not (tmp_path / "r").exists(), err
+    if more: return
+    for read in (read_losses, lambda path: StreamedLosses(file=open_losses(path))):
+        with pytest.raises(ContractError, match="must hold every one of the 40 windows that were scored; got 20"): read(a)
+    with pytest.raises(ContractError, match="got 41"): WindowLosses.from_arrays([*ids, "x"], [50] * 41, [3.0] * 41, provenance=known)
+    whole = (write(f"{name}{suffix}", np.arange(40), arm) for name, arm in (("c", base), ("d", new)))
+    assert shell("compare", *whole, "--out", tmp_path / "r")[0] in (0, 1) and shell("verify", tmp_path / "r")[0] == 0
+
+
+def test_a_subset_says_how_many_it_has(tmp_path):
+    "What our own tools cut is a file that can be read: a part of the windows, a slice, a pilot."
+    ids = [f"w{i:02}" for i in range(40)]
+    arm = WindowLosses.from_arrays(ids, [50] * 40, [3.0] * 40, data_id="sha256:1", document_ids=[str(i // 4) for i in range(40)], provenance={"windows_scored": 40, "text_name": "t"})
+    part = arm.take(np.arange(7))
+    write_losses(part, tmp_path / "p.jsonl")
+    assert read_losses(tmp_path / "p.jsonl").provenance == {"windows_scored": 7, "text_name": "t"} and arm.provenance["windows_scored"] == 40

@@ -242,6 +242,42 @@ def test_streamed_evidence_that_is_exchanged_is_not_read(before, tmp_path, monke
     assert exchanged and caught.value.code == "changed"
 
 
+OTHER_NAMES = ["index.html", "README.md", "report.htm", "a.svg", "run.sh", "conftest.py", "-rf", "$(id).json", "a\nb.jsonl", "a\u202eb.parquet", "{}", "{}.html", "{}.parquet.html", "{}.PARQUET", "x{}.json", "x{}.parquet", "x{}.jsonl", "{}.csv"]
+
+
+def test_evidence_must_have_the_name_of_its_arm_and_kind(saved, tmp_path):
+    "A file of any name that is evidence is shown by nobody as *another file*: index.html, with a script as the name of its model, was a verified report's first page."
+    folder, document = saved
+    stem, arm = next(iter(document["arms"].items()))
+    place = shutil.copytree(folder, tmp_path / "r", ignore=shutil.ignore_patterns("*.md", "*.html", "*.svg", "badge.json", "*.csv"))
+    names = [name.format(stem) for name in OTHER_NAMES] + [f"{stem}{end}" for end in (".json", ".jsonl", ".parquet")]
+    for name in names:
+        if name == arm["file"] or arm["streamed"] and name.endswith((".jsonl", ".parquet")) and name.startswith(f"{stem}."): continue
+        shutil.copy(place / arm["file"], place / name)
+        (place / "report.json").write_text(canonical_text(changed(document, ("arms", stem, "file"), name)))
+        with pytest.raises(ContractError, match=rf"arms\.{stem}\.file must be (named|a plain name)") as caught: verify(place)
+        assert len(str(caught.value).splitlines()) == 1 and str(caught.value).isprintable()
+        (place / name).unlink()
+
+
+def test_a_streamed_file_may_be_either_of_two(tmp_path):
+    for ending in (".jsonl", ".parquet"):
+        arms = {}
+        for key, arm in arms_of({"": losses(.03, n=40)}).items():
+            write_losses(arm, path := tmp_path / f"{key[0]}{ending}")
+            arms[key] = StreamedLosses(file=open_losses(path))
+        assert (folder := study(arms).report().save(tmp_path / ending[1:])) and verify(folder)
+        assert {path.suffix for path in folder.iterdir() if path.stem == "baseline"} == {ending}
+
+
+@pytest.mark.parametrize("name", ["report", "badge", "Badge", "plan", "summary"])
+def test_a_candidate_with_the_name_of_a_page_keeps_its_file(name, tmp_path):
+    "The scores of a candidate called *report* were written over report.json."
+    pair = marks()
+    folder = study({("baseline", ""): pair.baseline, (name, ""): pair.candidate, ("b", ""): pair.candidate}).report().save(tmp_path / "r")
+    assert verify(folder).report.document()["arms"].keys() >= {"baseline", "b"}
+
+
 def test_what_is_missing_elsewhere_or_cut_is_refused(tmp_path, refused):
     folder = STUDIES["scores"]().report().save(tmp_path / "r")
     document = json.loads((folder / "report.json").read_text())

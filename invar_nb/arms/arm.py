@@ -299,8 +299,10 @@ class Arm:
             refuse(f"{type(self).__name__}.take", f"index must hold places below {n}, or be a "
                    f"mask of {n} with one True", repr(index), "Pass the places of the items")
         if self.by_id: index = np.sort(index)
-        return self.changed(
-            **{name: entries_at(getattr(self, name), index) for name in self.per_item})
+        known = dict(self.provenance)
+        if "windows_scored" in known: known["windows_scored"] = index.size
+        return self.changed(provenance=known, **{
+            name: entries_at(getattr(self, name), index) for name in self.per_item})
 
     def changed(self, **fields) -> "Arm":
         "A copy with other fields, which are trusted: they must be parts of checked ones."

@@ -128,7 +128,7 @@ def rank_passages(
     for name, sign in (("lost", 1.0), ("gained", -1.0)):
         d = sign * delta
         least = np.partition(d, -MOST)[-MOST]
-        largest = np.flatnonzero(d >= max(least, np.nextafter(0, 1)))
+        largest = np.flatnonzero(d >= max(least, 5e-324))
         order = largest[np.argsort(-d[largest], kind="stable")][:MOST].tolist()
         moved = np.count_nonzero(d - np.median(d) > 1e-9 * np.abs(d).max())  # not by rounding
         law = _Law(d, weights) if n >= ENOUGH and moved >= LISTED else None

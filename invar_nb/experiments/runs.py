@@ -15,7 +15,8 @@ from types import MappingProxyType
 
 # %% ../../nbs/experiments/00_runs.ipynb #c003
 from ..arms.arm import listed
-from ..foundations.refuse import (PairingError, as_count, is_number, of_part, refuse,
+from ..foundations.refuse import (PairingError, as_count, is_finite, is_number,
+                                         of_part, refuse,
                                          suggest)
 from ..statistics.proportions import fisher_exact
 
@@ -34,7 +35,7 @@ def _as_number(name: str, value: object, where: str) -> float | int | None:
     "A metric as float64, or the seed as a whole number of at most 64 bits."
     if name == "seed":
         value = spelled(value)
-        whole = is_number(value) and math.isfinite(value) and value == int(value)
+        whole = is_finite(value) and value == int(value)
         if whole and abs(value) < (2**53 if isinstance(value, float) else 2**64):
             return int(value)
         refuse(where, "seed must be a whole number of at most 64 bits", repr(value),

@@ -15,7 +15,8 @@ from typing import Annotated, Literal
 import msgspec
 import numpy as np
 
-from ..foundations.refuse import ContractError, UsageError, as_choice, refuse
+from ..foundations.refuse import (ContractError, UsageError, as_choice, is_finite,
+                                         refuse)
 from ..foundations.store import (as_file, as_shape, canonical_json, open_file,
                                         read_file)
 from .lm_eval import by_task, check_fields, fields_of, noting_clusters
@@ -317,7 +318,7 @@ def _check_number(log: _Log, scorer: str, ours: float, names: tuple, where: str)
         for name in (name for name in names if name in entry.metrics):
             metric = entry.metrics[name]
             theirs = metric.get("value")
-            if metric.get("params") or isinstance(theirs, (int, float)) and math.isclose(
+            if metric.get("params") or is_finite(theirs) and math.isclose(
                     theirs, ours, rel_tol=1e-9): continue
             refuse(where, f"{name} of the log must be that of its samples",
                    f"{theirs!r}, and {ours!r} from the samples",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 import msgspec
 import numpy as np
-from ..foundations.refuse import UsageError, as_choice, refuse
+from ..foundations.refuse import UsageError, as_choice, is_finite, refuse
 from ..foundations.store import as_file, as_shape, read_file, read_lines
 from ..arms.arm import as_name, listed
 from ..arms.window_losses import WindowLosses
@@ -306,8 +306,7 @@ def _shared(task: _Task, n: int) -> dict:
 def _check_number(task: _Task, ours: float) -> None:
     key = f"{task.metric},{task.filter}"
     theirs = task.said.results[key]
-    if not isinstance(theirs, (int, float)) or not math.isclose(
-            theirs, ours, rel_tol=1e-9, abs_tol=1e-12):
+    if not is_finite(theirs) or not math.isclose(theirs, ours, rel_tol=1e-9, abs_tol=1e-12):
         refuse(task.where, f"the mean of the rows must be {key} of the results file",
                f"{ours!r} where it says {theirs!r}",
                "The file was changed, or the metric is no mean: choose another with score=")

@@ -44,7 +44,7 @@ USUAL = {"model": "", "data_id": "", "provenance": {}, "weight_unit": "tokens"}
 
 class _Header(msgspec.Struct, forbid_unknown_fields=True):
     schema: str
-    windows: Annotated[int, msgspec.Meta(ge=1)]
+    windows: Annotated[int, msgspec.Meta(ge=1, le=2**53)]
     model: str = ""
     data_id: str = ""
     provenance: Provenance = Provenance()  # whatever else is to be kept

@@ -19,7 +19,7 @@ from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from .predictions import ELSEWHERE, one_temperature
 from .tables import Table, check_names, column_named, read_table
-from ..foundations.refuse import UsageError, as_choice, refuse
+from ..foundations.refuse import UsageError, as_choice, is_finite, refuse
 from ..foundations.store import canonical_json, digest, strict_json
 from ..metrics.means import usual_direction
 from ..statistics.proportions import pass_at_k
@@ -181,7 +181,7 @@ def token_losses(
         refuse(where, "some token must have a log-probability", f"{len(values)} tokens",
                "Leave texts of less than 2 tokens out of every file")
     for i, (x, _) in enumerate(rows, len(values) - len(rows)):
-        number = isinstance(x, (int, float)) and not isinstance(x, bool) and math.isfinite(x)
+        number = is_finite(x)
         if number and _ZERO < x <= 0: continue
         refuse(where, "a log-probability must be a finite number of at most 0",
                f"{x!r} at token {i}", "Turn the sign of losses" if number and x > 0 else

@@ -134,7 +134,8 @@ def as_shape(
     try:
         if isinstance(value, bytes):
             check_values(value, where)
-            value = _in_unicode(json.loads(value), b"\\ud" in value.lower())
+            text = value.decode(json.detect_encoding(value))  # json.loads lets pass half pairs
+            value = _in_unicode(json.loads(text), "\\ud" in text.lower())
         return msgspec.convert(value, shape, strict=strict)
     except ContractError: raise
     except (ValueError, RecursionError) as error:

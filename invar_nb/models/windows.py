@@ -128,7 +128,7 @@ class TextPlan:
             n_bytes=None if self.n_bytes is None else self.n_bytes[places],
             whole=self.whole or self.windows,
             data_id=data_digest(self.token_ids.values(), windows),
-            provenance={**self.provenance, **facts})
+            provenance={**self.provenance, "windows_scored": len(windows), **facts})
 
     @property
     def counts(self) -> dict[str, int]:

@@ -39,7 +39,7 @@ from ..comparison.verdict import (HEAVY, change_text, counted_alike, farthest_un
                                          shown_unit, span_text)
 from ..files.losses import LARGE
 from ..files.predictions import UNREAD
-from ..foundations.refuse import refuse
+from ..foundations.refuse import refuse, usual_rounding
 from ..foundations.store import canonical_json
 from ..metrics.metric import BUILT_IN, METRICS, detail_of, prepare_metric, value_of
 from .figures import percent
@@ -444,8 +444,9 @@ def ranking_section(study: Study, part: str) -> dict | None:
     leads.sort(key=lambda row: (-row.value.improvement, row.key.candidate))
     order = [row.key.candidate for row in leads]
     contrasts = study.select(part=part, role="contrast")
-    groups, best = find_groups(order, contrasts, study.rules.level), may_be_best(contrasts)
-    if study.looks: groups = ()  # candidates are not tested against each other
+    best, groups = may_be_best(contrasts), ()
+    some = 0 < len(contrasts) < math.comb(len(order), 2)  # of many, each with the best one
+    if not (some or study.looks): groups = find_groups(order, contrasts, study.rules.level)
     section = {"part": part, "order": order, "groups": [list(g) for g in groups],
                "may_be_best": best, "smallest": None, "fits": None, "size_unit": None,
                "sizes": {}}
@@ -570,7 +571,7 @@ def part_section(part: str, arms: Mapping) -> dict:  # name -> arm
 
 def arm_files(keys) -> dict[tuple[str, str], str]:  # of (name, part)
     "Arm -> the name of its file: letters, digits, _ and -, each once without case."
-    stems, taken = {}, set()
+    stems, taken = {}, {"report", "badge"}  # .json of these are pages
     several = len({part for _, part in keys}) > 1
     for n, key in enumerate(sorted(keys)):
         name, part = (re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_")[:60] for text in key)
@@ -689,6 +690,7 @@ def signature_of(study: Study, version: str) -> str:
     return f"{line}|look:{seen}/{design.looks}:{design.target}:{design.spending}@{design.seed}"
 
 # %% ../../nbs/report/05_build.ipynb #4f85222d
+@usual_rounding
 def document_of(
     study: Study,
     files: Mapping | None = None,  # (name, part) -> (file, sha256)

@@ -214,10 +214,11 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
         return [size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
     first = leads[ranking["order"][0]]["value"]
     levels = sorted({f"{100 * row['value']['level']:.4g} %" for row in leads.values()})
-    tested = ["adjusted p"] * bool(ranking["groups"])
+    tested = ["adjusted p"] * bool(ranking["groups"] or ranking["may_be_best"])
+    lettered = ["group"] * bool(ranking["groups"])
     table = [["candidate", *([unit.replace("bytes", "size")] if unit else []), first["title"],
               "change", f"{' or '.join(levels)} CI", *tested, "claim",
-              *["group", "best?"] * len(tested)]]
+              *lettered, *["best?"] * len(tested)]]
     if unit: table.append(["baseline", *size("baseline"), show(first["baseline"]),
                            *["-"] * (len(table[0]) - 3)])
     columns = ("candidate", "change", "confidence interval", *tested, "claim, marked")
@@ -227,7 +228,7 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
         p, alpha = ranking["may_be_best"].get(name), round(1 - row["value"]["level"], 12)
         mcb = "-" if p is None else "yes" if p > alpha else "no"
         table.append([name, *size(name), *map(show, cells),
-                      *["".join(groups), mcb] * len(tested)])
+                      *["".join(groups)] * len(lettered), *[mcb] * len(tested)])
     return table
 
 # %% ../../nbs/report/02_page.ipynb #rankpic
@@ -277,8 +278,12 @@ def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
     marked = [f"{name} {row['alone']}" for name, row in leads_of(d, ranking).items()
               if mark_of(row)]
     lines = [f"* Alone, its interval would say: {', '.join(marked)}."] * bool(marked)
-    return lines + [
-        "Candidates with a letter in common are not distinguished."] * bool(ranking["groups"])
+    if ranking["groups"]:
+        lines.append("Candidates with a letter in common are not distinguished.")
+    elif ranking["may_be_best"]:
+        lines.append("Each candidate was compared with the best of the others alone; "
+                     "contrasts = true under [rules] of a study file compares every two.")
+    return lines
 
 # %% ../../nbs/report/02_page.ipynb #59612392
 def fact_lines(d: Mapping) -> tuple[list[str], list[str]]:

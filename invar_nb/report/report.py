@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Claim', 'Kind', 'FORMS', 'PAGES', 'FORMULA', 'Section', 'KeySection', 'RowSection', 'Units', 'Facts', 'PairSection',
-           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_files',
-           'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render', 'files_of_older',
-           'printed_rows']
+           'PartSection', 'ArmSection', 'Ranking', 'Exit', 'Document', 'report_schema', 'evidence_names',
+           'evidence_files', 'describe_environment', 'Report', 'seal', 'report_of', 'flat_row', 'render',
+           'files_of_older', 'printed_rows']
 
 # %% ../../nbs/report/06_report.ipynb #f93ca539
 from collections.abc import Iterable, Mapping
@@ -37,7 +37,7 @@ from ..files.losses import losses_bytes, parse_losses
 from ..files.predictions import parse_kept, predictions_bytes
 from ..foundations.interval import Shown
 from ..foundations.journal import finish
-from ..foundations.refuse import ContractError, refuse
+from ..foundations.refuse import ContractError, refuse, usual_rounding
 from ..foundations.store import (as_shape, canonical_json, canonical_text, now,
                                         content_digest, digest, read_file,
                                         strict_json, write_folder)
@@ -245,6 +245,15 @@ FORMS = {  # kind of evidence: ending, arm -> bytes, (bytes, name) -> arm
     "scores": _object_form(Scores), "translations": _object_form(Translations)}
 
 
+def evidence_names(
+    stem: str,     # key of the arm in the document
+    arm: Mapping,  # its section
+) -> list[str]:
+    "What the file of an arm may be called: as `evidence_files` calls it."
+    endings = [".parquet", ".jsonl"] if arm["streamed"] else [FORMS[arm["kind"]][0]]
+    return [stem + ending for ending in endings]
+
+
 def evidence_files(
     arms: Mapping,   # name of the file, without ending -> arm
 ) -> dict[str, tuple[str, bytes | Path, str]]:  # the same -> (file, content, sha256)
@@ -412,6 +421,7 @@ def flat_row(row: Mapping) -> dict:
             "against": row["key"]["against"], **value}
 
 
+@usual_rounding
 def render(report: Report) -> dict[str, str]:
     "The report's files but for the evidence: pages, slices as a table, reliability pictures."
     d = report.document()

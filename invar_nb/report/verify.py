@@ -25,7 +25,8 @@ from ..foundations.refuse import ContractError, UsageError, refuse
 from ..metrics.metric import METRICS
 from .build import document_of
 from .figures import visible
-from .report import FORMS, Report, files_of_older, render
+from .report import (FORMS, Report, evidence_names,
+                                    files_of_older, render)
 
 # %% ../../nbs/report/07_verify.ipynb #c007
 NOT_COVERED = (
@@ -50,6 +51,9 @@ def read_evidence(
         if Path(name).name != name or "\\" in name or ":" in name or name.startswith("."):
             refuse("verify", f"arms.{stem}.file must be a plain name beside the report",
                    repr(name), "A report must not point to files elsewhere")
+        if name not in (names := evidence_names(stem, entry)):
+            refuse("verify", f"arms.{stem}.file must be named after its arm and kind",
+                   repr(name), f"The report was changed: its evidence is {' or '.join(names)}")
         real = Path(os.path.realpath(folder / name))  # of a link, where it leads
         if not real.is_relative_to(os.path.realpath(folder)):
             refuse("verify", f"{name} must be a file of the report's folder", "a link that "

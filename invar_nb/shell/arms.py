@@ -5,9 +5,10 @@
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow',
            'recorded_cut', 'check_origin', 'follow_answers', 'vouch', 'scored_here', 'Earlier', 'earlier_arms',
-           'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'open_model', 'release', 'fit_models',
-           'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'Unchanged', 'leave_unchanged',
-           'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'say_host', 'open_model', 'release',
+           'fit_models', 'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'Unchanged',
+           'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds',
+           'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -17,6 +18,7 @@ import re
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -49,12 +51,12 @@ from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
 from ..models.questions import Examples
 from ..models.score import differing, planned_losses, score_plan, scoring_facts
-from ..models.servers import (Requests, ask_server, check_fits, is_address,
-                                     score_served)
+from ..models.servers import (KEY_VARIABLE, Requests, ask_server, check_fits,
+                                     host_of, is_address, score_served)
 from ..models.together import score_together
 from ..models.windows import DEFAULT_LENGTH, TextPlan, find_classes, plan_text
 from ..models.weights import compare_weights
-from ..report.report import Report
+from ..report.report import Report, evidence_names
 from .groups import Comparing, Loading, Scoring
 from .options import TYPED, usage
 from .terminal import Progress, say
@@ -277,7 +279,8 @@ def _of_report(folder):
         names = ("kind", "provenance", "data_id", "n")
         return [Earlier(path=folder / Path(arm["file"]).name, place=f"{folder}/",
                         **{name: arm[name] for name in names})
-                for arm in d["arms"].values() if arm["file"] and arm["sha256"]]
+                for stem, arm in d["arms"].items()
+                if arm["sha256"] and arm["file"] in evidence_names(stem, arm)]
     except (OSError, ValueError, LookupError, RecursionError): return []
 
 
@@ -396,10 +399,22 @@ def load(argument: str, o: Loading):
                       revision=o.revision if hub else None, tokenizer=o.tokenizer)
 
 
+_SAID = ContextVar("hosts", default=frozenset())  # of one command
+
+
+def say_host(address: str) -> None:
+    "Which server gets the key, once."
+    if not os.environ.get(KEY_VARIABLE, "").strip(): return
+    if (host := host_of(address)) in _SAID.get(): return
+    _SAID.set(_SAID.get() | {host})
+    say(f"{KEY_VARIABLE} is sent to {host}")
+
+
 def open_model(argument: str, o: Scoring, label: str, quiet: bool = False,
                tokenizer: object = None) -> Opened:
     "Load a model, or the tokenizer of one that is served, where none is known yet."
     served = is_address(argument)
+    if served: say_host(argument)
     say(f"{label}: {'asking' if served else 'loading'} {argument}", quiet)
     if not served:
         loaded = load(argument, o)
@@ -541,6 +556,7 @@ def score_arms(
               "files with files of the same kind")
     servers = [arguments[name] for name in models if kinds[name] == "served"]
     if servers: _check_classes(o)
+    for each in servers: say_host(each)
     servers = [ask_server(each) for each in servers]  # are they there, and may we ask?
 
     def ready(plan):  # for every server, before any model is scored

@@ -26,7 +26,8 @@ import invar_nb
 # %% ../../nbs/shell/09_cli.ipynb #c007
 from . import groups as g
 from . import options as o
-from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Progress, answer,
+from .terminal import (OK, PLAN_FILES, REFUSED, REGRESSED, Data, Progress,
+                                     answer,
                                      check_out, describe_error, free_out, run_app, say)
 
 # %% ../../nbs/shell/09_cli.ipynb #c012
@@ -80,7 +81,10 @@ def _out(metavar, text, kind=Optional[Path]):
 def _post(text):
     "Append to the summary of a job of GitHub Actions, where this runs in one."
     if page := os.environ.get("GITHUB_STEP_SUMMARY"):
-        with open(page, "a", encoding="utf-8") as file: file.write(f"{text}\n")
+        try:
+            with open(page, "a", encoding="utf-8") as file: file.write(f"{text}\n")
+        except OSError as error:  # as in a container that has the variable and not the file
+            say(f"the summary of this job was not written: {error.strerror}: {page}")
 
 
 def _saved(report, out, force, journals=()):
@@ -500,7 +504,7 @@ def card(
     "Write the metrics block of a Hugging Face model card from a report."
     d = _document(report)
     block = model_card(d, candidate=candidate, dataset=dataset, results=results)
-    return {"block": block}, block.rstrip()
+    return {"block": block}, Data(block.rstrip())
 
 # %% ../../nbs/shell/09_cli.ipynb #gatec
 @command("export invar-nb-report --to junit", "export invar-nb-report --to bencher")
@@ -513,7 +517,7 @@ def export(
     "Write a report in the format of a build server or a dashboard, on stdout."
     from invar_nb.report.export import EXPORTS
     text = EXPORTS[to](_document(report))
-    return {"text": text}, text
+    return {"text": text}, Data(text)
 
 # %% ../../nbs/shell/09_cli.ipynb #gatecb
 def _named(name, metavar, text):

@@ -4,17 +4,20 @@
 
 # %% auto #0
 __all__ = ['StudyOption', 'SetOption', 'TOKEN_CLASSES', 'QUESTIONS', 'ROLES', 'Required', 'TierName', 'RequireOption',
-           'LevelOption', 'Force', 'SECTIONS', 'RENAMED', 'ELSEWHERE', 'SHAPES', 'Loading', 'name_texts', 'Scoring',
-           'ScoringBy', 'Comparing', 'Columns', 'arms_in', 'candidates_in', 'Measured', 'AcceptedLoss', 'Agreed',
-           'Asked', 'Planning', 'Output', 'Job', 'study_keys', 'section_of', 'describe_keys', 'set_keys', 'read_study']
+           'LevelOption', 'Force', 'SECTIONS', 'RENAMED', 'ELSEWHERE', 'SHAPES', 'HOST_VARIABLE', 'Loading',
+           'name_texts', 'Scoring', 'ScoringBy', 'Comparing', 'Columns', 'arms_in', 'candidates_in', 'Measured',
+           'AcceptedLoss', 'Agreed', 'Asked', 'Planning', 'Output', 'Job', 'study_keys', 'section_of', 'describe_keys',
+           'set_keys', 'refuse_allowed', 'refuse_hosts', 'read_study']
 
 # %% ../../nbs/shell/02_groups.ipynb #456e8d92
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 from functools import partial
 import json
+import os
 from pathlib import Path
 import re
+import shlex
 import textwrap
 from typing import Annotated, Literal, Optional
 
@@ -578,6 +581,36 @@ def set_keys(
             old.get(key), dict) else value for key, value in one.items()}  # tail.q95, tail.q99
     return data
 
+# %% ../../nbs/shell/02_groups.ipynb #sfa02
+HOST_VARIABLE = "INVAR_NB_API_HOST"  # servers that may have the key: http://localhost:8000
+_KINDS_OF_CUTS = ("blank-lines", "headings")
+
+
+def refuse_allowed(path: Path, name: str, value: object) -> None:
+    "Refuse what runs another's code and only a file asks for: it may forbid, never allow."
+    cures = {"trust_remote_code": "--trust-remote-code",
+             "allow_pickle": "--set allow_pickle=true",
+             "documents": f"--set {shlex.quote(f'documents={value}')}"}
+    harmless = (*_KINDS_OF_CUTS, None) if name == "documents" else (False,)
+    if name not in cures or value in harmless: return
+    shown = f"{name} = {value!r}" if name == "documents" else f"{name} = true"
+    usage(f"{path}: {name.replace('_', ' ')} must be allowed on the command line", shown,
+          f"A study file can run code by it: if you trust its author, write {cures[name]}")
+
+
+def refuse_hosts(path: Path, typed: list[str], named: list[str]) -> None:
+    "Refuse servers that only a file names, where a key would be sent to them."
+    if not os.environ.get("INVAR_NB_API_KEY", "").strip(): return
+    from invar_nb.models.servers import host_of, is_address
+    hosts = [each if "://" in each else f"https://{each}"
+             for each in re.split(r"[,\s]+", os.environ.get(HOST_VARIABLE, ""))]
+    allowed = {*hosts, *(host_of(each) for each in typed if is_address(each))}
+    for argument in filter(is_address, named):
+        if (host := host_of(argument)) not in allowed:
+            usage(f"{path}: with INVAR_NB_API_KEY set, you must name the server that gets it",
+                  repr(host), f"If it may have the key, set {HOST_VARIABLE}={host}, or type "
+                  "the address on the command line; else unset INVAR_NB_API_KEY")
+
 # %% ../../nbs/shell/02_groups.ipynb #c011
 def read_study(
     path: Path | None,
@@ -617,6 +650,7 @@ def read_study(
             if f.name in values: usage(f"{path}: {f.name} must be given once", repr(key),
                                        "Keep one")
             values[f.name] = as_option(value, f.type, f"{path}: {key}")
+            if key not in set_here: refuse_allowed(path, f.name, values[f.name])
             if typed and f.name == "better_by_metric":
                 names = [one.rpartition("=")[0] for one in typed]
                 values[f.name] = None if "" in names else [
@@ -629,6 +663,9 @@ def read_study(
         usage(f"{path}: [questions] must have one file", ", ".join(questions),
               "Run one command per set of questions")
     control, own = arms.pop("control", None), arms.pop("baseline", None)
+    by_name = [] if candidates else [*arms.values()]
+    if own and not baseline: by_name.append(own)
+    refuse_hosts(path, [*filter(None, [baseline]), *(candidates or ())], by_name)
     quiz = next((f"{name}={file}" for name, file in questions.items()), None)
     files = {"text": texts, "questions": quiz, "control_file": control and Path(control)}
     files = {name: value for name, value in files.items() if value

@@ -96,14 +96,15 @@ class PilotText:
         self.places, block = choose_pilot(units, self.planning.pilot)
         self.note = {"units": units.name, "block": block, "of": len(plan.windows)}
         self.whole, self.units = plan, units
-        self.part = plan.take(self.places, windows_scored=len(self.places), pilot=self.note)
+        self.part = plan.take(self.places, pilot=self.note)
         return self.part
 
     def arm(self, losses: WindowLosses) -> WindowLosses:
         "The pilot's windows of an arm, which a file may hold whole."
         if len(losses) != len(self.whole.windows): return losses
-        return losses.take(self.places).changed(
-            data_id=self.part.data_id, provenance={**losses.provenance, "pilot": self.note})
+        part = losses.take(self.places)
+        return part.changed(data_id=self.part.data_id,
+                            provenance={**part.provenance, "pilot": self.note})
 
     def supply(self, **cost) -> Supply:
         "The text as far as a run can score it."

@@ -257,9 +257,27 @@ def sum_totals(parts: Iterable[UnitTotals]) -> UnitTotals:
     return running.total()
 
 # %% ../../nbs/statistics/00_totals.ipynb #c073
+def _check_claims(path: Path) -> None:
+    "Each array is as long as its header claims, and stored as it is."
+    read = np.lib.format
+    with zipfile.ZipFile(path) as archive:
+        if sum(info.file_size for info in archive.infolist()) > path.stat().st_size:
+            raise ValueError("it claims more bytes than it has")
+        for info in archive.infolist():
+            if info.compress_type != zipfile.ZIP_STORED: raise ValueError("it is compressed")
+            with archive.open(info) as file:
+                header = (read.read_array_header_1_0 if read.read_magic(file) == (1, 0)
+                          else read.read_array_header_2_0)
+                shape, _, kind = header(file)
+                claimed = math.prod(shape) * kind.itemsize
+                if claimed != info.file_size - file.tell():
+                    raise ValueError(f"{info.filename} claims {claimed:,} bytes")
+
+
 def _unpacked(path: Path) -> UnitTotals:
     "The totals in a file; whatever is wrong with it is one refusal."
     try:
+        _check_claims(path)
         with np.load(path, allow_pickle=False) as data: fields = dict(data)
         sums, names = fields.pop("sums"), fields.pop("columns").tolist()
         fields |= {name: fields[name].item() for name in ("kind", "block", "plan")}
