@@ -240,6 +240,70 @@ def test_beyond_the_promise_it_says_so():
         for name in ("coverage", "alarm"): assert abs(stored[name] - again[name]) < 4.5 * math.sqrt(max(stored[name] * (1 - stored[name]), .01) / 200)
 
 
+# --- the change of a calibration error, also where one arm is calibrated ---------------------------------------------------------------------
+CALIBRATION_TABLE = TABLE.with_name("coverage_calibration.csv")
+FACTORS = ((2, 1), (1, 2), (2, 1.15), (2, 2.4), (1, 1))  # what the logits of baseline and candidate are multiplied by; 1 is calibrated
+CALIBRATION_STUDIES = 400
+
+
+def sharpened(rng, n, *factors):
+    "Confidences of models that are sure by so many times too much, the true ones, and whether each answer was right."
+    logit = np.abs(rng.normal(size=n))
+    truth, *said = (1 / (1 + np.exp(-factor * logit)) for factor in (1, *factors))
+    return said, truth, rng.random(n) < truth
+
+
+def calibration_errors(*factors):
+    "The errors of both arms in shared bins, without noise."
+    said, truth, _ = sharpened(np.random.default_rng(99), 400_000, *factors)
+    edges = np.quantile(np.concatenate(said), np.arange(1, 10) / 10)
+    bins = [np.searchsorted(edges, p) for p in said]
+    gaps, sizes = ([np.bincount(at, x, 10) for at, x in zip(bins, rows, strict=True)] for rows in ([p - truth for p in said], [np.ones(truth.size)] * 2))
+    return [math.sqrt((gap ** 2 / size).sum() / truth.size) for gap, size in zip(gaps, sizes, strict=True)]
+
+
+def simulate_calibration(a, b, n, studies=CALIBRATION_STUDIES):
+    "Studies of two arms: how often the interval holds the true change, lies inside it, and what is claimed at a margin of exactly that."
+    from invar_nb import Predictions, compare, pair
+    from invar_nb.comparison.verdict import claim_alone
+    rng, errors = generator("calibration", a, b, n), calibration_errors(a, b)
+    change, rows = errors[1] - errors[0], []
+    for _ in range(studies):
+        said, _, right = sharpened(rng, n, a, b)
+        arms = [Predictions(ids=range(n), label=np.where(right, "yes", "no").tolist(), prediction=["yes"] * n, labels=["yes", "no"],
+                            probabilities=np.column_stack([p, 1 - p])) for p in said]
+        d = compare(pair(*arms), metrics=["calibration"]).row.value
+        assert d.n == n and d.interval.low <= d.delta <= d.interval.high and d.interval.contains(0) >= (d.p_value > .05)
+        claims = claim_alone(d, 0.0), claim_alone(d, abs(change))
+        rows.append((d.interval.low <= change <= d.interval.high, max(-d.interval.low, d.interval.high) < abs(change),
+                     "equivalent" in claims, claims[0] in ("improved", "regressed"), d.interval.width))
+    cover, inside, equivalent, changed, width = np.mean(rows, axis=0).tolist()
+    return dict(baseline=a, candidate=b, n=n, studies=studies, change=round(change, 4), coverage=cover, se=round(math.sqrt(cover * (1 - cover) / studies), 4),
+                inside=inside, equivalent=equivalent, changed=changed, width=round(width, 4))
+
+
+def calibration_rule(rows):
+    "Cells that cover less than .92, whose interval lies inside a margin of the true change too often, or where that is claimed."
+    most = .05 + 3 * math.sqrt(.05 * .95 / CALIBRATION_STUDIES)
+    return [r for r in rows if r["coverage"] < .92 or max(r["inside"], r["equivalent"]) > most or r["baseline"] == r["candidate"] and r["changed"] > most]
+
+
+@pytest.mark.slow
+def test_write_the_changes_of_calibration():
+    rows = [simulate_calibration(*factors, n) for factors in FACTORS for n in (120, 400, 1500)]
+    write(CALIBRATION_TABLE, rows)
+    assert not calibration_rule(rows)
+
+
+def test_changes_of_calibration_keep_the_rule():
+    rows = read(CALIBRATION_TABLE)
+    assert [(r["baseline"], r["candidate"], r["n"]) for r in rows] == [(*factors, n) for factors in FACTORS for n in (120, 400, 1500)] and not calibration_rule(rows)
+    for cell in ((2, 1, 120), (1, 2, 400), (2, 1.15, 400)):
+        stored, again = next(r for r in rows if (r["baseline"], r["candidate"], r["n"]) == cell), simulate_calibration(*cell, 60)
+        assert not again["equivalent"] and again["coverage"] > .92 - 3 * math.sqrt(.92 * .08 / 60)
+        for name in ("coverage", "changed"): assert abs(stored[name] - again[name]) < 4.5 * math.sqrt(max(stored[name] * (1 - stored[name]), .01) / 60)
+
+
 @pytest.mark.slow
 def test_write_the_table():
     rows = [simulate(*cell) for cell in cells()]

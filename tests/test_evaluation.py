@@ -9,15 +9,16 @@ from sklearn import metrics as sk
 from statsmodels.stats.proportion import proportion_confint
 from studies import losses
 
-from invar_nb.arms.arm import Translations
+from invar_nb.arms.arm import Scores, Translations
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.files.plain_table import read_plain
 from invar_nb.files.predictions import read_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
-from invar_nb.metrics.metric import METRICS, Detail
+from invar_nb.metrics.metric import METRICS, Detail, Metric
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
+from invar_nb.report.verify import verify
 from invar_nb.report.page import changed_answers, own_metrics, render_html, render_markdown
 
 LABELS, N = ("correct", "incorrect", "ambiguous"), 480
@@ -136,10 +137,61 @@ def test_a_calibration_error_is_a_root_and_never_below_0():
         done = compare(study_of(model(1.0, name="old"), model(strength, sharp)))
         d = done["calibration"].value
         assert d.baseline >= 0 <= d.candidate and math.isclose(d.delta, d.candidate - d.baseline, abs_tol=1e-15) and d.interval.low <= d.delta <= d.interval.high
-        assert not d.baseline or d.interval.contains(0) == (d.p_value >= .05)
-        assert d.p_of(-2.0) == 0 and 0 <= d.p_of(.02) <= 1
+        assert d.interval.contains(0) if d.p_value >= .05 else min(d.interval.low, d.interval.high, key=abs) * d.delta >= 0
+        wider = d.at(.99)
+        assert wider.low <= d.interval.low and d.interval.high <= wider.high and d.standard_error > 0
     same = compare(study_of(model(1.0), model(1.0)))["calibration"].value
-    assert same.delta == 0 and same.p_value == 1
+    assert same.delta == 0 and same.p_value == 1 and tuple(same.interval) == (0, 0)
+
+
+def sharp(factor, n=400, seed=11, right=None, **more):
+    "Answers of a model that is sure by so many times too much."
+    rng = np.random.default_rng(seed)
+    logit = np.abs(rng.normal(size=n))
+    right = rng.random(n) < 1 / (1 + np.exp(-logit))
+    p = 1 / (1 + np.exp(-factor * logit))
+    return Predictions(ids=range(n), label=np.where(right, "yes", "no").tolist(), prediction=["yes"] * n, labels=["yes", "no"],
+                       probabilities=np.column_stack([p, 1 - p]), **more)
+
+
+@pytest.mark.parametrize("more", [{}, {"clusters": [f"c{i // 2}" for i in range(1500)]}])
+def test_a_change_of_calibration_is_claimed_by_its_test_alone(more):
+    for factors, claim in (((2, 1), "improved"), ((1, 2), "regressed"), ((1, 1.05), "inconclusive")):
+        done = compare(study_of(*(sharp(f, 1500, **more) for f in factors)), primary="calibration")
+        row, d = done.row, done.row.value
+        assert (row.claim, row.shows("not_worse"), row.shows("beyond")) == (claim, claim == "improved", False) and (d.p_value <= .05) == (claim != "inconclusive")
+        assert d.interval.width > .02 and done.headline.startswith(claim.capitalize()) and "perhaps" not in done.headline and "within" not in done.headline
+        assert f"its test of no change shows {'none' if claim == 'inconclusive' else 'one'}" in done.rationale
+        for name in ("margin", "calibration"):
+            with pytest.raises(UsageError, match=r"a margin must be for a metric that can be shown to be equivalent; got calibration = 0.5. Leave it out: whether the calibration error changed"):
+                compare(study_of(*(sharp(f, 1500, **more) for f in factors)), primary="calibration", margin=.5 if name == "margin" else {"calibration": .5})
+    both = [compare(study_of(sharp(a, 1500, **more), sharp(b, 1500, **more)), primary="calibration").row.value for a, b in ((2, 1), (1, 2))]
+    np.testing.assert_allclose([both[0].delta, *both[0].interval], [-x for x in (both[1].delta, *tuple(both[1].interval)[::-1])], rtol=1e-9)
+    assert both[0].interval.low < -both[0].baseline  # a decrease may be larger than the error that was found
+
+
+def test_a_change_of_calibration_goes_the_same_way_in_slices_families_and_files(tmp_path):
+    half = ["a", "b"] * 750
+    done = study({("baseline", ""): sharp(2, 1500, slices={"half": half}), ("cool", ""): sharp(1, 1500, slices={"half": half}), ("hot", ""): sharp(2.4, 1500, slices={"half": half})})
+    rows = [row for row in done.rows if row.key.metric == "calibration" and row.role == "rest"]
+    assert len(rows) == 6 and {row.value.interval.method for row in rows} == {"mover"} and all(not row.margin and {*row.p} <= {"change"} for row in rows)
+    assert {row.key.candidate: row.claim for row in rows if not row.key.slice} == {"cool": "improved", "hot": "regressed"}
+    alone = compare(study_of(sharp(2, 1500), sharp(1, 1500)), metrics=["calibration"]).row.value
+    assert (alone.delta, *alone.interval) == next((r.value.delta, *r.value.interval) for r in rows if r.key.candidate == "cool" and not r.key.slice)
+    assert not verify(done.report().save(tmp_path / "r")).partly
+
+
+def test_a_metric_of_ones_own_with_an_inverse_claims_no_margin():
+    fields = dict(name="rmse", kind="scores", totals=lambda arm: (arm.values ** 2, np.ones(len(arm))), inverse=lambda x: max(x, 0.0) ** .5)
+    with pytest.raises(UsageError, match=r"a metric of two arms with an inverse must have no margin; got 0.1. Leave it out: claims rest on the test of no change"):
+        Metric(**fields, margin=.1)
+    rng = np.random.default_rng(0)
+    errors = rng.normal(size=300)
+    made = [Scores(ids=range(300), values=x, score="error", better="lower") for x in (errors, 1.3 * errors)]
+    with METRICS.registered(Metric(**fields)):
+        row = compare(study_of(*made), metrics=["rmse"]).row
+        assert math.isclose(row.value.delta, .3 * math.sqrt(np.mean(errors ** 2)), rel_tol=1e-9) and row.claim == "regressed" and row.value.interval.low < row.value.delta < row.value.interval.high
+        with pytest.raises(UsageError, match="a margin must be for a metric that can be shown"): compare(study_of(*made), metrics=["rmse"], margin=.1)
 
 
 def test_slices_of_one_arm():

@@ -42,12 +42,11 @@ def differences(was, now, path="", far=0.0, relative=1e-12):
 
 
 def as_roots(row):
-    "A calibration error is shown as a root now, its difference from where the baseline stands; the claim stays."
+    "A calibration error is shown as a root now, and so is its change, with the interval of two roots; the claim stays."
     root, value = lambda x: max(x, 0.0) ** .5, dict(zip(FROZEN_NOW["row"][:len(row)], row, strict=True))
     if "delta" not in value or value["delta"] is None: return [None if x is None else root(x) for x in row[:1]] + row[1:]
-    start = value["baseline"]
-    from_there = {key: root(start + value[key]) - root(start) for key in ("delta", "low", "high") if value[key] is not None}
-    return [*(value | from_there | {"baseline": root(start), "candidate": root(value["candidate"])}).values()]
+    a, b = root(value["baseline"]), root(value["candidate"])
+    return [*(value | {"delta": b - a, "baseline": a, "candidate": b}).values()]
 
 
 def row_differences(name, was, now):
@@ -60,6 +59,9 @@ def row_differences(name, was, now):
         values = [dict(zip(names[:len(row)], row, strict=True)) for row in (was[key], now[key])]
         for end in {"low", "high"} & values[1].keys():  # no share changes by more than 100 points
             if values[1][end] in (-1.0, 1.0): values[0][end] = min(max(values[0][end], -1.0), 1.0)
+        if " | calibration | " in key and "delta" in values[0]:  # of the change of roots: tests/test_coverage.py holds it against simulations
+            assert values[0]["low"] is None or values[1]["high"] - values[1]["low"] >= values[0]["high"] - values[0]["low"], key
+            values[0] |= {end: values[1][end] for end in ("low", "high")}
         width = values[0]["high"] - values[0]["low"] if name.startswith("bootstrap") else 0.0
         far = {"low": 1e-3 * width, "high": 1e-3 * width, "p": .005 * bool(width), "adjusted p": .005 * bool(width)}
         lines += [line for n in names if n not in CHANGED.get(name, ()) for line in differences(values[0].get(n), values[1].get(n), f"{key}: {n}", far.get(n, 0.0), FLOAT32.get(name, 1e-12))]

@@ -78,7 +78,6 @@ def swap(arms, rules, rng):
     other = next(name for name, _ in arms if name != "baseline")
 
     def mirrored(row):
-        if row["key"]["metric"] == "calibration": return None  # a root of squares: its interval is told at the level of the baseline
         v, both = row["value"], {"claim": MIRROR.get(row["claim"], row["claim"]), "alone": MIRROR.get(row["alone"], row["alone"])}
         asked = {of: {q: p for q, p in row[of].items() if q != "not_worse"} for of in ("p", "adjusted")}  # better by as much is a question of its own
         return of_value(row, delta=-v["delta"], ci=[-x for x in v["ci"][::-1]], baseline=v["candidate"], candidate=v["baseline"]) | both | asked

@@ -14,9 +14,10 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import cache, partial
 
 import numpy as np
+from scipy.special import stdtr
 
-from ..metrics.metric import (Metric, exact_interval, in_unit, item_totals,
-                                         prepare_metric, values_without)
+from ..metrics.metric import (Metric, ends_of_change, exact_interval, in_unit,
+                                         item_totals, prepare_metric, values_without)
 from ..arms.pair import Pair
 from .units import FEWEST, Units, counted, noun_of
 from ..foundations.interval import Fallback, Forest, Interval, Shown
@@ -294,6 +295,34 @@ def _own_interval(metric, fit, value):
     return none_counted, lambda null: 0.0 if null < 0 or null >= 1 else reached(null)
 
 
+def _of_value(metric, fit, at, p_of):
+    "The same of a value whose share is known: error and ends by the way back (Woodruff)."
+    value, error, D = metric.inverse, fit.standard_error, fit.estimate
+    shown = replace(fit, estimate=value(D), standard_error=(value(D + error)
+                                                            - value(D - error)) / 2)
+    p_at = metric.forward and (lambda null: 1.0 if null == shown.estimate else p_of(
+        metric.forward(null)))
+    return shown, lambda level: at(level).map(value), p_at
+
+
+def _by_test(fit, change, p_value, ends):
+    "A change of values with their ends, on the side of 0 that the test of no change shows."
+    if fit.fallback is not None:  # no unit says how far they spread
+        point = replace(fit, estimate=change)
+        return point, point.interval
+
+    def at(level):
+        low, high = ends(level)
+        if not change or p_value > round(1 - level, 12):
+            low, high = min(low, 0.0), max(high, 0.0)
+        elif change > 0: low = max(low, 0.0)
+        else: high = min(high, 0.0)
+        return Interval(low=low, high=high, level=level, method="mover",
+                        engine="closed_form", alarm=fit.alarm)
+    low, high = ends(1 - 2 * float(stdtr(fit.dof, -1)))  # one standard error to each side
+    return replace(fit, estimate=change, standard_error=(high - low) / 2), at
+
+
 def conclude(
     metric: Metric,       # prepared
     values: list[float],  # of both arms, as ratios of sums
@@ -303,32 +332,28 @@ def conclude(
     level: float,
     interval: tuple | None = None,  # level -> Interval, null -> p; None: of the fit
     influence: Callable | None = None,  # () -> of each unit, as `unit_influence`
+    ends: Callable | None = None,   # level -> ends of the change of values, where by_test
 ) -> Difference:
     "The difference that these numbers make."
     fit, rows = fits
     at, p_of = interval or _own_interval(metric, fit, values[1])
-    n_eff = effective_rows(n, rows, fit)
+    n_eff, raw = effective_rows(n, rows, fit), fit
     baseline, candidate = (in_unit(metric, value) for value in values)
-    if metric.inverse is not None:  # error and ends as values (@eq-difference-inverse)
-        start, zero = (0.0, 0.0) if metric.of_pair else (values[0], baseline)
-        value_at = lambda x: metric.inverse(start + x) - zero
-        raw, raw_at, raw_p, raw_moves = fit, at, p_of, influence
-        error = raw.standard_error
-        fit = replace(raw, estimate=value_at(raw.estimate), standard_error=(
-            value_at(raw.estimate + error) - value_at(raw.estimate - error)) / 2)
-        at = lambda level: raw_at(level).map(value_at)
-        p_of = metric.forward and (lambda null: 1.0 if null == fit.estimate else raw_p(
-            metric.forward(zero + null) - start))
-        slope = fit.estimate / raw.estimate if raw.estimate else 1.0
-        influence = raw_moves and (lambda: raw_moves() * [[slope], [1.0]])
+    if metric.by_test: fit, at = _by_test(fit, candidate - baseline, p_of(0.0), ends)
+    elif metric.inverse is not None: fit, at, p_of = _of_value(metric, fit, at, p_of)
+    if fit is not raw and influence is not None:
+        slope, raw_moves = fit.estimate / raw.estimate if raw.estimate else 1.0, influence
+        influence = lambda: raw_moves() * [[slope or 1.0], [1.0]]
     if metric.unit == "share":  # no share changes by more than 100 points
         wide = at
         at = lambda level: wide(level).map(lambda x: min(max(x, -1.0), 1.0))
     tested = p_of is not None and not metric.positive  # that it is above 0 is no finding
+    p_value = p_of(0.0) if tested else None
+    if metric.by_test and fit.fallback is None and not fit.estimate: p_value = 1.0
     return Difference(metric=metric, fit=fit, baseline=None if metric.of_pair else baseline,
                       candidate=candidate, interval=at(level), n=n, n_eff=n_eff,
-                      p_value=p_of(0.0) if tested else None, units=units, at=at,
-                      note=metric.caveat or None, p_of=p_of, influence=influence)
+                      p_value=p_value, units=units, at=at, note=metric.caveat or None,
+                      p_of=None if metric.by_test else p_of, influence=influence)
 
 # %% ../../nbs/comparison/01_difference.ipynb #pos1
 _CUT = Fallback(code="not_positive", reason="All of it comes from one unit, so the interval "
@@ -404,6 +429,24 @@ def unit_name(pair: Pair, units: Units, unit: int) -> str:
     return str(pair.clusters[row]) if grouped else str(pair.ids[row])
 
 
+def _value_ends(metric, pair, totals, units):
+    "level -> ends of the change of values: the metric's own, or @eq-difference-ends."
+    if metric.change_ends is not None:
+        return ends_of_change(metric, pair.baseline, pair.candidate, units.codes,
+                              units.n_units)
+    fit_one = serial_ratio if units.name == "serial" else jackknife_ratio
+    if metric.totals is not None:
+        serial = units.name == "serial"
+        fits = [fit_one(*(arm if serial else by_unit(arm, units))) for arm in totals]
+    else: fits = [fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
+                  for arm in (pair.baseline, pair.candidate)]
+
+    def ends(level):
+        a, b = ([in_unit(metric, end) for end in fit.interval(level)] for fit in fits)
+        return b[0] - a[1], b[1] - a[0]
+    return ends
+
+
 def measure(
     metric: Metric,
     pair: Pair,
@@ -427,7 +470,8 @@ def measure(
         fit = replace(fit, nu=math.inf)
     moves = partial(unit_influence, metric, pair, units) if fit.standard_error > 0 \
         else lambda: np.array([np.zeros(n), np.full(n, 1 / n)])  # the same change in each
+    ends = _value_ends(metric, pair, totals, units) if metric.by_test and n > 1 else None
     d = conclude(metric, values, (replace(fit, n_units=n), rows), pair.n, units.name,
-                 settings.level, own, moves)
+                 settings.level, own, moves, ends)
     if settings.resample == "tokens": d = replace(d, note=_TOKENS)
     return replace(d, name_of=partial(unit_name, pair, units), documents=units.documents)

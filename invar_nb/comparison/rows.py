@@ -120,6 +120,7 @@ class Row(OfValue):
         "Whether it shows not_worse or beyond: in its family, or alone by its interval."
         d = self.value
         if not d.enough: return False
+        if d.metric.by_test: return question == "not_worse" and self.claim == "improved"
         if d.units == "seeds" and d.n_units < FEWEST:  # the test decides, not the interval
             return question == "not_worse" and tested_better(d)
         if question in self.adjusted: return self.adjusted[question] <= round(1 - d.level, 12)

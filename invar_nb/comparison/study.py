@@ -353,6 +353,10 @@ def find_groups(order: Iterable[str], contrasts: Iterable[Row], level: float) ->
 # %% ../../nbs/comparison/08_study.ipynb #ja01
 def judged_against(d: Difference, margin: float | None) -> Difference:
     "A divergence is judged where a margin is given; UsageError for what takes none."
+    if margin and d.metric.by_test:
+        refuse("study", "a margin must be for a metric that can be shown to be equivalent",
+               f"{d.metric.name} = {margin:g}", "Leave it out: whether the "
+               f"{d.title} changed is claimed from a test of no change", error=UsageError)
     if not margin or not d.metric.caveat: return d
     if not d.metric.positive:
         refuse("study", "a margin must be for a metric that is judged",

@@ -14,6 +14,7 @@ import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
+from scipy.special import stdtrit
 
 from .difference import (Difference, change_text, shown_unit,
                                             turned)
@@ -66,6 +67,9 @@ def claim_alone(d: Difference, margin: float) -> str:
     "The claim of a difference; none without enough units; no change at all is equivalent."
     if is_identical(d): return "equivalent"
     if not d.enough: return "inconclusive"
+    if d.metric.by_test:
+        shown = d.p_value is not None and d.p_value <= round(1 - d.level, 12)
+        return "inconclusive" if not shown else "regressed" if d.improvement < 0 else "improved"
     if d.metric.positive:  # one-sided, against the margin alone
         if d.worse.high < margin: return "equivalent"
         return "regressed" if d.worse.low > margin else "inconclusive"
@@ -81,8 +85,9 @@ def questions(d: Difference, margin: float) -> dict[str, float]:
         small = d.p_of(margin) if d.delta < margin else 1.0
         large = d.p_of(margin) if d.delta > margin else 1.0
         return {"change": large, "equivalent": small, "not_worse": small, "beyond": large}
-    if d.p_value is None or d.p_of is None: return {}
-    if not margin > 0: return {"change": d.p_value}
+    if d.p_value is None: return {}
+    if d.metric.by_test or not margin > 0: return {"change": d.p_value}
+    if d.p_of is None: return {}
     size, toward = abs(d.delta), math.copysign(margin, d.delta)
     worse, limit = -d.improvement, margin if d.better == "lower" else -margin
     return {"change": d.p_value,
@@ -110,7 +115,12 @@ def claim_within(
 def units_for_power(d: Difference, margin: float) -> int | None:
     "Units for 80 % power at this change and spread, where more are needed than there are."
     if not d.standard_error > 0 or d.n_units < 2: return None
-    spread = d.standard_error * math.sqrt(d.n_units)
+    error = d.standard_error
+    if d.metric.by_test:  # that of its test, which is of what is estimated
+        statistic = -float(stdtrit(d.dof, d.p_value / 2)) if d.p_value else math.inf
+        if not statistic > 0: return None
+        error = abs(d.delta) / statistic
+    spread = error * math.sqrt(d.n_units)
     units = n_for_power(spread, d.delta, margin, level=d.level)
     return units if units and units > d.n_units else None
 
@@ -346,6 +356,9 @@ def rationale(
            if margin > 0 else "the interval contains 0"}.get(claim, "the interval excludes 0")
     if d.metric.positive and claim == "inconclusive":
         why = f"the interval contains the margin of {size}"
+    if d.metric.by_test:
+        why = "its test of no change shows none" if claim == "inconclusive" else \
+            "its test of no change shows one"
     if is_identical(d): why = "it is the same on every item"
     elif not d.enough: why = _no_claim(d, margin)
     elif alone: why = (f"the interval alone would say {alone}, but adjusted for all rows "

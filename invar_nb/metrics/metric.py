@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['DANGERS', 'BUILT_IN', 'METRICS', 'Detail', 'is_margin', 'Metric', 'missing_reason', 'prepare_metric', 'item_totals',
-           'values_without', 'exact_interval', 'in_unit', 'detail_of', 'value_of', 'Registry', 'register_metric',
-           'as_metric', 'refuse_kind']
+           'values_without', 'exact_interval', 'ends_of_change', 'in_unit', 'detail_of', 'value_of', 'Registry',
+           'register_metric', 'as_metric', 'refuse_kind']
 
 # %% ../../nbs/metrics/00_metric.ipynb #c002
 import math
@@ -41,7 +41,7 @@ class Detail:
 _CHOICES = {"better": ("lower", "higher"), "scale": ("linear", "log"),
             "kind": ("losses", "answers", "scores", "runs", "translations")}
 _FUNCTIONS = ("totals", "leave_one_out", "prepare", "exact", "arm_interval", "detail",
-              "missing", "inverse", "forward")
+              "missing", "inverse", "forward", "change_ends")
 
 
 def is_margin(value: object) -> bool:
@@ -68,7 +68,9 @@ class Metric:
     detail: Callable | None = None  # arm, level -> Detail
     missing: Callable | None = None  # arm -> why it cannot be computed, or None
     inverse: Callable | None = None  # what is estimated -> value: share -> quantile
-    forward: Callable | None = None  # value -> what is estimated; None: not tested
+    forward: Callable | None = None  # value of a pair -> what is estimated; None: not tested
+    change_ends: Callable | None = None  # baseline, candidate, codes, n_units ->
+    #   (level -> ends of the change of values); None: of each arm's own interval
     share_of_weights: bool = False  # 0 of all weight gets an exact upper bound
     of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
     positive: bool = False  # never below 0: its interval is that of its logarithm
@@ -88,10 +90,19 @@ class Metric:
         if not (self.margin is None or is_margin(self.margin)):
             refuse("Metric", "margin must be a number of at least 0", repr(self.margin),
                    "Leave it out where no change is small", error=UsageError)
+        if self.margin is not None and self.by_test:
+            refuse("Metric", "a metric of two arms with an inverse must have no margin",
+                   f"{self.margin:g}", "Leave it out: claims rest on the test of no change",
+                   error=UsageError)
         if (self.totals is None) == (self.leave_one_out is None) and self.prepare is None:
             refuse("Metric", "one of totals and leave_one_out must be given",
                    "both" if self.totals else "neither", "Give the one that the metric has",
                    error=UsageError)
+
+    @property
+    def by_test(self) -> bool:
+        "Whether claims rest on the test of no change alone, never on a margin."
+        return self.inverse is not None and not self.of_pair
 
 # %% ../../nbs/metrics/00_metric.ipynb #c011
 _RAISED = (ArithmeticError, AssertionError, AttributeError, ImportError, LookupError,
@@ -184,6 +195,13 @@ def exact_interval(metric: Metric, baseline, candidate, level: float) -> tuple:
     if isinstance(interval, Interval) and callable(p_of): return interval, p_of
     _refuse(metric, "exact must return an Interval and a function null -> p",
             f"{type(interval).__name__}, {type(p_of).__name__}")
+
+
+def ends_of_change(metric: Metric, baseline, candidate, codes, n_units: int) -> Callable:
+    "level -> ends of the change of values, as the metric knows them."
+    ends = _call(metric, "change_ends", baseline, candidate, codes, n_units)
+    if callable(ends): return ends
+    _refuse(metric, "change_ends must return a function of the level", type(ends).__name__)
 
 
 def in_unit(
