@@ -745,3 +745,69 @@ def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
     with pytest.raises(ContractError, match="finite"): compare([*old[1:], math.nan], new, score="f1")
     with pytest.raises(PairingError, match="ids must match"): compare(old[1:], new, score="f1")
     with pytest.raises(UsageError, match="Pair, two paths"): compare(windows(), score="f1")
+
+
+# --- scores that are shares, and intervals of one unit --------------------------------------------------------------------------------------
+def scored(values, score="f1", better="higher", **more):
+    return Scores(ids=range(len(values)), values=np.asarray(values, float), score=score, better=better, **more)
+
+
+@pytest.mark.parametrize("score", ["f1", "acc", "acc_norm", "exact_match", "rougeL", "mc2", "passed", "correct"])
+def test_fractions_under_the_name_of_a_share_are_one(score):
+    rng = np.random.default_rng(1)
+    old = rng.uniform(.2, .98, 400)
+    new = old - .004 + rng.normal(0, .005, 400)
+    done = compare(pair(scored(old, score), scored(new, score)))
+    assert done.claim == "equivalent" and done.headline.startswith(f"Equivalent within 2 points: {score} -0.4") and " points" in done.headline
+    assert done.row.value.interval.method == "jackknife" and done.row.margin == .02 and "No margin" not in done.summary()
+    clustered = compare(pair(*(scored(x, score, clusters=[f"c{i // 4}" for i in range(400)]) for x in (old, new))))
+    assert clustered.row.margin == .02 and clustered.row.value.units == "clusters"
+    for other in (new + .5, new - .5):  # one value of one arm lies outside: it is no share
+        assert compare(pair(scored(old, score), scored(other, score))).row.margin == 0
+
+
+@pytest.mark.parametrize("score", ["brier", "latency", "reward", "quality", "error", "match_seconds"])
+def test_other_names_stay_what_they_are_and_the_answer_says_how_to_give_a_margin(score):
+    rng = np.random.default_rng(1)
+    old = rng.uniform(.2, .98, 400)
+    arms = [scored(x, score) for x in (old, old - .004 + rng.normal(0, .005, 400))]
+    done = compare(pair(*arms))
+    assert done.claim == "regressed" and "points" not in done.headline
+    assert f"No margin applies to {score}: say --margin (margin= in Python) in its unit." in " ".join(done.summary().split())
+    followed = compare(pair(*arms), margin=.02)
+    assert followed.claim == "equivalent" and "No margin" not in followed.summary()
+
+
+def test_repeated_rows_of_0_and_1_keep_the_unit_of_a_share(tmp_path):
+    from invar_nb.files.plain_table import read_plain
+    rng, paths = np.random.default_rng(2), []
+    for name, share in (("old", .8), ("new", .8)):
+        rows = [(i, int(rng.random() < share)) for i in range(60) for _ in range(4)]
+        paths.append(tmp_path / f"{name}.csv")
+        paths[-1].write_text("id,score\n" + "".join(f"{i},{y}\n" for i, y in rows))
+    done = compare(pair(*(read_plain(path, repeats="mean", better="higher") for path in paths)))
+    assert done.row.margin == .02 and done.row.value.unit == "share" and "points" in done.headline
+
+
+def test_one_unit_has_no_interval_wherever_it_is_printed(tmp_path):
+    from invar_nb import bootstrap_interval
+    for one in (bootstrap_interval([.1], [5]), jackknife_interval([.1], [5]), jackknife_interval([.1, .3], [5, 5], units="documents", document_ids=["a", "a"])):
+        assert one.low == one.high and one.fallback.code == "single_pair"  # the value that the sources ask for
+        for text in (repr(one), str(one), one.summary(), one._repr_html_()): assert "no interval from one unit" in text and "95 %" not in text
+        with pytest.raises(UsageError, match="the result must have an interval"): one.plot()
+    alone = compare(pair_arrays([2.0], [2.1], [50]))
+    assert "no interval from one unit" in alone.headline and "95 %" not in alone.summary() and "no interval" in repr(alone.row.value)
+    with pytest.raises(UsageError, match="the result must have an interval"): alone.row.plot()
+
+
+def test_the_interval_of_one_arm_stays_where_its_metric_lies():
+    for values, low, high in (([.5, 1.0], 0, 1), ([.01, .02, .99], 0, 1), ([0.0, 1.0], 0, 1)):
+        for score in ("match", "f1"):
+            row, = evaluate(scored(values, score)).rows
+            assert low <= row.value.interval.low < row.value.estimate < row.value.interval.high <= high
+    for n in (2, 3, 5):
+        p = np.array([.9, .99, .6, .7, .8])[:n]
+        arm = Predictions(ids=range(n), label=["yes", "no", "yes", "no", "no"][:n], labels=["yes", "no"], probabilities=np.column_stack([p, 1 - p]))
+        for row in evaluate(arm).rows:
+            most = 2 if row.key.metric == "brier" else 1
+            if row.value.interval: assert 0 <= row.value.interval.low <= row.value.estimate <= row.value.interval.high <= most, row

@@ -182,7 +182,8 @@ def difference_line(
     "What changed by how much, with its interval and what that rests on."
     ends, unit = [change_text(x, d) for x in d.interval], shown_unit(d)[1]
     if len(unit) > 2: ends = [end.removesuffix(unit) for end in ends]  # written once
-    span = f" [{', '.join(ends)}]" if d.n_units > 1 else ", no interval"
+    span = ", no interval" if d.n_units < 2 or d.interval.of_one_unit \
+        else f" [{', '.join(ends)}]"
     return (f"{d.title} {change_text(d.delta, d)}{span}, "
             f"{counted(d.n_units, noun_of(d.units))}")
 
@@ -192,8 +193,9 @@ def difference_forest(
     label: str = "",
     claim: str | None = None,
     margin: float = 0.0,  # in the metric's unit; 0: none
-) -> Forest:
-    "The same as a picture, with a margin."
+) -> Forest | None:
+    "The same as a picture, with a margin; None where one unit has no interval."
+    if d.interval.of_one_unit: return None
     shown, axis = change_axis(d)
     bar = label or d.title, *map(shown, (d.delta, *d.interval)), claim
     return Forest(bars=[bar], axis=axis,

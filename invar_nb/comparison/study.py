@@ -20,6 +20,7 @@ import math
 import os
 
 import numpy as np
+from scipy.special import expit
 
 import invar_nb
 from ..arms.arm import Scores, listed
@@ -120,7 +121,9 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
     units = choose_units(Pair(baseline=arm, candidate=arm))
     over = counted(units.n_units, units.noun)
     if metric.arm_interval and (units.name != "clusters" or metric.totals is None):
-        return metric.arm_interval(arm, level), counted(len(arm), "examples")
+        own = metric.arm_interval(arm, level)
+        if own is not None and own.of_one_unit: own = None
+        return own, counted(len(arm), "examples")
     if metric.of_pair or metric.caveat or units.n_units < 2: return None, over
     if metric.totals is None:
         fit = fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
@@ -130,10 +133,12 @@ def level_interval(metric: Metric, arm, level: float) -> tuple[Interval | None, 
         fit = fit_ratio(*by_unit(totals, units))
     if not fit.standard_error > 0: return None, over
     ends, at = fit.interval(level), fit.estimate
-    if metric.unit == "share" and 0 < at < 1:  # by its log-odds, which stay within 0 and 1
-        odds = [math.log(at / (1 - at)) + (end - at) / (at * (1 - at))
-                for end in (ends.low, ends.high)]
-        low, high = (1 / (1 + math.exp(-x)) for x in odds)
+    most = 1.0 if metric.unit == "share" else metric.highest or math.inf
+    outside = metric.highest and not 0 <= ends.low <= ends.high <= most
+    if (metric.unit == "share" or outside) and 0 < at < most:  # log-odds stay within
+        p = at / most
+        odds = [math.log(p / (1 - p)) + (end - at) / (at * (1 - p)) for end in ends]
+        low, high = (most * float(expit(x)) for x in odds)
     else: low, high = sorted(in_unit(metric, end) for end in (ends.low, ends.high))
     return replace(ends, low=low, high=high), over
 

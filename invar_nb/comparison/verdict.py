@@ -258,7 +258,7 @@ def span_text(low: float, high: float, d: Difference) -> str:
 
 def interval_text(d: Difference) -> str:
     "`95 % CI +0.1 % to +0.4 %`."
-    if d.n_units == 1: return "no interval from one unit"
+    if d.n_units == 1 or d.interval.of_one_unit: return "no interval from one unit"
     return f"{100 * d.level:g} % CI {span_text(d.interval.low, d.interval.high, d)}"
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c019

@@ -215,11 +215,18 @@ class Interval(Shown):
                    "Such a wide interval says nothing: measure more units")
         return self.map(math.exp)
 
+    @property
+    def of_one_unit(self) -> bool:
+        "Whether one unit made it: the ends are the estimate, and there is no interval."
+        return self.fallback is not None and self.fallback.code == "single_pair"
+
     def _line(self):
+        if self.of_one_unit: return f"no interval from one unit ({self.low:.4g}), {self.method}"
         used = f", {self.fallback.code}" if self.fallback else ""
         return f"{ends_text(*self)}, {100 * self.level:g} %, {self.method}{used}"
 
     def _forest(self):
+        if self.of_one_unit: return None
         near = -self.width < self.low and self.high < self.width
         axis = f"{100 * self.level:g} % interval, {self.method}, in the unit of the estimate"
         return Forest(bars=[("", None, *self, None)], zero="0" * near, axis=axis)

@@ -119,8 +119,8 @@ def _squares(arm, bare=False):
 
 def _prepare(*arms):
     bare = any(arm.probabilities is None for arm in arms)
-    return replace(brier_metric, prepare=None, totals=partial(_squares, bare=bare),
-                   detail=partial(_detail, bare=bare))
+    return replace(brier_metric, prepare=None, highest=1.0 if bare else 2.0, 
+                   totals=partial(_squares, bare=bare), detail=partial(_detail, bare=bare))
 
 
 def _missing(arm):

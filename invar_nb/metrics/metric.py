@@ -59,6 +59,7 @@ class Metric:
     scale: str = "linear"  # "log": totals are of logarithms
     margin: float | None = None  # smallest change that matters; None: no default
     whole: float | None = None  # 100 % of what a margin is a share of, in its unit
+    highest: float | None = None  # its largest value, where that is known and 0 is its least
     kind: str = "losses"  # of the arms it reads
     totals: Callable | None = None  # arm -> (numerators, weights >= 0), each of shape (n,)
     leave_one_out: Callable | None = None  # arm, codes, n_units -> value, values without each

@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded', 'align',
            'level_cells', 'headed', 'subject_of', 'alone_rows', 'lead_cells', 'titled', 'ranked_rows', 'answer_rows',
-           'change_column', 'table_columns', 'short_names', 'text_table', 'rests_line', 'next_line', 'first_line',
-           'ignored_line', 'models_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'answer_table',
-           'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
+           'change_column', 'table_columns', 'short_names', 'text_table', 'no_margin_text', 'rests_line', 'next_line',
+           'first_line', 'ignored_line', 'models_line', 'change_head', 'wrapped', 'summary', 'cut', 'matrix',
+           'answer_table', 'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
@@ -223,6 +223,15 @@ def text_table(rows: Sequence[Mapping], change: str, width: int = WIDTH) -> list
         cells[1:]).strip() for text in (line(cells), *below(i)))]
 
 # %% ../../nbs/report/03_answer.ipynb #ans19
+def no_margin_text(leads: Sequence[Mapping]) -> str:
+    "Which scores have no margin, and how they get one; '' where all have."
+    names = dict.fromkeys(row["value"]["title"] for row in leads
+                          if row["key"]["metric"] == "score" and not row["margin"]
+                          and row["value"]["units"] != "seeds")
+    return f" No margin applies to {' and '.join(names)}: say --margin (margin= in Python) " \
+        "in its unit." if names else ""
+
+
 def rests_line(d: Mapping) -> str:
     "What the intervals of the rows that decide rest on."
     chosen = {*d["rules"].get("deciding", ())}
@@ -259,7 +268,7 @@ def rests_line(d: Mapping) -> str:
         if few := named(v for v in judged if v["units_eff"] >= FEWEST
                         and not v["fallback"] and (v["nu"] or 4) < 4):
             line += f" No claim is made where a few {few} dominate the spread."
-    line += level_text(d)
+    line += level_text(d) + no_margin_text(leads)
     if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
         line += f" {units[0]['words']['pairing']}"
     if any(row.get("claim", "").endswith("*") for row in answer_rows(d)):
