@@ -69,7 +69,8 @@ def claim_alone(d: Difference, margin: float) -> str:
     if not d.enough: return "inconclusive"
     if d.metric.by_test:
         shown = d.p_value is not None and d.p_value <= round(1 - d.level, 12)
-        return "inconclusive" if not shown else "regressed" if d.improvement < 0 else "improved"
+        if not shown: return "inconclusive"
+        return "regressed" if d.improvement < 0 else "improved"
     if d.metric.positive:  # one-sided, against the margin alone
         if d.worse.high < margin: return "equivalent"
         return "regressed" if d.worse.low > margin else "inconclusive"

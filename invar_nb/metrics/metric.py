@@ -70,8 +70,7 @@ class Metric:
     missing: Callable | None = None  # arm -> why it cannot be computed, or None
     inverse: Callable | None = None  # what is estimated -> value: share -> quantile
     forward: Callable | None = None  # value of a pair -> what is estimated; None: not tested
-    change_ends: Callable | None = None  # baseline, candidate, codes, n_units ->
-    #   (level -> ends of the change of values); None: of each arm's own interval
+    change_ends: Callable | None = None  # arms, codes, n_units -> (level -> ends of change)
     share_of_weights: bool = False  # 0 of all weight gets an exact upper bound
     of_pair: bool = False  # read off the candidate: totals of a pair, no baseline value
     positive: bool = False  # never below 0: its interval is that of its logarithm
