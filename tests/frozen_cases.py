@@ -11,7 +11,8 @@ import shlex
 import sys
 from hashlib import sha256
 from pathlib import Path
-from unittest.mock import patch
+
+import pytest
 
 from invar_nb.comparison import looks
 from invar_nb.comparison.study import Rules, study
@@ -116,7 +117,8 @@ def stopped(target, model):
     "Looks at both models until one decides."
     arms = arms_on(model, [f"looks-{target}"], part=False)
     whole = pair(*arms.values())
-    with patch.object(looks, "FIRST", 40):  # where the first look was then; now it waits for 100
+    with pytest.MonkeyPatch.context() as then:
+        then.setattr(looks, "FIRST", 40)  # where the first look was then; now it waits for 100
         for k in (order := looks.order_units(whole.baseline)).at:
             seen = whole.take(order.rows(k))
             if looks.look_at(seen).looks.decided: break

@@ -734,10 +734,10 @@ def test_what_compare_does_not_take_is_sent_to_what_it_takes(tmp_path):
     import pandas as pd
     old, new = f1_columns()
     frame = pd.DataFrame({"f1": old})
-    for given in ((old, new), (old.tolist(), new.tolist()), (pd.Series(old), pd.Series(new))):
-        with pytest.raises(UsageError, match=r'Say what the numbers are: compare\(old, new, score="f1"\)\. Log-losses of windows need'): compare(*given)
-    for given, windows_named in (((frame, frame), False), ((frame,), False), ((3,), False), (("old.csv",), False), ((scores(old), "new.csv"), False), ((old,), True), ((None,), False)):
-        with pytest.raises(UsageError, match="^compare: it must have a Pair, two paths") as error: compare(*given)
+    for values in ((old, new), (old.tolist(), new.tolist()), (pd.Series(old), pd.Series(new))):
+        with pytest.raises(UsageError, match=r'Say what the numbers are: compare\(old, new, score="f1"\)\. Log-losses of windows need'): compare(*values)
+    for values, windows_named in (((frame, frame), False), ((frame,), False), ((3,), False), (("old.csv",), False), ((scores(old), "new.csv"), False), ((old,), True), ((None,), False)):
+        with pytest.raises(UsageError, match="^compare: it must have a Pair, two paths") as error: compare(*values)
         assert ("pair_arrays" in str(error.value)) == windows_named, error.value
     with pytest.raises(UsageError, match="Several candidates: study"): compare(scores(old), scores(new), scores(new))
     with pytest.raises(UsageError, match="Several candidates: study"): compare([windows(), windows()], windows())

@@ -897,8 +897,8 @@ def refuse_compare(given: Sequence) -> None:
     cure = ('Write compare("old.csv", "new.csv") of files, compare(a, b) of two arms, '
             'compare(old, new, score="f1") of arrays of scores')
     if all(map(is_array, given)):
-        cure = ('Say what the numbers are: compare(old, new, score="f1"). Log-losses of windows '
-                "need their tokens: compare(pair_arrays(before, after, tokens))")
+        cure = ('Say what the numbers are: compare(old, new, score="f1"). Log-losses of '
+                "windows need their tokens: compare(pair_arrays(before, after, tokens))")
     if several: cure = 'Several candidates: study({"baseline": arm, "q8": arm})'
     names = " and ".join(type(one).__name__ for one in given)
     refuse("compare", "it must have a Pair, two paths, two arms, or two arrays with score=",

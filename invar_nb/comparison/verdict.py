@@ -16,8 +16,7 @@ from dataclasses import asdict, dataclass
 import numpy as np
 from scipy.special import stdtrit
 
-from .difference import (Difference, change_text, shown_unit,
-                                            turned)
+from .difference import Difference, change_text, shown_unit
 from ..metrics.metric import is_margin
 from .units import FEWEST, counted, noun_of
 from ..foundations.interval import Shown
