@@ -412,6 +412,24 @@ def unit_influence(
     moves = [(n - n.sum() / w.sum() * w) / w.sum() for n, w in (a, b)]
     return np.array([moves[1] - moves[0], (a[1] / a[1].sum() + b[1] / b[1].sum()) / 2])
 
+# %% ../../nbs/comparison/01_difference.ipynb #mov01
+def _value_ends(metric, pair, totals, units):
+    "level -> ends of the change of values: the metric's own, or @eq-difference-ends."
+    if metric.change_ends is not None:
+        return ends_of_change(metric, pair.baseline, pair.candidate, units.codes,
+                              units.n_units)
+    fit_one = serial_ratio if units.name == "serial" else jackknife_ratio
+    if metric.totals is not None:
+        serial = units.name == "serial"
+        fits = [fit_one(*(arm if serial else by_unit(arm, units))) for arm in totals]
+    else: fits = [fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
+                  for arm in (pair.baseline, pair.candidate)]
+
+    def ends(level):
+        a, b = ([in_unit(metric, end) for end in fit.interval(level)] for fit in fits)
+        return b[0] - a[1], b[1] - a[0]
+    return ends
+
 # %% ../../nbs/comparison/01_difference.ipynb #me01
 def _interval_of(metric, pair, totals, fit, units, settings):
     "(level -> Interval, null -> p) of a method that needs rows; None: of the sums alone."
@@ -429,24 +447,6 @@ def unit_name(pair: Pair, units: Units, unit: int) -> str:
     row = int(np.argmax(units.codes == unit))
     grouped = units.name in ("documents", "clusters")
     return str(pair.clusters[row]) if grouped else str(pair.ids[row])
-
-
-def _value_ends(metric, pair, totals, units):
-    "level -> ends of the change of values: the metric's own, or @eq-difference-ends."
-    if metric.change_ends is not None:
-        return ends_of_change(metric, pair.baseline, pair.candidate, units.codes,
-                              units.n_units)
-    fit_one = serial_ratio if units.name == "serial" else jackknife_ratio
-    if metric.totals is not None:
-        serial = units.name == "serial"
-        fits = [fit_one(*(arm if serial else by_unit(arm, units))) for arm in totals]
-    else: fits = [fit_left_out(*values_without(metric, arm, units.codes, units.n_units), units)
-                  for arm in (pair.baseline, pair.candidate)]
-
-    def ends(level):
-        a, b = ([in_unit(metric, end) for end in fit.interval(level)] for fit in fits)
-        return b[0] - a[1], b[1] - a[0]
-    return ends
 
 
 def measure(
