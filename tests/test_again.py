@@ -265,12 +265,26 @@ def test_force_clears_a_journal_of_other_inputs_and_keeps_one_of_the_same(scored
 
 
 def test_an_unedited_model_is_identical_before_anything_is_scored(scored):
-    "In every profile, on a text that is too short for it; with another config it is scored, and so is a control."
+    """In every profile, on a text that is too short for it; with another config it is scored, and so is a control.
+    The report of it is what the next step of a pipeline looks for: there was none, and `export` ended with exit code 2."""
     shutil.copytree("base", "copy")
-    for more in ((), ("--profile", "release"), ("--profile", "ci", "--json"), ("--until-decided",), ("--divergence",)):
-        code, out, err = shell("compare", "base", "copy", *HOW, *more, "--out", "r")
-        assert code == 0 and "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored, so there is no report." in out and not scored() and not Path("r").exists(), err
-    assert json.loads(shell("compare", "base", "copy", *HOW, "--json")[1]) == {"claim": "equivalent", "exit_code": 0, "report": None, "headline": "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored, so there is no report."}
+    said = "Identical: the weights, config and tokenizer of copy are those of base. Nothing was scored."
+    for i, more in enumerate(((), ("--profile", "release"), ("--profile", "ci", "--json"), ("--until-decided",), ("--divergence",))):
+        code, out, err = shell("compare", "base", "copy", *HOW, *more, "--out", f"same{i}")
+        assert code == 0 and said in out and not scored() and Path(f"same{i}", "report.json").exists(), err
+    d = json.loads(Path("same0/report.json").read_text())
+    assert (d["claim"], d["exit"], d["rows"], d["pairs"]) == ("equivalent", {"code": 0, "rule": "not_worse", "because": "the weights are identical."}, [], []) and d["headline"] == said
+    digests = {arm["provenance"]["weights_digest"] for arm in d["arms"].values()}
+    assert len(digests) == 1 and digests.pop().startswith("sha256:") and {arm["kind"] for arm in d["arms"].values()} == {"weights"}
+    code, out, _ = shell("verify", "same0")
+    assert code == 0 and "nothing was scored, and the report rests on the digests alone" in " ".join(out.split()), out
+    code, out, _ = shell("export", "same0", "--to", "junit")
+    assert code == 0 and 'tests="1" failures="0" skipped="0"' in out and 'name="gate"' in out, out
+    assert shell("export", "same0", "--to", "bencher")[0] == 0 and "the baseline's report" in " ".join(shell("card", "same0")[2].split())
+    assert json.loads(Path("same0/badge.json").read_text())["message"] == "identical" and said.replace("_", "\\_") in Path("same0/summary.md").read_text() and "None" not in Path("same0/report.html").read_text()
+    other = json.loads(Path("same0/candidate.json").read_text())
+    Path("same0/candidate.json").write_text(json.dumps(other | {"weights_digest": "sha256:" + 64 * "0"}))
+    assert shell("verify", "same0")[0] == 3
     code, _, err = shell("compare", "base", "copy", "--text", "nowhere.jsonl")
     assert code == 2 and "nowhere.jsonl" in err
     for arms, more in ((("copy",), ("--control",)), (("copy", "tuned"), ())):

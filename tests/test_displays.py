@@ -2,6 +2,7 @@
 import math
 import re
 import sys
+from collections import Counter
 from dataclasses import replace
 
 import matplotlib
@@ -12,15 +13,16 @@ import pytest
 from invar_nb import (LOG, LOWER, ContractError, Interval, MetricSpec, Rules, compare, compare_runs, compare_weights, evaluate, mcnemar, paired_t_test, result_html,
                       study, verify)
 from invar_nb.arms.pair import pair, pair_arrays
+from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.rows import Key, Level
 from invar_nb.foundations.interval import Forest, Shown, ends_text, reach_of
 from invar_nb.foundations.refuse import UsageError
 from invar_nb.metrics.metric import METRICS
-from invar_nb.report.answer import summary
+from invar_nb.report.answer import answer_table, summary
 from invar_nb.report.plan import plan_comparison
 from invar_nb.report.report import render
 from invar_nb.shell.demo import demo_model
-from studies import STUDIES, answers, losses, marks, recipes
+from studies import STUDIES, answers, arms_of, losses, marks, recipes
 from test_report import EVIL, Tags
 
 matplotlib.use("agg")
@@ -280,3 +282,58 @@ def test_a_notebook_shows_one_line_of_a_refusal():
     assert len(seen) == 1 and len(seen[0]) == 1 and seen[0][0].startswith("PairingError: pair: the arms must be losses")
     shell.run_cell("1 / 0")
     assert len(seen[1]) > 3
+
+
+# --- the figure and the short tables show what decided --------------------------------------------------------------------------------
+def many(candidates=40, parts=("code", "law", "wiki")):
+    "Candidates that get worse on three texts; the best ones of the alphabetically first text were all that a figure showed."
+    rng, arms = np.random.default_rng(0), {}
+    for part in parts:
+        base, tokens, ids = rng.gamma(40, .08, 30), rng.integers(100, 300, 30), [f"d{i}" for i in range(30)]
+        for i in range(-1, candidates):
+            moved = base + (rng.normal(.0012 * i + .01 * (part == "wiki"), .004, 30) if i >= 0 else 0)
+            arms[f"cand{i:02d}" if i >= 0 else "baseline", part] = WindowLosses.from_arrays(ids, tokens, moved, document_ids=ids)
+    return study(arms)
+
+
+def test_of_many_rows_the_figure_and_tables_show_those_that_made_it_red_and_count_the_others(monkeypatch):
+    made = many(12)
+    report = made.report()
+    d, forest = report.document(), report._forest()
+    leads = [row for row in d["rows"] if row["role"] == "lead"]
+    claims = Counter(row["claim"] for row in leads)
+    assert 3 < claims["regressed"] < 20 < len(leads) and len(forest.bars) == 20 and not forest.more
+    shown = Counter(bar[4] for bar in forest.bars)
+    words = Counter(row["words"]["claim"] for row in leads)
+    assert shown["regressed"] == claims["regressed"] and forest.bars[0][4] == "regressed"
+    counts = {word: int(n) for n, word in re.findall(r"(\d+) ([a-z ]+?)(?=, |\.)", forest.note.partition(": ")[2])}
+    assert forest.note.startswith("16 of 36 rows not shown: ") and sum(counts.values()) == 16 and all(counts[word] <= words[word] for word in counts) and "regressed" not in counts
+    sizes = [bar[1] for bar in forest.bars if bar[4] == "regressed"]
+    assert sizes == sorted(sizes, reverse=True)
+    axes = plotted(made)
+    for text in (render(report)["result.svg"], render(report)["report.html"], made._repr_html_(), axes.get_xlabel()): assert forest.note in text
+    lost = {row["key"]["candidate"] for row in leads if row["claim"] == "regressed"}
+    monkeypatch.setattr("invar_nb.report.answer.MOST_BYTES", 2500)
+    page = report.to_markdown()
+    listed = set(re.findall(r"^\| (cand\d\d) ", page, re.M))
+    assert len(page.encode()) <= 2500 and listed < {row["key"]["candidate"] for row in leads} and (lost <= listed or listed <= lost), (lost - listed, listed - lost)
+    assert re.search(r"^\| and \d+ more in report\.html: \d+ [a-z]+", page, re.M)
+    table = answer_table(d, len(lost) + 1)
+    assert {row[0] for row in table[2:-1]} == lost and table[-1][0].startswith(f"and {12 - len(lost)} more: ") and not any(table[-1][1:])
+
+
+def test_each_unit_has_its_panel_and_the_task_that_decides_is_in_the_first():
+    "With tasks in points and in per cent the figure showed the alphabetically first one."
+    made = study(arms_of({"quiz": answers(6), "roll": losses(.05), "again": answers(4), "marks": marks()}))
+    report = made.report()
+    forest = report._forest()
+    panels = [forest, *forest.more]
+    assert sum(len(panel.bars) for panel in panels) == 4 and len(panels) == 3 and not any(panel.note for panel in panels)
+    assert "perplexity [%]" in forest.axis and [bar[4] for bar in forest.bars] == ["regressed"]
+    points, = (panel for panel in panels if "points" in panel.axis)
+    assert {bar[0] for bar in points.bars} == {"quiz", "again"} or all("accuracy" in bar[0] for bar in points.bars)
+    svg = render(report)["result.svg"]
+    assert all(part in svg for part in ("roll", "quiz", "again", "marks")) and svg.count("no change") == 3
+    axes = made.plot()
+    assert len(axes.figure.axes) == 3 and axes.get_xlabel() == forest.axis
+    pyplot.close(axes.figure)

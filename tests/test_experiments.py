@@ -7,6 +7,7 @@ import math
 import os
 import pickle
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -807,3 +808,48 @@ def test_what_is_no_plan_and_no_study_is_told_what_is():
     with pytest.raises(UsageError, match="arms must be a mapping; got tuple"): study((1, 2))
     row = study(recipes(), Rules(metrics=("loss",), better={"loss": "lower"})).leading[0]
     assert (row.delta, row.interval, row.p_value, row.ratio) == (row.value.delta, row.value.interval, row.value.p_value, row.value.ratio)
+
+
+# --- what a table of runs says --------------------------------------------------------------------------------------------------------
+def ablation():
+    "Five seeds: muon is better on all of them by less than 2 %, lion worse; accuracy moves by points."
+    base = [3.10, 3.12, 3.08, 3.11, 3.09]
+    loss = {"baseline": base, "muon": [x * (.9914 + .0004 * k) for k, x in enumerate(base)], "lion": [x * (1.005 + .0012 * k) for k, x in enumerate(base)]}
+    hits = {"baseline": [.607, .605, .611, .603, .608], "muon": [.6430, .6450, .6440, .6400, .6455], "lion": [.6071, .6049, .6112, .6028, .6083]}
+    return {(name, ""): RunsArm(runs=tuple(read_row({"seed": s, "terminal": "ok", "val_loss": loss[name][s], "accuracy": hits[name][s]}) for s in range(5))) for name in loss}
+
+
+@pytest.mark.parametrize("metrics", [("val_loss", "accuracy"), ("accuracy", "val_loss")])
+def test_of_runs_every_metric_that_was_asked_for_is_in_the_table(metrics):
+    "Only what regressed was shown of a second metric: the good half of the ablation was left out without a word."
+    text = str(study(ablation(), Rules(metrics=metrics)))
+    rows = [line for line in text.splitlines() if re.match(r" *(lion|muon|  )", line)]
+    assert all(sum(f"{name}" in line and (second in line or metrics[0] not in line) for line in rows) >= 1 for name in ("lion", "muon") for second in metrics)
+    assert sum(bool(re.search(r"\(-?[\d.]+ to -?[\d.]+\)", line)) for line in rows) == 4, text
+
+
+def test_a_gain_below_the_margin_is_said_in_the_table_and_beside_its_per_cent_stands_the_difference():
+    "Muon is better on all five seeds, p = 0.0007: the table said `not worse`."
+    done = study(ablation(), Rules(metrics=("val_loss", "accuracy")))
+    muon, = done.select(candidate="muon", metric="val_loss")
+    assert muon.claim == "inconclusive" and muon.word == "better below margin" and done.report().exit["code"] == 0
+    text = str(done)
+    assert re.search(r"muon.* -0\.78 +\(.* better below margin", text) and re.search(r"\+3\.\d+ points", text) and "-0.02" in text
+    assert done.select(candidate="lion", metric="val_loss")[0].word in ("inconclusive", "not worse")
+    for made in (compare_runs(MetricSpec("val_loss", LOWER), baseline_runs=ablation()["baseline", ""].runs, candidate_runs=ablation()["muon", ""].runs),):
+        assert made.verdict.word == "better below margin" and "better but below" in made.verdict.headline
+    nothing = study({("baseline", ""): ablation()["baseline", ""], ("same", ""): ablation()["baseline", ""]}, Rules(metrics="val_loss"))
+    assert nothing.row.word != "better below margin"
+
+
+def test_what_a_per_cent_of_runs_is_of_and_the_margin_of_a_loss_in_nats(tmp_path):
+    "The help promised points of accuracy; 2 % of a loss of 3.1 nats is 6 % of the perplexity. The margin that the hint names is taken."
+    said = str(study(ablation(), Rules(metrics=("accuracy", "val_loss"))))
+    assert "per cent of the baseline's mean, shares too" in said.replace("\n  ", " ")
+    cure = re.search(r"2 % of val_loss is 0\.062; .* --margin (val_loss)=([\d.]+)%\.", said.replace("\n  ", " "))
+    assert cure and .02 == pytest.approx(float(cure[2]) / 100 * 3.1, rel=.02)
+    again = study(ablation(), Rules(metrics=("accuracy", "val_loss"), margin={cure[1]: float(cure[2]) / 100}))
+    assert {row.margin for row in again if row.key.metric == "val_loss"} == {float(cure[2]) / 100} and "perplexity, on its" not in str(again)
+    assert again.select(candidate="muon", metric="val_loss")[0].claim == "improved"
+    logs = study(ablation(), Rules(metrics=("val_loss",), scale={"val_loss": "log"}))
+    assert "per cent of the baseline's mean" not in str(logs)

@@ -113,6 +113,21 @@ def test_a_header_of_another_shape_is_refused(change, tmp_path):
     with pytest.raises(ContractError, match="a safetensors file must be whole; got m"): compare_weights(folder, BASE)
 
 
+def test_two_architectures_are_said_at_once_and_no_tensor_is_read(tmp_path, copied, monkeypatch):
+    "SmolLM2 against Gemma: five minutes of work for `344 of 344 tensors differ`."
+    small, wide = tmp_path / "small", tmp_path / "wide"
+    llama().save_pretrained(small), llama(vocab_size=61).save_pretrained(wide)
+    monkeypatch.setattr(weights_page, "compare_tensors", lambda *_: pytest.fail("tensors were compared"))
+    d = compare_weights(BASE, small)
+    assert d.state == "unknown" and d.tensors is None and d.to_dict()["tensors_changed"] is None
+    assert re.fullmatch(r"The weight files differ; different architectures: llama, \d+ layers of \d+ against llama, 2 layers of 24; tensors are not compared\.", d.sentence), d.sentence
+    monkeypatch.undo()
+    d = compare_weights(small, wide)  # only the words differ: the rest is compared
+    assert d.state == "different" and d.tensors is not None and not d.reason
+    half = copied("half", {k: x[..., ::2] if x.ndim > 1 else x for k, x in copied.tensors.items()})
+    assert re.search(r"\d+ of \d+ tensors have another shape or name, so they are not compared", compare_weights(BASE, half).sentence)
+
+
 def test_what_cannot_be_compared_is_said(tmp_path):
     pickled = Path(shutil.copytree(BASE, tmp_path / "pickled"))
     (pickled / "model.safetensors").unlink()

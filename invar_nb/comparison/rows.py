@@ -112,8 +112,14 @@ class Row(OfValue):
     p_alone = property(lambda self: self.adjusted.get(  # that of what its interval suggests
         "equivalent" if self.alone == "equivalent" else "change"))
     blind_spot = property(lambda self: blind_spot_of(self))  # a BlindSpot or None
-    # the claim as tables and headlines say it
-    word = property(lambda self: claim_word(self.value, self.claim, self.shows("not_worse")))
+
+    @property
+    def word(self) -> str:
+        "The claim as tables and headlines say it."
+        d = self.value
+        if d.units == "seeds" and self.claim == "inconclusive" and tested_better(d):
+            return "better below margin"
+        return claim_word(d, self.claim, self.shows("not_worse"))
 
     def shows(self, question: str,  # "not_worse" or "beyond"
               ) -> bool:

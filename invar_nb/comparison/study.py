@@ -9,7 +9,7 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'MOST_LETTERS', 'FEWEST_SLICES', 'IT
            'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts',
            'judge_study', 'model_name', 'sizes_of', 'smallest_of', 'study_headline', 'Table', 'Study',
            'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'check_profile', 'study',
-           'scores_of', 'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate']
+           'scores_of', 'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate', 'WeightsArm', 'SameStudy']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections import Counter
@@ -462,7 +462,7 @@ def _level_headline(study):
     return f"{said} on {counted(len(arm), ITEMS[arm.kind])}."
 
 
-ITEMS = {"losses": "windows", "answers": "examples", "scores": "examples", "runs": "seeds",
+ITEMS = {"weights": "models", "losses": "windows", "answers": "examples", "scores": "examples", "runs": "seeds",
          "translations": "segments"}
 
 # %% ../../nbs/comparison/08_study.ipynb #sizes01
@@ -640,6 +640,7 @@ class Study(Table):
     looks: Mapping[tuple[str, str], Looks] = field(default_factory=dict)  # until decided
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)  # of runs: the evaluator's
     notes: tuple[str, ...] = ()     # what else a reader should know
+    is_same = False                 # the models are the same, and nothing was measured
 
     @property
     def leading(self) -> list[Row]:
@@ -945,3 +946,42 @@ def evaluate(
     "One arm, or one a part: each metric on all items and on slices; options as for `Rules`."
     parts = arm if isinstance(arm, Mapping) else {"": arm}
     return study({(BASELINE, part): one for part, one in parts.items()}, **rules)
+
+# %% ../../nbs/comparison/08_study.ipynb #same2
+@dataclass(frozen=True, kw_only=True, eq=False)
+class WeightsArm:
+    "A model of which nothing was measured; its config and tokenizer are the baseline's."
+    model: str            # its name
+    provenance: Mapping   # weights_digest
+    kind = "weights"
+    data_id = ""
+    clusters = labels = None
+
+    def __len__(self) -> int: return 1
+
+    @staticmethod
+    def judge(arms: Mapping, rules: Rules) -> "SameStudy":
+        "The study of models that are the same; ContractError where one is not."
+        check_baseline(arms)
+        digests = [arm.provenance.get("weights_digest") for arm in arms.values()
+                   if isinstance(arm, WeightsArm)]
+        if len(digests) < len(arms) or len({*digests}) > 1 or None in digests:
+            refuse("study", "models that are the same must have one digest of the weights",
+                   listed(map(str, dict.fromkeys(digests))), "Compare them on a text",
+                   code="differs")
+        return SameStudy(arms=dict(arms), rules=rules, rows=(), measured={})
+
+
+class SameStudy(Study):
+    "A study of models that are the same: one claim, and no rows."
+    is_same = True
+    claim = property(lambda self: "equivalent")
+    rationale = property(lambda self: self.headline)
+
+    @property
+    def headline(self) -> str:
+        "That they are the same, and that nothing was scored."
+        names = ", ".join(arm.model for (name, _), arm in self.arms.items() if name != BASELINE)
+        (_, part), *_ = self.arms
+        return (f"Identical: the weights, config and tokenizer of {names} are those of "
+                f"{self.arms[BASELINE, part].model}. Nothing was scored.")

@@ -397,8 +397,11 @@ class Verdict(Shown):
     @property
     def word(self) -> str:
         "The claim as tables and headlines say it."
-        open_ = self.claim == "inconclusive" and self.not_worse
-        return "not worse" if open_ else self.claim or self.verdict
+        if self.claim != "inconclusive": return self.claim or self.verdict
+        alpha, p = self.significance_threshold, self.adjusted_p_value
+        p = self.p_value if p is None else p
+        if p is not None and p <= alpha and self.improvement > 0: return "better below margin"
+        return "not worse" if self.not_worse else "inconclusive"
 
     def summary(self) -> str:
         "The decision in one sentence."

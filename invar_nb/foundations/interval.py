@@ -52,12 +52,25 @@ class Forest:
     limit: float | None = None                 # of a gate, dashed
     words: Sequence[str] = ()                  # beside each label
     zero: str = "no change"                    # what 0 means; "": nothing on this axis
+    note: str = ""                             # below the axis, such as what is not shown
+    more: Sequence["Forest"] = ()              # further panels, each in a unit of its own
 
     def plot(
         self,
         ax: object = None,  # matplotlib.axes.Axes; None: new ones
     ) -> Any:
-        "The forest plot, on these axes or on new ones, which are returned."
+        "The forest plot, on these axes or on new ones; the axes of its first panel."
+        panels = [self, *self.more]
+        if ax is not None or not self.more: return self._draw(ax)
+        heights = [0.9 + 0.4 * len(panel.bars) for panel in panels]
+        first = as_axes(None, (6.4, sum(heights)))
+        grid = first.figure.add_gridspec(len(panels), 1, height_ratios=heights)
+        first.set_subplotspec(grid[0])
+        axes = [first, *(first.figure.add_subplot(grid[i]) for i in range(1, len(panels)))]
+        for panel, own in zip(panels, axes, strict=True): panel._draw(own)
+        return first
+
+    def _draw(self, ax):
         n, worse, better = len(self.bars), "#d1490f", "#1279bd"
         reach = reach_of(self.bars, self.margin) if self.zero else math.inf
         ax = as_axes(ax, (6.4, 0.9 + 0.4 * n))
@@ -75,7 +88,8 @@ class Forest:
             for mark, x in marks: ax.plot(x, y, mark, color=colour, ms=7)
         far = lambda x: f" {x:+.3g}" if x is not None and abs(x) > reach else ""
         ax.set_yticks(range(n), [f"{bar[0]}{far(bar[1])}" for bar in self.bars])
-        ax.set(xlabel=self.axis, ylim=(n - 0.4, -0.6))
+        below = "\n".join(filter(None, (self.axis, self.note)))
+        ax.set(xlabel=below, ylim=(n - 0.4, -0.6))
         ax.locator_params(axis="x", nbins=6)
         return ax
 

@@ -5,12 +5,12 @@
 # %% auto #0
 __all__ = ['PIECE', 'decode', 'is_packed', 'cast', 'pieces', 'raw', 'numbers', 'not_comparable', 'unpermute', 'as_in_folder',
            'TensorChange', 'is_rounded', 'on_grid', 'compare_tensors', 'compare_settings', 'WeightsDifference',
-           'compare_weights']
+           'shape_text', 'unlike', 'compare_weights']
 
 # %% ../../nbs/models/08_weights.ipynb #c002
 import dataclasses, functools, json, math, os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from pathlib import Path
@@ -439,6 +439,36 @@ def _tables(checkpoints: list[Checkpoint]) -> list[dict[str, Stored]]:
         tables[k] = {t.name: t for t in as_in_folder(checkpoints[k], tables[1 - k], config)}
     return tables
 
+# %% ../../nbs/models/08_weights.ipynb #arc2
+def shape_text(checkpoint: Checkpoint, tensors: int) -> str:
+    "What a model is: `llama, 30 layers of 576`, or how many tensors it has."
+    if checkpoint.kind == "gguf":
+        facts = checkpoint.metadata
+        kind = facts.get("general.architecture")
+        layers, width = (facts.get(f"{kind}.{name}")
+                         for name in ("block_count", "embedding_length"))
+    else:
+        path = checkpoint.folder / "config.json"
+        where = f"compare_weights: {path}"
+        facts = strict_json(read_file(path, where), where=where) if path.is_file() else {}
+        kind, layers, width = (facts.get(name) for name in (
+            "model_type", "num_hidden_layers", "hidden_size"))
+    if None in (kind, layers, width): return f"{kind or 'a model'} of {tensors} tensors"
+    return f"{kind}, {layers} layers of {width}"
+
+
+def unlike(both: Sequence[Checkpoint], one: Mapping, two: Mapping) -> str:
+    "Why two models are not compared tensor by tensor, by their headers; '' where they are."
+    names = _renamed(one, two)
+    shapes = {names.get(name, name): t.shape for name, t in two.items()}
+    alike = sum(shapes.get(name) == t.shape for name, t in one.items())
+    if 2 * alike >= min(len(one), len(two)): return ""
+    first, second = map(shape_text, both, map(len, (one, two)))
+    if first == second:
+        return (f"{len(one) - alike} of {counted(len(one), 'tensors')} have another shape or "
+                "name, so they are not compared")
+    return f"different architectures: {first} against {second}; tensors are not compared"
+
 # %% ../../nbs/models/08_weights.ipynb #c034
 def compare_weights(
     baseline: str | Path,   # folder, GGUF or hub id
@@ -455,6 +485,7 @@ def compare_weights(
                                     allow_pickle=here))
     reason = not_comparable(*both)
     one, two = ({}, {}) if reason else _tables(both)  # damaged ones are not hashed first
+    reason = reason or unlike(both, one, two)
     digests = tuple(c.weights_digest for c in both)
     facts = {"baseline": both[0].name, "candidate": both[1].name, "digests": digests,
              "settings": tuple(compare_settings(*both)), "reason": reason}

@@ -639,6 +639,8 @@ def looks_section(study: Study) -> dict | None:
 # %% ../../nbs/report/05_build.ipynb #333d4c53
 SCHEMA = "invar_nb/report/2"
 CONVENTIONS = {
+    "weights": ("Models are the same where their weights have one digest, and config and "
+                "tokenizer agree.",),
     "losses": ("Differences are candidate minus baseline; positive losses are worse.",
                "Windows are weighted by their scored tokens; perplexity is exp of the mean "
                "log-loss.",
@@ -674,6 +676,7 @@ def signature_of(study: Study, version: str) -> str:
         of = f"|candidates:{len(study.verdicts)}" * (len(study.verdicts) > 1)
         n = study.rows[0].value.n if study.rows else 0
         return f"{head}|runs{of}|metrics:{metrics}|n:{n}"
+    if study.is_same: return f"{head}|weights|candidates:{many}"
     if not study.measured: return f"{head}|evaluate|{arm.kind}|n:{len(arm)}{recipe}"
     row = study.row
     if many > 1 or len(parts) > 1: line = (f"{head}|study|candidates:{many}|parts:{len(parts)}"

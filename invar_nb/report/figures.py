@@ -133,23 +133,16 @@ def _axis(values, start, stop):
     return low, high, lambda value: start + (value - low) * (stop - start) / (high - low)
 
 
-def interval_figure(
-    bars: Sequence[tuple],  # (label, estimate or None, low, high, claim), in the axis' unit
-    *,
-    margin: tuple[float, float] | None = None,  # its two ends, drawn as a band
-    limit: float | None = None,                 # of a gate, dashed
-    axis: str = "",                             # what the axis shows, with its unit
-    words: Sequence[str] = (),                  # at the right of each label
-    zero: str = "no change",                    # what 0 means; "": nothing
-) -> Picture:
-    "Intervals against no change (0), the margin and a gate's limit; a far one has an arrow."
+def _panel(forest: Mapping, start: float) -> tuple[list, float]:
+    "The marks of one axis with its bars, from this height on, and the height below them."
+    bars, margin, limit, zero = (forest[name] for name in ("bars", "margin", "limit", "zero"))
     reach = reach_of(bars, margin) if zero else math.inf
     inside = lambda value: min(max(value, -reach), reach)
     ends = [*[0.0] * bool(zero), *(margin or ()), *(
         inside(v) for bar in bars for v in bar[1:4] if v is not None)]
     left, right, x = _axis(ends if limit is None else [*ends, limit], 14, 406)
-    top, bottom = 22, 30 + 42 * len(bars)
-    marks = [_text(x(0), 14, zero)] * bool(zero)
+    top, bottom = start + 22, start + 30 + 42 * len(bars)
+    marks = [_text(x(0), start + 14, zero)] * bool(zero)
     if limit is not None:
         marks.append(_line(x(limit), top, x(limit), bottom, "worse", dash="5 4"))
     for i, (label, estimate, low, high, claim) in enumerate(bars):
@@ -158,21 +151,48 @@ def interval_figure(
         if zero: marks.append(_line(x(0), y - 9, x(0), y + 9, "soft", 1))
         marks += [_text(14, y - 13, label, "start", colour, True),
                   _line(x(inside(low)), y, x(inside(high)), y, colour, 4)]
-        if words: marks.append(_text(406, y - 13, words[i], "end", colour))
+        if forest["words"]:
+            marks.append(_text(406, y - 13, forest["words"][i], "end", colour))
         for end in (low, high):
             at, toward = x(inside(end)), math.copysign(6, end)
             if inside(end) == end: marks.append(_line(at, y - 6, at, y + 6, colour, 2))
             else: marks += [_line(at - toward, y + dy, at, y, colour, 2) for dy in (-6, 6)]
         if estimate is not None and inside(estimate) == estimate:
             marks.append(_dot(x(estimate), y, 5, colour))
-    marks += [_line(14, bottom, 406, bottom, "soft", 1), _text(210, bottom + 36, axis)]
+    marks += [_line(14, bottom, 406, bottom, "soft", 1),
+              _text(210, bottom + 36, forest["axis"])]
     for t in ticks(left, right):
         name = f"{t:+g}" if t and zero else f"{t:g}"
         inset = 4 * len(name)  # half its width: the whole label stays in the picture
         marks += [_line(x(t), bottom, x(t), bottom + 4, "soft", 1),
                   _text(min(max(x(t), inset), 420 - inset), bottom + 18, name)]
-    title = "; ".join(f"{label}: {low:+.3g} to {high:+.3g}" for label, _, low, high, _ in bars)
-    return draw(marks, height=bottom + 44, title=f"{title}; {axis}")
+    if not (note := forest["note"]): return marks, bottom + 44
+    return [*marks, _text(210, bottom + 54, note)], bottom + 62
+
+
+def interval_figure(
+    bars: Sequence[tuple],  # (label, estimate or None, low, high, claim), in the axis' unit
+    *,
+    margin: tuple[float, float] | None = None,  # its two ends, drawn as a band
+    limit: float | None = None,                 # of a gate, dashed
+    axis: str = "",                             # what the axis shows, with its unit
+    words: Sequence[str] = (),                  # at the right of each label
+    zero: str = "no change",                    # what 0 means; "": nothing
+    note: str = "",                             # below the axis
+    more: Sequence = (),                        # a `Forest` for each further unit
+) -> Picture:
+    "Intervals against no change (0), the margin and a gate's limit; a far one has an arrow."
+    first = {"bars": bars, "margin": margin, "limit": limit, "axis": axis, "words": words,
+             "zero": zero, "note": note}
+    marks, height, titles = [], 0, []
+    for panel in (first, *map(vars, more)):
+        drawn, height = _panel(panel, height)
+        marks += drawn
+        ends = (f"{label}: {low:+.3g} to {high:+.3g}"
+                for label, _, low, high, _ in panel["bars"])
+        titles.append(f"{'; '.join(ends)}; {panel['axis']}")
+        if panel["note"]: titles[-1] += f"; {panel['note']}"
+    return draw(marks, height=height, title=". ".join(titles))
 
 
 # %% ../../nbs/report/00_figures.ipynb #62bcd499

@@ -224,6 +224,7 @@ def exit_of(
     if failed := study.failed:
         what = f"{', '.join(failed)} was not" if study.rows else "nothing was"
         return made(5, "failed_runs", f"a run failed, so {what} compared.")
+    if study.is_same: return made(0, "not_worse", "the weights are identical.")
     if not leading: return made(0, "measured", "nothing was compared.")
     keys = {row.key for row in leading}
     if first := [row for row in worse if row.key in keys]:

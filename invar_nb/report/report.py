@@ -29,7 +29,7 @@ import psutil
 
 from ..arms.arm import Scores, Translations
 from ..arms.window_losses import StreamedLosses
-from ..comparison.study import Study
+from ..comparison.study import Study, WeightsArm
 from ..comparison.difference import shown_unit
 from ..experiments.runs import read_row
 from ..experiments.improvement import RunsArm
@@ -42,7 +42,8 @@ from ..foundations.store import (as_shape, canonical_json, canonical_text, now,
                                         content_digest, digest, read_file,
                                         strict_json, write_folder)
 from .build import SCHEMA, document_of
-from .answer import (answer_table, badge, first_line, next_line, rests_line,
+from .answer import (MOST_ROWS, answer_table, badge, first_line, next_line,
+                                    rests_line,
                                     result_picture, summary, summary_markdown)
 from .figures import visible
 from .page import (answer_forest, axis_of, blind_line, leads_of,
@@ -82,7 +83,7 @@ class RowSection(Section):
     words: dict[str, str]      # change, interval, margin as a sentence says them
 
 # %% ../../nbs/report/06_report.ipynb #c008
-Kind = Literal["losses", "answers", "scores", "runs", "translations"]
+Kind = Literal["losses", "answers", "scores", "runs", "translations", "weights"]
 
 
 class Units(Section):
@@ -237,7 +238,19 @@ def _read_runs(data, name):
     return RunsArm(runs=tuple(map(read_row, rows)), model=labels.pop())
 
 
+def _read_weights(data, name):
+    values = strict_json(data, where=f"verify: {name}")
+    known = isinstance(values, dict) and {*values} == {"model", "weights_digest"}
+    if not known or not all(isinstance(value, str) for value in values.values()):
+        refuse("verify", f"{name} must hold a model and its weights_digest", "another object",
+               "Ask for the file")
+    return WeightsArm(model=values["model"],
+                      provenance={"weights_digest": values["weights_digest"]})
+
+
 FORMS = {  # kind of evidence: ending, arm -> bytes, (bytes, name) -> arm
+    "weights": (".json", lambda arm: canonical_json(
+        {"model": arm.model, **arm.provenance}).encode(), _read_weights),
     "losses": (".parquet", lambda arm: losses_bytes(arm, ".parquet"),
                lambda data, name: parse_losses(data, name=name)),
     "runs": (".jsonl", _runs_bytes, _read_runs),
@@ -351,7 +364,7 @@ class Report(Shown):
 
     def _forest(self): return answer_forest(self.document())
 
-    def _table(self): return answer_table(self.document())
+    def _table(self): return answer_table(self.document(), MOST_ROWS - 1)
 
     def _records(self): return [*map(flat_row, printed_rows(self.document()))]
 

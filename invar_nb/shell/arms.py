@@ -35,6 +35,7 @@ from ..comparison.looks import (LooksDesign, LooksOrder, all_decided, look_at,
                                        order_units, shared_level)
 from ..comparison.rows import that_decide
 from ..comparison.rules import Rules
+from ..comparison.study import Study, WeightsArm, study
 from ..comparison.units import check_by
 from ..comparison.units import counted
 from ..comparison.verdict import change_text
@@ -513,7 +514,11 @@ def find_weights(
 
 
 class Unchanged(Exception):
-    "Every candidate is the baseline itself: there is nothing to score."
+    "Every candidate is the baseline itself: there is nothing to score. `study` says so."
+
+    def __init__(self, same: Study):
+        super().__init__(same.headline)
+        self.study = same
 
 
 def leave_unchanged(arguments: Mapping[str, str], weights: Mapping) -> None:
@@ -521,9 +526,11 @@ def leave_unchanged(arguments: Mapping[str, str], weights: Mapping) -> None:
     same = [name for name, d in weights.items()
             if d["state"] == "identical" and not d["settings"]]
     if len(same) < len(arguments) - 1: return
-    names = ", ".join(arguments[name] for name in same)
-    raise Unchanged(f"Identical: the weights, config and tokenizer of {names} are those of "
-                    f"{arguments['baseline']}. Nothing was scored, so there is no report.")
+    digests = {name: weights[name]["digests"]["candidate"] for name in same}
+    digests |= {"baseline": weights[same[0]]["digests"]["baseline"]}
+    raise Unchanged(study({name: WeightsArm(
+        model=arguments[name], provenance={"weights_digest": digest})
+        for name, digest in digests.items()}))
 
 
 def with_weights(arms: Mapping, weights: Mapping) -> dict:  # (name, part) -> arm

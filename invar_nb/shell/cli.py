@@ -154,9 +154,7 @@ def compare(
     from invar_nb.shell.work import check_update, reason_to_keep, write_baseline
     if update_baseline: check_update(baseline, candidates)
     try: result, journals = compare_all(baseline, candidates, job, out)
-    except Unchanged as same:
-        _post(f"**{same}**\n")
-        return {"headline": str(same), "claim": "equivalent", "report": None}, str(same)
+    except Unchanged as same: return _saved(report_of(same.study), out, force)
     facts, text = _saved(report_of(result), out, force, journals)
     if journals: vouch_for(out, baseline, candidates, job)
     if not update_baseline: return facts, text
@@ -414,8 +412,10 @@ def _arm_of_card(d, candidate):
     "(name of the arm, how the card calls its model); UsageError."
     from invar_nb.comparison.study import model_name
     names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
+    same = any(arm["kind"] == "weights" for arm in d["arms"].values())
     o.require(("a card needs a report with a metric", not names and "none",
-               "Choose another report"),
+               "The weights are the baseline's and nothing was scored: take the card of the "
+               "baseline's report" if same else "Choose another report"),
               ("a card describes one candidate", candidate == "" and len(names) > 1
                and ", ".join(names), f"Give --candidate {names[0] if names else ''}"),
               ("--candidate must be in the report", candidate and candidate not in names

@@ -63,7 +63,7 @@ def say(text: str, quiet: bool = False) -> None:
 
 _INK = {"regressed": 31, "inconclusive": 33, "improved": 34, "equivalent": 32,
         "not worse": 32, "small enough": 32, "identical": 32, "worse within margin": 33,
-        "better within margin": 32}  # colours of a terminal
+        "better within margin": 32, "better below margin": 32}  # colours of a terminal
 
 
 class Data(str):
