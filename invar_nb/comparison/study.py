@@ -462,7 +462,8 @@ def _level_headline(study):
     return f"{said} on {counted(len(arm), ITEMS[arm.kind])}."
 
 
-ITEMS = {"weights": "models", "losses": "windows", "answers": "examples", "scores": "examples", "runs": "seeds",
+ITEMS = {"weights": "models", "losses": "windows",
+         "answers": "examples", "scores": "examples", "runs": "seeds",
          "translations": "segments"}
 
 # %% ../../nbs/comparison/08_study.ipynb #sizes01
@@ -981,7 +982,8 @@ class SameStudy(Study):
     @property
     def headline(self) -> str:
         "That they are the same, and that nothing was scored."
-        names = ", ".join(arm.model for (name, _), arm in self.arms.items() if name != BASELINE)
+        names = ", ".join(arm.model for (name, _), arm in self.arms.items()
+                          if name != BASELINE)
         (_, part), *_ = self.arms
         return (f"Identical: the weights, config and tokenizer of {names} are those of "
                 f"{self.arms[BASELINE, part].model}. Nothing was scored.")

@@ -42,7 +42,7 @@ def as_axes(ax: object, size: tuple[float, float]):  # width and height in inche
                "pip install matplotlib", error=UsageError, code="not_installed")
     return pyplot.subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
-
+# %% ../../nbs/foundations/01_interval.ipynb #forst1
 @dataclass(frozen=True, kw_only=True)
 class Forest:
     "Intervals below each other on one axis, against no change and a margin."

@@ -245,7 +245,8 @@ LOSSES = ("loss", "nll", "ce", "xent", "entropy")  # words of a loss in nats
 
 def of_mean(d: Mapping) -> str:
     "What a per cent of runs is of, and the margin of a loss that is 2 % of its perplexity."
-    rows = [row["value"] for row in rows_of(d, "lead", "rest") if row["value"]["scale"] != "log"]
+    rows = [row["value"] for row in rows_of(d, "lead", "rest")
+            if row["value"]["scale"] != "log"]
     if not rows: return ""
     line = " Changes are in per cent of the baseline's mean, shares too."
     base = {row["metric"]: abs(row["baseline"]) for row in rows
@@ -253,8 +254,8 @@ def of_mean(d: Mapping) -> str:
     wide = {name: mean for name, mean in base.items() if mean > 1}
     if not wide or d["rules"].get("margin"): return line
     name, mean = next(iter(wide.items()))
-    return line + (f" 2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of the "
-                   f"perplexity, on its log scale: --margin {name}={2 / mean:.2g}%.")
+    return line + (f" 2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of "
+                   f"the perplexity, on its log scale: --margin {name}={2 / mean:.2g}%.")
 
 
 def rests_line(d: Mapping) -> str:
@@ -423,7 +424,7 @@ def matrix(d: Mapping) -> list[list[str]]:
                for name in names)]
     return table if len(parts) <= len(names) else [*map(list, zip(*table, strict=True))]
 
-
+# %% ../../nbs/report/03_answer.ipynb #tbrnk1
 def table_ranks(d: Mapping, table: Sequence[Sequence[str]]) -> list[int]:
     "How early each row of the answer's table must be shown; titles and the baseline first."
     if len(d["rankings"]) < 2: claims = [[row.get("claim", "").rstrip("*")] if "claim" in row

@@ -169,7 +169,7 @@ def _panel(forest: Mapping, start: float) -> tuple[list, float]:
     if not (note := forest["note"]): return marks, bottom + 44
     return [*marks, _text(210, bottom + 54, note)], bottom + 62
 
-
+# %% ../../nbs/report/00_figures.ipynb #ivfig1
 def interval_figure(
     bars: Sequence[tuple],  # (label, estimate or None, low, high, claim), in the axis' unit
     *,
@@ -193,7 +193,6 @@ def interval_figure(
         titles.append(f"{'; '.join(ends)}; {panel['axis']}")
         if panel["note"]: titles[-1] += f"; {panel['note']}"
     return draw(marks, height=height, title=". ".join(titles))
-
 
 # %% ../../nbs/report/00_figures.ipynb #62bcd499
 def _grid(values, x, x2, y, names="{:g}".format):

@@ -201,7 +201,7 @@ def urgency(row: Mapping) -> tuple:
 
 
 def figure_rows(d: Mapping) -> list[dict]:
-    "The rows of the figure: what made the exit code, then those that lead, as a table has them."
+    "The rows of the figure: what made the exit code, then those that lead."
     order = {(r["part"], name): i for r in d["rankings"] for i, name in enumerate(r["order"])}
     leads = sorted(rows_of(d, "lead"), key=lambda row: (
         row["key"]["part"], order.get((row["key"]["part"], row["key"]["candidate"]), 0)))
