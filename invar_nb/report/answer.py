@@ -257,7 +257,7 @@ def of_mean(d: Mapping) -> str:
     return line + (f" 2 % of {name} is {0.02 * mean:.2g}; of a loss in nats 0.02 is 2 % of "
                    f"the perplexity, on its log scale: --margin {name}={2 / mean:.2g}%.")
 
-
+# %% ../../nbs/report/03_answer.ipynb #rstln1
 def rests_line(d: Mapping) -> str:
     "What the intervals of the rows that decide rest on."
     chosen = {*d["rules"].get("deciding", ())}
