@@ -284,19 +284,7 @@ class Difference(Shown):
                 "ci": [self.interval.low, self.interval.high],
                 "display_ci": [shown.low, shown.high]}
 
-# %% ../../nbs/comparison/01_difference.ipynb #c011
-def _own_interval(metric, fit, value):
-    "(level -> Interval, null -> p) of sums alone."
-    if not (metric.share_of_weights and value == 0): return fit.interval, fit.p_value
-
-    def none_counted(level):  # Clopper and Pearson's interval of a share never seen
-        high = -math.expm1(math.log((1 - level) / 2) / fit.units_eff)
-        return Interval(low=0.0, high=high, level=level, method="clopper_pearson",
-                        engine="closed_form")
-    reached = lambda share: min(1.0, 2 * math.exp(fit.units_eff * math.log1p(-share)))
-    return none_counted, lambda null: 0.0 if null < 0 or null >= 1 else reached(null)
-
-
+# %% ../../nbs/comparison/01_difference.ipynb #mov02
 def _of_value(metric, fit, at, p_of):
     "The same of a value whose share is known: error and ends by the way back (Woodruff)."
     value, error, D = metric.inverse, fit.standard_error, fit.estimate
@@ -323,6 +311,18 @@ def _by_test(fit, change, p_value, ends):
                         engine="closed_form", alarm=fit.alarm)
     low, high = ends(1 - 2 * float(stdtr(fit.dof, -1)))  # one standard error to each side
     return replace(fit, estimate=change, standard_error=(high - low) / 2), at
+
+# %% ../../nbs/comparison/01_difference.ipynb #c011
+def _own_interval(metric, fit, value):
+    "(level -> Interval, null -> p) of sums alone."
+    if not (metric.share_of_weights and value == 0): return fit.interval, fit.p_value
+
+    def none_counted(level):  # Clopper and Pearson's interval of a share never seen
+        high = -math.expm1(math.log((1 - level) / 2) / fit.units_eff)
+        return Interval(low=0.0, high=high, level=level, method="clopper_pearson",
+                        engine="closed_form")
+    reached = lambda share: min(1.0, 2 * math.exp(fit.units_eff * math.log1p(-share)))
+    return none_counted, lambda null: 0.0 if null < 0 or null >= 1 else reached(null)
 
 
 def conclude(
