@@ -271,7 +271,7 @@ def test_zeros_and_ones_are_no_losses():
     right = np.arange(40) % 2
     for both in ((right, 1 - right), (right, np.ones(40))):
         with pytest.raises(ContractError, match="got only 0 and 1. These look like answers, wrong or right: pair two Scores"): pair_arrays(*both, np.ones(40, int))
-    for a, b in ((right, np.full(40, .5)), (right, right + 1), (np.zeros(40), np.ones(40))): assert len(pair_arrays(a, b, np.ones(40, int))) == 40
+    for a, b in ((right, np.full(40, .5)), (right, right + 1), (np.full(40, 2.0), np.ones(40))): assert len(pair_arrays(a, b, np.ones(40, int))) == 40
 
 
 def test_a_notebook_shows_one_line_of_a_refusal():

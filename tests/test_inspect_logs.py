@@ -143,6 +143,18 @@ def test_it_is_known_by_its_content(tmp_path):
 
 
 # --- epochs and values ----------------------------------------------------------------------------------------------------------------
+def test_a_log_without_its_samples_or_its_version_is_known(tmp_path):
+    "As inspect writes it where defaults are left out, and with the header alone."
+    log = log_of("base", "choices")
+    del log["version"]
+    (tmp_path / "whole.json").write_text(json.dumps(log))
+    assert is_inspect_log(tmp_path / "whole.json")
+    same(*(read_inspect_log(path, score="choice")["choices"] for path in (tmp_path / "whole.json", DATA / "base" / "choices.json")))
+    del log["samples"]
+    (tmp_path / "header.json").write_text(json.dumps(log, indent=4))
+    assert is_inspect_log(tmp_path / "header.json") and "must hold its samples; got its header alone. Name the .eval file" in refused(tmp_path / "header.json")
+
+
 def edited(tmp_path, task, change):
     log = log_of("base", task)
     change(log)
@@ -203,13 +215,13 @@ def score(value): return lambda log: log["samples"][4]["scores"]["match"].update
 
 
 @pytest.mark.parametrize("task, scorer, change, part", [
-    ("texts", "match", lambda log: log.update(results=None), "status success"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
+    ("texts", "match", lambda log: log.update(results=None), "the log must have a header of inspect's format 2; got null in place of object at results. Copy the log again"), ("texts", "match", lambda log: log.update(samples=None), "got 0. Was the log written without its samples"),
     ("texts", "match", sample(0, scores=None), "every sample must have id, epoch, input, target and the score; got null in place of object at scores"),
     ("texts", "match", lambda log: log["results"].update(completed_samples=19), "20 samples must be there, all completed; got 20"), ("texts", "match", sample(0, scores={}), "got null in place of object"), ("texts", "match", score("maybe"), "got 'maybe'"),
     ("texts", "match", score({"a": 1}), "Choose a part of it as score='name/key'"), ("texts", "match", score("C"), "accuracy of the log must be that of its samples; got 0.1, and 0.15 from the samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"]["metadata"].update(sum_log_probs=-1.0), "perplexity_per_token of the log must be that of its samples"),
     ("texts", "perplexity", lambda log: log["samples"][0]["scores"]["perplexity"].pop("metadata"), "got Object missing required field metadata"),
-    *[("texts", "match", change, "the log must be of inspect's format 2, and its status success; got ") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
+    *[("texts", "match", change, "the log must have a header of inspect's format 2; got ") for change in (lambda log: log["results"].update(scores=[5]), lambda log: log["results"]["scores"][0].pop("name"), lambda log: log["results"]["scores"][0].update(metrics=None), lambda log: log["eval"].update(config=None))],
     ("texts", "match", lambda log: [metric.update(value="x") for entry in log["results"]["scores"] for metric in entry["metrics"].values()], "of the log must be that of its samples; got 'x'"),
     ("texts", "match", sample(3, epoch="1"), "every sample must have id, epoch"), ("texts", "match", score(10**400), "a finite number; got 1000"),
     ("texts", "acuracy", lambda log: None, "score must be one of 'perplexity', 'match'; got 'acuracy'"),

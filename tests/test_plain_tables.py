@@ -76,7 +76,7 @@ ROWS = [{"id": f"q{i}", "f1": i / 4, "tokens": 3} for i in range(3)]
     ([*ROWS, ROWS[0]], {}, ("every id must occur once", "'q0' again", "repeats='mean'")), (ROWS, {"repeats": "first"}, ("repeats must be one of",)),
     ([{"id": 1, "loss": 90.0, "tokens": 30}], {}, ("mean in nats per token", "sums=True")), ([{"id": 1, "loss": -2.0, "tokens": 30}], {}, ("log_loss must be at least 0",)),
     ([{"id": 1, "loss": 2.0, "tokens": 0}], {}, ("whole numbers from 1",)), ([{"id": "a", "f1": 1}, {"id": None, "f1": 1}], {}, ("every row must have 'id'",)),
-    ([{"id": "a", "f1": 1}, {"id": "b", "f1": None}], {}, ("f1",)), ([{"id": "a", "f1": "12 %"}], {}, ("f1 must be a finite number",))], ids=str)
+    ([{"id": "a", "f1": 1}, {"id": "b", "f1": None}], {}, ("f1",)), ([{"id": "a", "f1": "12 %"}], {}, ("'f1' must be a finite number",))], ids=str)
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet"])
 def test_what_is_open_is_refused_by_name(tmp_path, rows, options, parts, suffix):
     with pytest.raises(ContractError) as caught: read_plain(write(tmp_path / f"x{suffix}", rows), **options)
@@ -127,7 +127,7 @@ def test_a_late_key_that_would_have_been_chosen_is_refused(tmp_path):
     rows = [{k: v for k, v in row.items() if k != "cluster"} for row in MANY]
     with pytest.raises(ContractError, match="line 1: every row must have 'cluster'"): read_plain(write(tmp_path / "x.jsonl", [*rows[:-1], MANY[-1]]))
     mixed = [{"id": "a", "correct": True, "note": "x" * 2**20}, {"id": "b", "correct": 0.5}]  # a batch each
-    with pytest.raises(ContractError, match="correct must be a finite number; got True .line 1.. Write 1 or 0"): read_plain(write(tmp_path / "y.jsonl", mixed))
+    with pytest.raises(ContractError, match="'correct' must be a finite number; got True .line 1.. Write 1 or 0"): read_plain(write(tmp_path / "y.jsonl", mixed))
 
 
 PEAK = """import resource, sys

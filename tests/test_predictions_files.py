@@ -100,7 +100,7 @@ def test_what_columns_are_taken_for():
 
 @pytest.mark.parametrize("change, options, part", [
     ({"id": None}, {}, "column 'id'"), ({"label": None, "target": LABEL}, {}, "Did you mean 'target'?"), ({"label": None, "lable": LABEL}, {}, "'lable'"), ({"prediction": None, "pred": SAID}, {}, "'pred'"),
-    ({"prediction": None, "probs": [{}] * 4}, {}, "column 'prediction'"), ({"confidence": ["0.5", "0,5", "1", "0"]}, {}, "confidence must be a finite number; got '0,5' (index 1). Write a decimal point: 0.5?"), ({"confidence": [0.5]}, {}, "1 for 4 ids"),
+    ({"prediction": None, "probs": [{}] * 4}, {}, "column 'prediction'"), ({"confidence": ["0.5", "0,5", "1", "0"]}, {}, "'confidence' must be a finite number; got '0,5' (index 1). Write a decimal point: 0.5?"), ({"confidence": [0.5]}, {}, "1 for 4 ids"),
     ({"model": ["x", "x", "y", "x"]}, {}, "one file is one arm"), ({"p:yes": [0.9] * 4, "probabilities": [{}] * 4}, {}, "given once"), ({"probabilities": [{"yes": 0.5, "no": 0.5}] * 3 + [{"yes": 1.0}]}, {}, "at index 3, where index 0 has"),
     ({"probabilities": [1] * 4}, {}, "must map the same labels"), ({}, {"slices": ["lang"]}, "Add it"), ({"lang": ["en"] * 4}, {"slices": ["long"]}, "Did you mean 'lang'?"), ({"x": [0.5] * 4}, {"slices": ["x"]}, "which holds decimal numbers"),
     ({}, {"cluster": "doc"}, "column 'doc'"), ({"p:yes": [r[0] for r in P], "p:no": [r[1] for r in P]}, {"labels": ("yes", "no", "x")}, "labels must be those of the probabilities"), ({"cluster": ["x", "", "y", "z"]}, {}, "for every item or for none")])

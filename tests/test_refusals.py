@@ -226,10 +226,10 @@ CASES = [
     # reason, formats, edit of what the file holds or of its bytes, words of the line
     ("version", "lm-eval", put("said", "versions", 2.0), "invar_choices: task_version", "1.0 and 2.0"),
     ("version", INSPECT, put("eval", "task_version", 2), "choices: task_version", "1 and 2"),
-    ("version", INSPECT, put("version", 1), "format 2"),
+    ("version", INSPECT, put("version", 1), "format 2; got format 1. It is older: inspect log convert"), ("version", INSPECT, put("version", 3), "format 2; got format 3. It is newer:", "table with id and score"),
     ("version", INSPECT, put("eval", "dataset", "name", "other"), "dataset must match", "'picked' and 'other'"),
     ("version", "lm-eval losses", put("said", "max_length", 128), "max-length must match", "256 and 128"),
-    ("version", "EEE", put(3, "schema_version", "instance_level_eval_0.3"), "schema_version"),
+    ("version", "EEE", put(3, "schema_version", "0.4.0"), "line 4", "'0.4.0' at schema_version", "0.2 or 0.3"),
     ("version", "EEE", each(put("evaluation_name", "GSM8K-2")), "no task 'GSM8K-2' in the baseline"),
     ("version", LOSSES, b"", header(b"losses/2", b"losses/1"), "losses/2", "losses/1"),
     ("version", "kept", b"", header(b"predictions/2", b"predictions/1"), "predictions/2", "predictions/1"),

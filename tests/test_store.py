@@ -11,10 +11,13 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Annotated, Literal
 
+import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
+from invar_nb.arms.arm import Line
 from invar_nb.foundations import journal as page, store
 from invar_nb.foundations.store import (as_file, canonical_json, canonical_text,
                                         content_digest, file_digest, first_difference,
@@ -254,3 +257,35 @@ def test_a_journal_that_a_kill_left_without_a_table_stops_nothing(tmp_path):
         place.touch()
         clear_finished(tmp_path / "x.jsonl")
         with Journal(place, KEY) as journal: journal.put("a", 1)
+
+
+class Facts(msgspec.Struct):
+    version: Literal[2] = 2
+    schema: Annotated[str, msgspec.Meta(pattern=r"^losses/\d+$")] = "losses/1"
+    name: Line = ""
+    state: Literal["right", "wrong"] | None = None
+    count: Annotated[int, msgspec.Meta(ge=1, le=9)] = 1
+    rows: list[Annotated[str, msgspec.Meta(min_length=1)]] = []
+    inner: list["Facts"] = []
+    by_name: dict[str, Literal["a"]] = {}
+    two: tuple[float, int] = (1.0, 2)
+
+
+@pytest.mark.parametrize("known, got", [
+    ({"version": 3}, "3 in place of 2 at version"), ({"schema": "losses/x"}, r"'losses/x' in place of a text that matches '^losses/\\d+$' at schema"), ({"schema": ""}, "'' in place of a text that matches"),
+    ({"name": "a\nb"}, "'a\\nb', a text of several lines or with control characters at name"), ({"state": "maybe"}, "'maybe' in place of 'right' or 'wrong' at state"),
+    ({"count": 0}, "0 in place of int >= 1 at count"), ({"count": 10}, "10 in place of int <= 9 at count"), ({"rows": ["a", ""]}, "'' in place of str of length >= 1 at rows[1]"),
+    ({"inner": [{}, {"version": 7}]}, "7 in place of 2 at inner[1].version"), ({"inner": [{"inner": [{"state": "x"}]}]}, "'x' in place of 'right' or 'wrong' at inner[0].inner[0].state"),
+    ({"by_name": {"k": "b"}}, "'b' in place of 'a' at by_name[...]"), ({"two": [1.0]}, "a length of 1 in place of array of length 2 at two"), ({"count": "1"}, "str in place of int at count"),
+    ({"schema": "x" * 999}, "xxx' in place of a text that matches")], ids=str)
+def test_a_value_that_is_not_allowed_is_shown_with_what_is(known, got):
+    "Whether plain or spelled in JSON; the reason is never another one."
+    for value in (known, json.dumps(known).encode()):
+        with pytest.raises(ContractError) as caught: store.as_shape(value, Facts, "read", "it must be so", "Write it again")
+        assert got in str(caught.value) and ("several lines" in got) == ("several lines" in str(caught.value)), caught.value
+
+
+def test_a_value_without_a_field_is_shown_too():
+    for value, shape, got in (("b", Annotated[str, msgspec.Meta(pattern="^a$")], "'b' in place of a text that matches '^a$'"), (3, Literal[1, 2], "3 in place of 1 or 2"), (5, str, "int in place of str: 5")):
+        with pytest.raises(ContractError) as caught: store.as_shape(value, shape, "read", "it must be so", "Write it again")
+        assert f"got {got}. Write" in str(caught.value), caught.value

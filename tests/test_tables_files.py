@@ -172,7 +172,7 @@ CURES = {"0.75": ("0,75",), "thousands": ("1,234",), "share": ("75%",), "blanks"
 def test_no_numbers(cure):
     for bad in CURES[cure]:
         with pytest.raises(ContractError) as error: as_number(bad, place="line 17", name="confidence", where="f")
-        assert str(error.value).startswith("f: confidence must be a finite number; got ") and cure in str(error.value) and "(line 17)" in str(error.value) and "\n" not in str(error.value)
+        assert str(error.value).startswith("f: every 'confidence' must be a finite number; got ") and cure in str(error.value) and "(line 17)" in str(error.value) and "\n" not in str(error.value)
 
 
 @many

@@ -6,8 +6,10 @@
 __all__ = ['unite_labels', 'Pair', 'holds_runs', 'pair', 'pair_arrays']
 
 # %% ../../nbs/arms/04_pair.ipynb #c027
+import re, unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from operator import eq
 
 import numpy as np
@@ -17,6 +19,24 @@ from .predictions import as_labels
 from .window_losses import StreamedLosses, WindowLosses
 from ..foundations.refuse import (PairingError, as_counts, as_vector, refuse,
                                          refuse_misaligned)
+
+# %% ../../nbs/arms/04_pair.ipynb #form0001
+def _as_number(name):
+    "The number that an id spells; else the id."
+    return Fraction(name) if re.fullmatch(r"[+-]?\d{1,30}(\.\d{0,30})?", name) else name
+
+
+def _normal(name): return " ".join(unicodedata.normalize("NFKC", name).split())
+
+
+def _other_form(a, b) -> str:
+    "How ids would have to be read to match; '' where they are others."
+    for how, form in (("as numbers", _as_number),
+                      ("without the blanks around them", str.strip),
+                      ("after Unicode normalisation", _normal),
+                      ("in lower case", lambda name: _normal(name).casefold())):
+        if {*map(form, a)} == {*map(form, b)}: return how
+    return ""
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000014
 def _unpaired(must, got, cure):
@@ -46,8 +66,12 @@ def _match_ids(*arms):
             lacks.append(f"{who} lacks {len(lost)} of {len(other)}{why}: {listed(lost[:1])}" +
                          ", ..." * (len(lost) > 1))
     if lacks:
+        form = _other_form(a, b)
         _unpaired("ids must match in order", f"{len(a)} and {len(b)} items, "
-                  f"{', '.join(lacks)}", "Measure both models on the same items")
+                  f"{', '.join(lacks)}{f'; they would match {form}' * bool(form)}",
+                  "Write the ids alike in both" if form else
+                  "Measure both models on the same items, or leave those that one lacks out "
+                  "of both")
     i = next(i for i, (x, y) in enumerate(zip(a, b, strict=True)) if x != y)
     _unpaired("ids must match in order", f"{a[i]!r} and {b[i]!r} at item {i}",
               "The ids are the same in another order: sort both files alike")
@@ -107,6 +131,34 @@ def unite_labels(
     names = {name for arm in arms for name in arm.labels}
     labels = as_labels(sorted(names, key=natural_order), where)
     return [arm.changed(labels=labels) for arm in arms]
+
+# %% ../../nbs/arms/04_pair.ipynb #unit0001
+_RATES = {"error", "errors", "err", "wer", "cer", "ter"}  # shares of which lower is better
+
+
+def _in_shares(a: np.ndarray, b: np.ndarray, rising: bool) -> bool:
+    "Whether one lies within 0 and 1, and the other is 20 to 500 times larger throughout."
+    low, high = sorted((a, b), key=np.max)
+    if low.min() < 0 or high.min() < 0 or not 0 < low.max() <= 1 < high.max(): return False
+    if not rising and ((low > 0) & (low < 1)).any(): return False  # seconds need no limit
+    typical = np.median(high[high > 0]) / np.median(low[low > 0])
+    return 20 <= high.max() / low.max() <= 500 and typical >= 20
+
+
+def _match_units(a: Arm, b: Arm) -> None:
+    "Refuse a score that is a share in one arm and, say, a percentage in the other."
+    if a.provenance.get("same_unit") or b.provenance.get("same_unit"): return
+    for name in ["", *a.others.keys() & b.others.keys()]:
+        x, y = (arm.others[name] if name else arm.values for arm in (a, b))
+        lower = name in a.lower if name else a.better == "lower"
+        rate = not _RATES.isdisjoint(re.findall("[a-z]+", (name or a.score).lower()))
+        if not _in_shares(x, y, rising=rate or not lower): continue
+        spans = [f"{v.min():g} to {v.max():g}" for v in (x, y)]
+        refuse("pair", "both arms must be in one unit", f"{name or a.score!r} from {spans[0]} "
+               f"in the baseline and from {spans[1]} in the candidate", "Divide one by 100, "
+               "or write both alike; where the unit is one, say same_unit=True (a key of the "
+               "provenance)",
+               error=PairingError, code="unit")
 
 # %% ../../nbs/arms/04_pair.ipynb #k0000020
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -168,7 +220,7 @@ _AGREE = {
     "better": "Say for both arms which direction is better",
     "lower": "Say for both arms which direction is better",
     "prompt_digests": "The examples changed in between; use one version",
-    "repeats": "Measure both models equally often, or allow unequal repeats",
+    "repeats": "Measure both models equally often, or say repeats='unequal'",
     "references": "Translate the same sentences", "tokenize": "Use one tokenizer for both",
     "case": "Keep the case in both, or in neither",
     "clusters": "Correct the column: clusters belong to the items"}
@@ -210,6 +262,7 @@ def pair(
     for name in a.slices.keys() & b.slices.keys():
         _match(a.slices[name], b.slices[name], a.ids, name,
                "Correct the column; what belongs to the model cannot be a slice")
+    if kinds == {"scores"}: _match_units(a, b)
     _match_data(a, b, "Ask both models the same examples, and keep their labels, prompts, "
                 "clusters and slices in both files")
     return Pair(baseline=a, candidate=b)

@@ -85,6 +85,26 @@ def split_of_each(values, where: str, name: str, n: int) -> TextColumn | None:
     for word in split.distinct() if split else (): one_of(*SPLITS)(word, where, name, n)
     return split
 
+# %% ../../nbs/arms/02_window_losses.ipynb #zero0001
+_FEW = 4  # tokens, all of which may have probability 1
+
+
+def _refuse_zeros(arm: "WindowLosses") -> None:
+    "Refuse an arm, or a document of it, whose losses are all exactly 0."
+    zero, where = arm.log_loss == 0, getattr(arm, "where", "WindowLosses")
+    if not zero.any(): return
+    must, cure = "a loss must have been measured", ("Log-probabilities were not returned: "
+                                                    "score it again")
+    if zero.all() and arm.tokens.sum() >= _FEW:
+        refuse(where, must, f"{len(zero)} losses that are exactly 0", cure, code="zeros")
+    if arm.document_ids is None: return
+    codes, n = arm.document_ids.codes()
+    empty = (np.bincount(codes, ~zero, n) == 0) & (np.bincount(codes, arm.tokens, n) >= _FEW)
+    if not empty.any(): return
+    name = arm.document_ids[int(np.argmax(empty[codes]))]
+    refuse(where, must, f"only 0 in document {name!r} ({int(empty.sum())} such)",
+           f"{cure}, or leave it out of every file", code="zeros")
+
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowLosses(Arm):
@@ -106,6 +126,11 @@ class WindowLosses(Arm):
         "n_bytes": counts_of_each, "columns": sums_of_each,
         "weight_unit": one_of(*WEIGHT_UNITS)}
     ids = property(lambda self: self.window_ids)
+
+    def __post_init__(self):
+        super().__post_init__()
+        _refuse_zeros(self)
+
     clusters = property(lambda self: self.document_ids)
 
     @property

@@ -25,7 +25,8 @@ from ..arms.window_losses import WindowLosses
 from ..arms.arm import Scores
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c009
-_OPENING = re.compile(rb'\s*\{\s*"version"\s*:\s*\d+\s*,\s*"status"\s*:\s*"\w+"\s*,\s*"eval"')
+_OPENING = re.compile(  # a log that leaves its defaults out names no version
+    rb'\s*\{\s*("version"\s*:\s*\d+\s*,\s*)?"status"\s*:\s*"\w+"\s*,\s*"eval"\s*:\s*\{')
 
 
 def is_inspect_log(path: str | os.PathLike) -> bool:
@@ -55,7 +56,11 @@ def _objects(file: Path, where: str) -> Iterator[dict]:
     about = "the log must be JSON of inspect", f"This may be a part of one. {_AGAIN}"
     with open_file(file, where) as opened: packed = opened.read(2) == b"PK"
     if not packed:
-        yield (log := as_shape(read_file(file, where), dict, where, *about))
+        log = as_shape(read_file(file, where), dict, where, *about)
+        if log.get("status") == "success" and "samples" not in log:
+            refuse(where, "the log must hold its samples", "its header alone",
+                   "Name the .eval file, or write it whole: inspect log dump FILE.eval")
+        yield log
         yield from as_shape(log.get("samples") or [], list, f"{where}, samples", *about)
         return
     try: log = zipfile.ZipFile(file)
@@ -138,20 +143,29 @@ class _Plan(msgspec.Struct):
 
 
 class _Log(msgspec.Struct):
-    version: Literal[2]
     status: Literal["success"]
     eval: _Eval
     results: _Results
     plan: _Plan | None = None
     invalidated: Literal[False] | None = False
+    version: Literal[2] = 2
 
 
 def _log(header: Mapping, where: str) -> _Log:
     "A header of format 2 whose evaluation succeeded."
-    return as_shape(header, _Log, where, "the log must be of inspect's format 2, and its "
-                    "status success", "Finish it with inspect eval-retry, since what failed "
-                    "would be missing in one arm; an older log is converted by inspect log "
-                    "convert")
+    version = header.get("version", 2)
+    if type(version) is int and version != 2:
+        refuse(where, "the log must be of inspect's format 2", f"format {version}",
+               "It is newer: run the evaluation with a release of inspect_ai that writes "
+               "format 2, or write a table with id and score" if version > 2 else
+               "It is older: inspect log convert writes it anew")
+    status, invalidated = header.get("status"), header.get("invalidated")
+    if isinstance(status, str) and status != "success" or invalidated is True:
+        refuse(where, "the status of the log must be success, and it must not be invalidated",
+               "invalidated" if invalidated else repr(status), "Finish it with inspect "
+               "eval-retry, since what failed would be missing in one arm")
+    return as_shape(header, _Log, where, "the log must have a header of inspect's format 2",
+                    _AGAIN)
 
 # %% ../../nbs/files/04_inspect_logs.ipynb #c003
 class _Sample(msgspec.Struct):
@@ -209,7 +223,8 @@ def _rows(samples: Iterable[dict], value: Callable, log: _Log, where: str) -> di
             if (got := getattr(sample, flaw)):
                 why = got.get("message") or got.get("reason") if isinstance(got, dict) else got
                 refuse(place, f"a sample must have no {flaw}", str(why or got),
-                       "Run it again with inspect eval-retry: no sample is left out")
+                       "Run it again with inspect eval-retry, or write a table with id and "
+                       "score of the samples that both arms have")
         rows.setdefault(str(sample.id), []).append(
             (sample.asked, sample.epoch, value(sample.scores, place),
              {"input": sample.input, "target": sample.target, **(sample.metadata or {})}))

@@ -237,6 +237,10 @@ def _parsed(path, where):
     "(mean losses up to each chunk, error of each, n_ctx, whether it is a default log)."
     text = read_file(path, where).decode("utf-8", "replace")
     where, start = f"{where}: {path}", _STARTS.search(text)
+    if len(runs := _STARTS.findall(text)) > 1:
+        refuse(where, "a log must be of one run",
+               f"{len(runs)}, of {' and '.join(n for n, _ in runs)} chunks",
+               "Keep each run in a file of its own")
     if start is None:
         refuse(where, "the log must say 'calculating perplexity over N chunks, n_ctx=M'",
                "no such line", "Keep both streams: llama-perplexity ... > FILE 2>&1")
@@ -280,7 +284,8 @@ def read_perplexity_log(path: str | os.PathLike) -> WindowLosses:
     if default:
         refuse(f"read_perplexity_log: {path}", "losses need 6 decimals",
                "the default log, perplexities with 4",
-               "Run it with --ppl-output-type 1, or read both logs by read_perplexity_pair")
+               "Run it with --ppl-output-type 1; two such logs are compared by "
+               "read_perplexity_pair, or by invar-nb compare A B")
     return arm
 
 

@@ -23,6 +23,8 @@ from .predictions import ASKED_VALUES
 # %% ../../nbs/files/03_lm_eval.ipynb #c009
 _NAME = re.compile(r"(?:samples_(.+)|results)_(\d{4}-\d\d-\d\dT[\d-]{8}(?:\.\d+)?)\.jsonl?")
 _COPY_AGAIN = "Copy the file again, or run lm_eval again"
+_ALONE = ("or read the file alone, without its hashes, as a table: id='doc_id' with "
+          "score='acc' or another of its metrics")
 _ONE_MODEL = "Name the folder of one model"
 
 
@@ -39,9 +41,10 @@ def _sample_files(path: Path, where: str) -> dict[str, list[Path]]:
     name = None if path.is_dir() else _NAME.fullmatch(as_file(path, where).name)
     if name is None and not path.is_dir():
         refuse(where, "the file must have the name that lm_eval gave it", path.name,
-               "Name it samples_<task>_<time>.jsonl, beside its results_<time>.json")
+               "Name it samples_<task>_<time>.jsonl, beside its results_<time>.json, "
+               f"{_ALONE}")
     folder, time = (path.parent, name[2]) if name else (path, "*")
-    files = [path] if name and name[1] else folder.rglob(f"samples_*_{time}.jsonl")
+    files = [path] if name and name[1] else folder.rglob(f"samples_*_{time}.json*")
     named = sorted((m[1], m[2], file) for file in files if (m := _NAME.fullmatch(file.name)))
     if not named:
         refuse(where, "there must be files samples_<task>_<time>.jsonl", "none",
@@ -91,11 +94,13 @@ class _Said(msgspec.Struct):
 def _results(file: Path, task: str, where: str) -> tuple[dict, _Said]:
     "The results file of the same time, and what it says about the task."
     time = _NAME.fullmatch(file.name)[2]
-    beside = list(file.parent.glob(f"*_{time}.json"))
+    beside = [other for other in file.parent.glob(f"*_{time}.json")
+              if not other.name.startswith("samples_")]
     if len(beside) != 1:
         refuse(where, f"results_{time}.json must lie beside {file.name}",
                f"{len(beside) or 'no'} such file{'s' * (len(beside) > 1)}",
-               "Copy it too: counts, versions and directions of the metrics are in it")
+               "Copy it too, since counts, versions and directions of the metrics are in it, "
+               f"{_ALONE}")
     about = (where, f"{beside[0].name} must say what was done in the task {task!r}",
              "It is of another run, or older than lm-eval 0.4.5: copy the whole output folder "
              "again, or run lm_eval again")

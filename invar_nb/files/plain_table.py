@@ -113,7 +113,12 @@ class Roles:
 
     def _named(self, columns, where) -> dict:
         "Role -> column, as far as a user said it."
-        counts = _counts(columns) if _tries_in(_asked(self.score)) else {}
+        tries = _tries_in(_asked(self.score))
+        counts = _counts(columns) if tries else {}
+        if tries and not counts and not {*_asked(self.score)} & {*columns}:
+            refuse(where, "pass@k must be counted from columns samples and correct_samples",
+                   f"columns {listed(columns)}", "Write one row a problem, with how many "
+                   "samples were drawn and how many of them were right")
         scores = [] if counts else _asked(self.score)
         if len(absent := [name for name in scores if name not in columns]) > 1:
             refuse(where, f"there must be columns {listed(absent)}",
@@ -185,7 +190,8 @@ def token_losses(
         if number and _ZERO < x <= 0: continue
         refuse(where, "a log-probability must be a finite number of at most 0",
                f"{x!r} at token {i}", "Turn the sign of losses" if number and x > 0 else
-               "This token has probability 0, so that the text has no perplexity" if number
+               "This token has probability 0, so that the text has no perplexity: leave it "
+               "out of every file" if number
                else "Only the first token may be without one: score the text again, or leave "
                "it out of every file")
     known = all(name is not None for _, name in rows)

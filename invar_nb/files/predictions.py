@@ -176,9 +176,24 @@ ELSEWHERE = {
     "probabilities": ("probs", "prob", "probability", "proba", "scores", "logprobs")}
 
 
+_SCORES = ("correct", "score", "f1", "exact_match", "em", "acc", "accuracy")
+
+
+def _rename(columns) -> str:
+    "What to call the columns that others call otherwise; '' where none is."
+    others = {role: next((c for c in columns if c in ELSEWHERE[role]), None)
+              for role in ("id", "label", "prediction") if role not in columns}
+    names = [f"{other!r} to {role!r}" for role, other in others.items() if other]
+    return f"Rename {' and '.join(names)}, or " if names else ""
+
+
 def _lists(columns: Mapping, where: str) -> dict[str, list]:
     "The columns as lists as long as the ids; single precision as it is printed."
-    for name in ("id", "label"): column_named(name, columns, where, ELSEWHERE[name])
+    for name in ("id", "label"):
+        scores = [score for score in _SCORES if score in columns]
+        if name in columns or not scores: column_named(name, columns, where, ELSEWHERE[name])
+        else: refuse(where, f"there must be a column {name!r}", f"columns {listed(columns)}",
+                     _rename(columns) + f"compare its scores alone: score={scores[0]!r}")
     refuse_misaligned(where, {f"column {name!r}": cells for name, cells in columns.items()})
     lists, n = {}, len(columns["id"])
     for name, cells in columns.items():

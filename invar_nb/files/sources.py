@@ -7,7 +7,7 @@ __all__ = ['SOURCES', 'first_names', 'Reading', 'read_every_eval', 'read_transla
            'find_source', 'read_together', 'read_arms']
 
 # %% ../../nbs/files/07_sources.ipynb #c008
-import csv, os, re
+import codecs, csv, os, re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -64,6 +64,7 @@ class Reading(Roles):
     better: str | tuple[str, ...] | None = None  # of a score: higher or lower; NAME=WORD each
     repeats: str = "refuse"      # of an id: "mean" averages, "unequal" other counts too
     sums: bool = False           # the losses are sums
+    same_unit: bool = False      # scores are in one unit, however far their ranges differ
     labels: tuple[str, ...] = ()  # all classes of answers, in order; (): those that occur
     references: tuple[str, ...] = ()  # files with the right translation of each line
     tokenize: str = "13a"        # what a word of a translation is
@@ -76,6 +77,9 @@ class Reading(Roles):
                 if (value := getattr(self, f.name)) != getattr(plain, f.name)}
 
 # %% ../../nbs/files/07_sources.ipynb #c007
+_EVERY_EVAL = re.compile(r"(instance_level_eval_)?0\.[23]\.\d+")  # versions of one form
+
+
 class _Mark(msgspec.Struct):
     score: float
     is_correct: bool
@@ -83,7 +87,7 @@ class _Mark(msgspec.Struct):
 
 class _Sample(msgspec.Struct):
     "What is read of a sample of Every Eval Ever."
-    schema_version: Annotated[str, msgspec.Meta(pattern=r"^instance_level_eval_0\.2\.")]
+    schema_version: str
     evaluation_id: str
     model_id: str
     evaluation_name: str
@@ -101,10 +105,11 @@ def read_every_eval(
     "The scores of each evaluation in a file."
     where, runs = f"read_every_eval: {path}", {}
     for place, line in read_lines(path, where):
-        sample = as_shape(line, _Sample, place, "every line must be a sample of Every Eval "
-                          "Ever", "Export it again, with hashes and without failed "
-                          "samples; this file may be truncated",
-                          code="damaged")
+        about = (place, "every line must be a sample of Every Eval Ever", "Export it again, "
+                 "with hashes and without failed samples; this file may be truncated")
+        row = as_shape(line, dict, *about, code="damaged")
+        _check_version(row, place)
+        sample = as_shape(row, _Sample, *about, code="damaged")
         runs.setdefault(sample.evaluation_name, []).append(sample)
     if not runs: refuse(where, "the file must hold samples", "none", "Export it again")
     arms = {}
@@ -122,6 +127,15 @@ def read_every_eval(
             data_id=f"every-eval:{name}", prompt_digests=[s.sample_hash for s in samples],
             provenance={"source": source})
     return arms
+
+
+def _check_version(row: Mapping, place: str) -> None:
+    "Refuse a sample of a version whose fields may be others."
+    version = row.get("schema_version")
+    if not isinstance(version, str) or _EVERY_EVAL.fullmatch(version): return
+    refuse(place, "a sample of Every Eval Ever must have version 0.2 or 0.3",
+           f"{version!r} at schema_version", "Convert it to one of these, or write a table "
+           "with id and score")
 
 
 def _direction(samples: list[_Sample], better: str | None, where: str) -> str:
@@ -199,7 +213,8 @@ SOURCES = {source.name: source for source in (
            lambda path, names, reading: bool(reading.references) and not path.is_dir()),
     Source("lm-eval", "lm-eval samples_*.jsonl", read_lm_eval,
            ("tasks", "filter", "score", "slices", "cluster"), lambda path, names, reading:
-           is_lm_eval(path) or {"doc_id", "filtered_resps"} <= names),
+           not (reading.id and path.is_file())  # then a table of its own
+           and (is_lm_eval(path) or {"doc_id", "filtered_resps"} <= names)),
     Source("inspect", "inspect .eval or .json logs", read_inspect_log,
            ("tasks", "score", "better", "slices", "cluster"),
            lambda path, names, reading: is_inspect_log(path)),
@@ -238,6 +253,29 @@ def find_arms(path: str | os.PathLike) -> str | None:
         if len({tuple(sorted(items)) for items in groups.values()}) == 1:
             return f"{name}={','.join(words)}"
 
+# %% ../../nbs/files/07_sources.ipynb #foreign0
+_FOREIGN = {  # tool -> names at its top, and where in it the items and their scores are
+    "HELM": ({"instance_id", "train_trial_index", "stats"}, "instance_id, and the mean of the "
+             "statistic in stats that is meant"),
+    "HELM ": ({"adapter_spec", "request_states"}, "instance.id of each request state; scores "
+              "are in per_instance_stats.json"),
+    "evalplus": ({"eval", "hash"}, "a key of eval, and whether its base_status (or "
+                 "plus_status) is pass"),
+    "promptfoo": ({"evalId", "results"}, "testIdx of each of results.results, and its score"),
+    "the Trainer": ({"log_history", "global_step"}, "a run each, with seed and a metric of its "
+                    "log_history")}
+
+
+def _refuse_foreign(path: Path, names: set) -> None:
+    "Refuse what a tool wrote that is not read, with the table to write of it."
+    tools = {tool.strip(): where for tool, (keys, where) in _FOREIGN.items() if keys <= names}
+    if {"spec"} == names - {""}: tools["OpenAI evals"] = (
+        "sample_id of each event of type match, and correct in its data")
+    for tool, where in tools.items():
+        refuse("find_source", "a file must be of a tool that is read",
+               f"{path}, as {tool} writes it", "Write a table of it with the columns id and "
+               f"score: {where}")
+
 # %% ../../nbs/files/07_sources.ipynb #c000
 def find_source(
     path: str | os.PathLike,
@@ -249,6 +287,7 @@ def find_source(
         refuse("find_source", "the file must hold evidence", f"{path}, an empty file",
                "Was the program that wrote it interrupted?")
     names = first_names(path)
+    _refuse_foreign(path, names)
     for source in SOURCES.values():  # what a tool wrote comes first
         if source.recognises and source.recognises(path, names, reading): return source
     kinds = [SOURCES[name] for name in kinds_of_table(path, names, reading)]
@@ -268,6 +307,12 @@ def find_source(
         cure = f"These are weights: give their folder, {path.parent}"
     else:
         with open_file(path, "find_source") as file: head = file.read(2**16)
+        if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+            refuse("find_source", "a text must be UTF-8", f"{path}, which is UTF-16",
+                   "Save it as UTF-8: Get-Content OLD | Set-Content -Encoding utf8 NEW")
+        if re.search(rb"calculating perplexity over \d+ chunks|^\[1\]\d", head):
+            cure = ("This log of llama-perplexity does not say n_ctx: keep both streams of a "
+                    "build of 2024 or later, llama-perplexity ... > FILE 2>&1")
         if b"kl_divergence: computing over" in head:
             cure = ("This log of --kl-divergence has rounded numbers of one comparison: name "
                     "the two files that --kl-divergence-base wrote, one for each model")
@@ -275,6 +320,10 @@ def find_source(
            + ", ".join(s.known_by for s in SOURCES.values()), got, cure)
 
 # %% ../../nbs/files/07_sources.ipynb #c013
+_AS_TABLE = ("Rename its columns to id, label and prediction, or say score=NAME to read the "
+             "file as a table")
+
+
 def _check_options(source: Source, given: Mapping) -> None:
     "An option that a kind does not take is refused; `slices` are asked of all."
     several = isinstance(given.get("score"), tuple) and source.name != "table"
@@ -282,11 +331,13 @@ def _check_options(source: Source, given: Mapping) -> None:
         refuse("read_arms", "one score must be chosen", listed(given["score"]),
                "Several are for tables and, as TASK=NAME, for folders of lm-eval and inspect",
                error=UsageError)
-    idle = next((k for k in given if k not in (*source.options, "slices")), None)
+    idle = next((k for k in given if k not in (*source.options, "slices", "same_unit")),
+                None)
     if idle is not None:  # answers have slices of their own
         takers = [other.name for other in SOURCES.values() if idle in other.options]
         refuse("read_arms", f"{idle} is an option of {', '.join(takers)}",
-               f"a file of {source.name}", "Leave it out", error=UsageError)
+               f"a file of {source.name}", _AS_TABLE if source.name == "answers"
+               and idle in USUAL else "Leave it out", error=UsageError)
 
 
 def _check_whole(path: str | os.PathLike, source: Source, other: Source) -> None:
@@ -324,6 +375,8 @@ def read_together(
         rows = {"rows": reading.arm[name]} if reading.arm else {}
         with of_part(name): read = source.read(as_path(path), **options, **rows)
         arms[name] = read if isinstance(read, dict) else {"": read}
+        if reading.same_unit: arms[name] = {task: arm.changed(provenance={
+            **arm.provenance, "same_unit": True}) for task, arm in arms[name].items()}
     for who, other in [two for name in others for two in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:
             shared = [task for task in arms[other] if task in arms[who]]

@@ -304,7 +304,7 @@ def as_number(
     where: str,  # function named by the error
 ) -> float | int:
     "The finite number in a cell; an int where it is written as one."
-    no = lambda cure: refuse(where, f"{name} must be a finite number",
+    no = lambda cure: refuse(where, f"every {name!r} must be a finite number",
                              f"{value!r} ({place})", cure)
     number = value.item() if hasattr(value, "dtype") else value
     if isinstance(number, str):

@@ -17,7 +17,7 @@ import numpy as np
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c023
 class ContractError(ValueError):
-    "A value is not what the function needs; `code`, `culprit` and `cure` are its parts."
+    "A value is not what is needed; `code`, `must`, `culprit` and `cure` are its parts."
     code = "contract"
 
     def __init__(
@@ -25,11 +25,13 @@ class ContractError(ValueError):
         message: str,       # one line: where, what must hold, the culprit, the cure
         *,
         code: str = "",     # for programs; "": that of the class
+        must: str = "",     # what must hold
         culprit: str = "",  # what was passed
         cure: str = "",     # what to do about it
     ):
         super().__init__(message)
-        self.code, self.culprit, self.cure = code or type(self).code, culprit, cure
+        self.code, self.must = code or type(self).code, must
+        self.culprit, self.cure = culprit, cure
 
     def _render_traceback_(self) -> list[str]:  # IPython calls it: a notebook shows the line
         return [f"{type(self).__name__}: {self}"]
@@ -69,8 +71,9 @@ def refuse(
     shown = _one_line(got if isinstance(got, str) else repr(_plain(got)))
     shown = re.sub(r"(?<=\w)\.$", "", shown)  # the sentence of another library ends here
     cure = _one_line(cure, 2000) + ("" if cure.endswith(("?", "!", ".")) else ".")
-    raise error(f"{_one_line(where)}: {_one_line(must, 400)}; got {shown}. {cure}",
-                code=code, culprit=shown, cure=cure)
+    must = _one_line(must, 400)
+    raise error(f"{_one_line(where)}: {must}; got {shown}. {cure}", code=code, must=must,
+                culprit=shown, cure=cure)
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c092
 @contextmanager
@@ -80,7 +83,7 @@ def of_part(name: str) -> Iterator[None]:
     except ContractError as error:
         if not name: raise
         where, _, said = str(error).partition(": ")
-        raise type(error)(f"{where}: {name}: {said}", code=error.code,
+        raise type(error)(f"{where}: {name}: {said}", code=error.code, must=error.must,
                           culprit=error.culprit, cure=error.cure) from None
 
 # %% ../../nbs/foundations/00_refuse.ipynb #c027

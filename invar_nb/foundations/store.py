@@ -84,7 +84,9 @@ def strict_json(text: str | bytes, *, where: str) -> object:
         value = float(literal)
         if not math.isfinite(value):
             refuse(where, "JSON numbers must be finite", literal,
-                   "NaN is not JSON; write null where a value may be missing")
+                   "As a log-probability it is a token of probability 0: that text has no "
+                   "perplexity, leave it out of every file" if literal == "-Infinity" else
+                   "Measure it again, or leave its row out of every file")
         if value == 0 and set("123456789") & {*literal.lower().partition("e")[0]}:
             refuse(where, "JSON numbers must not vanish in float64",
                    f"{literal}, which would become 0", "Change the unit, or write 0")
@@ -121,6 +123,64 @@ def digest(data: bytes | str) -> str:
     data = data.encode("utf-8") if isinstance(data, str) else data
     return "sha256:" + hashlib.sha256(data).hexdigest()
 
+# %% ../../nbs/foundations/02_store.ipynb #door0004
+_STEP = re.compile(r"\.([^.\[\]]+)|\[([^\]]*)\]")  # in a path of msgspec: a field, or an item
+
+
+_UNCLEAR = object()  # where a path does not say what stands there
+
+
+def _value_at(value: object, path: str) -> object:
+    "What stands at a path such as `$.rows[3].name`; _UNCLEAR where the path does not say."
+    for name, index in _STEP.findall(path):
+        try: value = value[name or int(index)]
+        except (LookupError, TypeError, ValueError): return _UNCLEAR
+    return value
+
+
+def _types_at(kind: object, name: str, index: str) -> Iterator:
+    "The types that a field or an item may have, from those of what holds it."
+    for one in getattr(kind, "types", [kind]):
+        for field in getattr(one, "fields", ()):
+            if field.encode_name == name: yield field.type
+        if not index: continue
+        yield from getattr(one, "item_types", ())
+        yield from (getattr(one, f"{of}_type") for of in ("item", "value")
+                    if hasattr(one, f"{of}_type"))
+
+
+def _words_at(shape: type, path: str) -> str:
+    "The values that a type allows at a path: `1, 2 or 3`."
+    from msgspec.inspect import type_info
+    kinds = [type_info(shape)]
+    for step in _STEP.findall(path):
+        kinds = [inner for kind in kinds for inner in _types_at(kind, *step)]
+    kinds = [one for kind in kinds for one in getattr(kind, "types", [kind])]
+    words = [repr(word) for kind in kinds for word in getattr(kind, "values", ())]
+    return " or ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
+
+
+def _explained_value(message: str, value: object, shape: type) -> str:
+    "A message of msgspec: what stands there, in place of what may stand there."
+    said, at, path = message.replace("`", "").partition(" - at ")
+    there = _value_at(value, path)
+    shown = "a value" if there is _UNCLEAR else repr(there)
+    shown = shown if len(shown) <= 60 else f"{shown[:40]}...{shown[-12:]}"
+    place = f" at {path.removeprefix('$').removeprefix('.')}" if at else ""
+    whole = "" if place or isinstance(value, (dict, bytes)) else f": {value!r}"
+    if match := re.fullmatch("Expected (.+), got (.+)", said, re.S):
+        got = f"a length of {match[2]}" if "length" in match[1] else match[2]
+        return f"{got} in place of {match[1]}{place or whole}"
+    if match := re.fullmatch("Expected str matching regex (.*)", said, re.S):
+        if isinstance(there, str) and not there.isprintable():
+            return f"{shown}, a text of several lines or with control characters{place}"
+        return f"{shown} in place of a text that matches {match[1]}{place}"
+    if match := re.fullmatch("Invalid enum value (.*)", said, re.S):
+        return f"{match[1]} in place of {_words_at(shape, path)}{place}"
+    if match := re.fullmatch("Expected (.+)", said, re.S):
+        return f"{shown} in place of {match[1]}{place}"
+    return said + (place or whole)
+
 # %% ../../nbs/foundations/02_store.ipynb #door0002
 def as_shape(
     value: object,  # plain values; or the JSON that spells them, as bytes, NaN included
@@ -139,12 +199,7 @@ def as_shape(
         return msgspec.convert(value, shape, strict=strict)
     except ContractError: raise
     except (ValueError, RecursionError) as error:
-        got = re.sub("^Expected `(.+?)`, got `(.+?)`", r"\2 in place of \1", str(error))
-        got = re.sub("^Expected `str` matching regex .*'(?= - at|$)",
-                     "a text of several lines or with control characters", got)
-        if " - at " not in got and not isinstance(value, (dict, bytes)): got += f": {value!r}"
-        got = re.sub(r" - at \$\.?", " at ", got.replace("`", ""))
-        refuse(where, must, got, cure, **more)
+        refuse(where, must, _explained_value(str(error), value, shape), cure, **more)
 
 # %% ../../nbs/foundations/02_store.ipynb #c007
 ASIDE = ("digest", "environment")  # fields that the digest of a document does not cover

@@ -56,7 +56,7 @@ accuracy_metric = Metric(name="accuracy", better="higher", kind="answers", prepa
 LOWER = ("seconds", "time", "latency", "error", "errors", "err", "wer", "cer", "ter", "cost",
          "loss", "nll", "entropy", "perplexity", "ppl", "bpb", "mae", "mse", "rmse", "brier")
 HIGHER = ("score", "f1", "exact", "match", "em", "acc", "accuracy", "correct", "reward", "auc",
-          "auroc", "bleu", "chrf", "rouge", "precision", "recall", "pass", "win")
+          "auroc", "bleu", "chrf", "rouge", "precision", "recall", "pass", "passed", "win")
 
 
 def usual_direction(name: str) -> str | None:

@@ -81,7 +81,7 @@ def arm_kind(
         try: return find_source(path, reading).name
         except ContractError as error:
             if file: raise
-            raise UsageError(f"{error} A model folder has config.json.",
+            raise UsageError(f"{error} A model folder has config.json.", must=error.must,
                              culprit=error.culprit, cure=error.cure) from None
     if argument.strip() and os.path.exists(path):
         usage("the model or file must be a file or a folder",

@@ -312,7 +312,7 @@ def as_reading(
     "Options of files as the library takes them."
     if not runs: refuse_directions(columns)
     same = {name: getattr(columns, name) for name in (
-        "id", "loss", "tokens", "cluster", "repeats", "sums", "tokenize")}
+        "id", "loss", "tokens", "cluster", "repeats", "sums", "same_unit", "tokenize")}
     one = lambda given: tuple(given) if len(given or ()) > 1 else next(iter(given or ()), None)
     return Reading(tasks=tuple(columns.task or ()), n_bytes=columns.bytes,
                    arm=g.arms_in(columns), better=one(columns.better),

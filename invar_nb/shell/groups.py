@@ -235,6 +235,8 @@ class Columns:
                       "refuse them, average them, or average even unequal counts. Default: "
                       "refuse.") = "refuse"
     sums: _column(bool, "The losses are sums, not means.") = False
+    same_unit: _column(bool, "Scores of all arms are in one unit, also where one arm lies "
+                       "within 0 and 1 and another far above.") = False
     references: _column(_many, "Reference translations, one sentence per line, where the "
                          "arms are translations.") = None
     labels: _column(_many, "All classes that an answer can have, in order.") = None

@@ -221,6 +221,7 @@ def as_option(value, kind, key: str):
     except msgspec.ValidationError as error:
         words = [word for one in (plain, *get_args(plain)) if get_origin(one) is Literal
                  for word in get_args(one)]
+        if plain is bool: usage(f"{key} must be true or false", repr(value), "Write true")
         if words: usage(f"{key} must be one of {', '.join(words)}", repr(value), "Write one")
         usage(f"{key} must be a valid value", f"{value!r} ({error})",
               f"{mark.help}")

@@ -158,7 +158,8 @@ def find_rules(
                               "each text", f"Texts: {', '.join(kinds)}") or None)
         check_kinds(rules, each)
     except ContractError as error:
-        raise UsageError(str(error), culprit=error.culprit, cure=error.cure) from None
+        raise UsageError(str(error), must=error.must, culprit=error.culprit,
+                         cure=error.cure) from None
     return rules
 
 # %% ../../nbs/shell/05_rules.ipynb #c018n

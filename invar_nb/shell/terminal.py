@@ -111,42 +111,73 @@ class Progress:
             say(f"{self.label}: {done / total:.0%}, {rest} left", self.quiet)
 
 # %% ../../nbs/shell/03_terminal.ipynb #c002
+_WORDS = ContextVar("words", default=())  # of the command line
 _SPELLED = {"metrics": "metric", "pieces": "documents", "n_bytes": "bytes", "tasks": "task",
             "slices": "by"}
 _SUBJECTS = ("filter|gate|labels|level|margin|max_length|method|metrics|replicates|resample|"
              "seed|shard|stride|sums|by|units|windowing|windows")
 _NAMES = (f"{_SUBJECTS}|allow_pickle|better|bos|cluster|first_window|id|loss|n_bytes|pieces|"
-          "prefix_token|references|repeats|scale|score|slices|target|tasks|tokenize|tokenizer|"
-          "tokens")
+          "prefix_token|references|repeats|same_unit|scale|score|slices|target|tasks|tokenize|"
+          "tokenizer|tokens")
+_NO_ARGUMENT = r"(?<!\w)'[^']*'|(?<!\w)\"[^\"]*\"|[^\s'\"]*[/\\][^\s'\"]*"  # quoted, or a path
+_FUNCTION = r"^[A-Za-z_][\w.-]*: "
+_VALUE = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
+_ARGUMENT = rf"(?<![\w:])(?<!--margin )({_NAMES})={_VALUE}"
 
 
-def _in_options(text):
-    "The sentence without the function that refused, with options for arguments."
-    if text.startswith("invar-nb: "): return text.removeprefix("invar-nb: ")  # said so already
+def _option_of(name, value=""):
+    "How an argument of the library is typed, with a value."
     from invar_nb.shell.groups import ROLES, section_of
+    name = _SPELLED.get(name, name)
+    if value == "None": return f"no {_option_of(name)}"
+    if value == "..." and name in (*ROLES, "task"): value = "NAME"
+    if name in ROLES and name != "score": return f"--column {name}={value}"
+    if not section_of(name): return f"--{name.replace('_', '-')} {value}".rstrip()
+    return f"--set {name}={value}" if value else name
 
-    def typed(name, value=""):
-        name = _SPELLED.get(name, name)
-        if value == "None": return f"no {typed(name)}"
-        if value == "..." and name in (*ROLES, "task"): value = "NAME"
-        if name in ROLES and name != "score": return f"--column {name}={value}"
-        if not section_of(name): return f"--{name.replace('_', '-')} {value}".rstrip()
-        return f"--set {name}={value}" if value else name
+
+def _typed_names() -> list[str]:
+    "Words of the command line, and names of files in them, that look like arguments."
+    words = [*_WORDS.get()]
+    words = [word for before, word in zip(["", *words], words, strict=False)
+             if before not in ("--set", "--column") and not word.startswith("-")]
+    names = {name for word in words for name in (word, Path(word).name, Path(word).stem)}
+    return sorted((name for name in names if re.search(rf"\b({_NAMES})=", name)), key=len)
+
+
+def _in_options(error) -> str:
+    "The sentence without the function that refused, with options for arguments."
+    text = str(error)
+    if text.startswith("invar-nb: "): return text.removeprefix("invar-nb: ")  # said so already
+    must = getattr(error, "must", "")
+    begin = max(text.rfind(f"{must}; got {error.culprit}"), 0) if must else 0
+    where, text, names = text[:begin], text[begin:], _typed_names()
+    if where: where = re.sub(_FUNCTION, "", where)
+    else: text = re.sub(_FUNCTION, "", text)
+    for i, name in enumerate(reversed(names)): text = text.replace(name, chr(0xE000 + i))
 
     def argument(m):
+        if not m[1]: return m[0]
         value = m[2] or m[3] or "..."
-        return typed(m[1], {"True": "true", "False": "false"}.get(value, value))
-    text = re.sub(r"^[A-Za-z_][\w.-]*: ", "", text)
-    value = r"(?:['\"]([^'\"]*)['\"]|([\w.-]*\w)?)(?:\[\.\.\.\])?"
-    text = re.sub(rf"(?<![\w:])(?<!--margin )({_NAMES})={value}", argument, text)
-    for names, verb in ((_SUBJECTS, " must | needs? | belong"),
-                        (_NAMES, " must be one of | is an option ")):
-        subject = rf"(?:^|(?<=: ))(?:(?:{names})(?:, | and |(?={verb})))+"
-        text = re.sub(subject, lambda m: re.sub(rf"\b({names})\b",  # noqa: B023
-                                                lambda n: typed(n[0]), m[0]), text)
-    return text
+        return _option_of(m[1], {"True": "true", "False": "false"}.get(value, value))
+    text = re.sub(f"{_NO_ARGUMENT}|{_ARGUMENT}", argument, text)
+    for subjects, verb in ((_SUBJECTS, " must | needs? | belong"),
+                           (_NAMES, " must be one of | is an option ")):
+        subject = rf"(?:^|(?<=: ))(?:(?:{subjects})(?:, | and |(?={verb})))+"
+        text = re.sub(subject, lambda m: re.sub(r"\b(?!and\b)\w+",
+                                                lambda n: _option_of(n[0]), m[0]), text)
+    for i, name in enumerate(reversed(names)): text = text.replace(chr(0xE000 + i), name)
+    return where + text
 
 # %% ../../nbs/shell/03_terminal.ipynb #acqdcjcb
+_MARGIN = "Write --margin 2%: the largest loss that is accepted"
+_ELSEWHERE = {  # what other tools call an option, and what to type here
+    "threshold": _MARGIN, "tolerance": _MARGIN, "max_drop": _MARGIN,
+    "alpha": "Write --level 0.95, which is the default, for an alpha of 0.05",
+    "confidence": "Write --level 0.95, which is the default",
+    "fail_on_regression": "Leave it out: where a regression is shown the exit code is 1"}
+
+
 def _no_option(error):
     "What to write for an option that does not exist, where a study file has such a key."
     from invar_nb.shell.groups import ROLES, section_of
@@ -156,6 +187,7 @@ def _no_option(error):
         return ("plan takes answers, not --questions. Answer them with both models: invar-nb "
                 "answer MODEL questions.jsonl --out NAME.jsonl, then: invar-nb plan a.jsonl "
                 "b.jsonl.")
+    if key in _ELSEWHERE: return f"there is no option {name}. {_ELSEWHERE[key]}."
     if key in ROLES: return f"there is no option {name}. Write --column {key}=NAME"
     if section_of(key):
         return f"there is no option {name}. Write --set {key}=VALUE, as for a study file"
@@ -193,7 +225,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     if isinstance(error, UsageProblem): return USAGE, error.format_message()
     if numbers and isinstance(error, numbers.ContractError):
         usage = isinstance(error, numbers.UsageError) or error.code == "not_installed"
-        return USAGE if usage else REFUSED, _in_options(str(error))
+        return USAGE if usage else REFUSED, _in_options(error)
     if isinstance(error, ModuleNotFoundError):
         return USAGE, f"{error}. In the clone: pip install '.[hf]'."
     if isinstance(error, (KeyboardInterrupt, typer.Abort)):
@@ -201,7 +233,7 @@ def describe_error(error: BaseException) -> tuple[int, str]:
     if isinstance(error, (BrokenPipeError, SystemExit)):  # help leaves a closed pipe so
         return FAILED, "stdout was closed before everything was written."
     if isinstance(error, ConnectionError) and error.errno is None:  # our own sentence
-        return FAILED, _in_options(str(error))
+        return FAILED, _in_options(error)
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return FAILED, f"out of memory; a smaller --batch-tokens may help. {error}"
     if isinstance(error, OSError):
@@ -219,6 +251,7 @@ class _Ending:
     def __init__(self, arguments):
         self.debug, self.as_json = "--debug" in arguments, "--json" in arguments
         self.code = FAILED
+        _WORDS.set(tuple(arguments))
 
     def __enter__(self): return self
 

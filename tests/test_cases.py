@@ -1,0 +1,201 @@
+"""Files as people keep them: in the form of other tools, of two scales, of another encoding. What is read, what is refused, and whether the
+way out that a refusal names is one. The inputs lie in data/cases."""
+import json
+import re
+import shutil
+import unicodedata
+
+import numpy as np
+import pytest
+
+from commands import shell
+from frozen_inputs import DATA
+from invar_nb.arms.arm import Scores
+from invar_nb.arms.pair import pair, pair_arrays
+from invar_nb.arms.window_losses import WindowLosses
+from invar_nb.comparison.study import study
+from invar_nb.foundations.refuse import ContractError, PairingError
+
+CASES = DATA / "cases"
+
+
+@pytest.fixture
+def said(tmp_path, monkeypatch):
+    "(exit code, all that was printed, on one line) of a command, run where copies of the files lie."
+    shutil.copytree(CASES, tmp_path, dirs_exist_ok=True)
+    monkeypatch.chdir(tmp_path)
+
+    def run(command, *files, out=True):
+        words = [command, *files, *(["--out", "r", "--force"] if out else [])]
+        code, *printed = shell(*words)
+        return code, " ".join(" ".join(printed).split())
+    return run
+
+
+# --- a value of a newer version -------------------------------------------------------------------------------------------------------
+def test_samples_of_every_eval_ever_0_3_are_read_as_those_of_0_2(said, tmp_path):
+    code, text = said("compare", "eee_030_base.jsonl", "eee_030_new.jsonl")
+    assert code == 0, text
+    older = [tmp_path / f"older_{arm}.jsonl" for arm in ("base", "new")]
+    for file in older: file.write_text((tmp_path / file.name.replace("older", "eee_030")).read_text().replace('"0.3.0"', '"instance_level_eval_0.2.1"'))
+    change = lambda text: re.match(r"Inconclusive: score .*? points\)", text)[0]
+    assert change(said("compare", *map(str, older))[1]) == change(text)
+
+
+def test_a_version_that_is_not_read_is_shown_with_those_that_are(said, tmp_path):
+    for name, other in (("0.4.0", "0.4.0"), ("instance_level_eval_0.1.0", "instance_level_eval_0.1.0"), ("a\\nb", "a\\nb")):
+        (tmp_path / "other.jsonl").write_text((tmp_path / "eee_030_new.jsonl").read_text().replace('"0.3.0"', f'"{name}"'))
+        code, text = said("compare", "eee_030_base.jsonl", "other.jsonl")
+        assert code == 3 and f"'{other}' at schema_version" in text and "0.2 or 0.3" in text and "truncated" not in text, text
+
+
+# --- what was typed is said as it was typed -------------------------------------------------------------------------------------------
+TYPED = ("seed=1,level=2/t.csv", "method=a,model=b.csv", "my seed=1 file.csv", "bos=1/tokens=2/score=3.csv", "level=2", "seed=x=y.json", "margin=2% of what.csv")
+
+
+@pytest.mark.parametrize("name", TYPED)
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_path_that_looks_like_an_option_is_said_as_typed(said, tmp_path, name, exists):
+    if exists:
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("a,b\n1,2\n")
+    else: shutil.rmtree(tmp_path / "seed=1,level=2")
+    for words in (["evaluate", name], ["compare", name, "scale_base.csv"], ["compare", "scale_base.csv", name], ["compare", name, name, "--score", "b"]):
+        code, text = said(*words, out=words[0] != "evaluate")
+        assert code in (2, 3) and name in text, text
+        assert not re.search(r"--(seed|level|method|margin|set|column) (?!(loss|score|id|arm)=?NAME|score=|id=)", text.replace(name, "")), text
+
+
+@pytest.mark.parametrize("column, cell, words", [
+    ("level", "x", "'level' must be"), ("seed", "x", "'seed' must be"), ("units=2", "x", "'units=2'"), ("tokens", "x", "'tokens' must be")])
+def test_a_column_that_is_called_as_an_option_is_said_as_it_is_called(said, tmp_path, column, cell, words):
+    for name in "ab": (tmp_path / f"{name}.csv").write_text(f"id,{column}\n1,0\n2,{cell}\n")
+    code, text = said("compare", "a.csv", "b.csv", "--score", column, "--better", "higher")
+    assert code == 3 and words in text and f"--{column}" not in text and f"--set {column}" not in text, text
+
+
+def test_an_id_that_looks_like_an_option_is_said_as_it_is(said, tmp_path):
+    for name, i in (("a", 1), ("b", 2)): (tmp_path / f"{name}.csv").write_text("id,f1\n" + "".join(f"seed={i}{k} tokens=3,0.5\n" for k in range(12)))
+    code, text = said("compare", "a.csv", "b.csv")
+    assert code == 3 and "'seed=10 tokens=3'" in text and "'seed=20 tokens=3'" in text, text
+
+
+# --- each file: the code, what is said, and what is not ---------------------------------------------------------------------------------
+ALONE = "samples_t_2025-01-02T03-04-05.678901.jsonl"
+ANSWERS, ROWS = ("answers_item_id_base.jsonl", "answers_item_id_new.jsonl"), ("humaneval_base.jsonl", "humaneval_new.jsonl")
+
+
+@pytest.mark.parametrize("words, code, parts", [
+    (("scale_base.csv", "scale_new.csv"), 3, ("'correct' from 0 to 1 in the baseline and from 0 to 100 in the candidate", "Divide one by 100", "--set same_unit=true")),
+    (("scale_new.csv", "scale_base.csv"), 3, ("from 0 to 100 in the baseline and from 0 to 1",)),
+    (("scale_base.csv", "scale_new.csv", "--set", "same_unit=true"), 0, ("correct +74",)),
+    (("zero_losses_base.csv", "zero_losses_new.csv"), 3, ("16 losses that are exactly 0. Log-probabilities were not returned",)),
+    (("lm_eval_samples_only_base", "lm_eval_samples_only_new"), 3, ("results_2025-01-02T03-04-05.678901.json must lie beside", "--column id=doc_id with --score acc")),
+    ((f"lm_eval_samples_only_base/{ALONE}", f"lm_eval_samples_only_new/{ALONE}", "--column", "id=doc_id", "--score", "acc"), 0, ("acc -6 points",)),
+    (ANSWERS, 3, ("Rename 'item_id' to 'id' and 'gold' to 'label', or", "--score correct")), ((*ANSWERS, "--score", "correct"), 0, ("correct -6 points",)),
+    ((*ANSWERS, "--column", "id=item_id"), 2, ("Rename its columns to id, label and prediction, or say --score NAME",)), ((*ANSWERS, "--column", "id=item_id", "--score", "correct"), 0, ("correct -6 points",)),
+    ((*ROWS, "--score", "passed"), 3, ("every id must occur once", "--set repeats=mean")), ((*ROWS, "--score", "passed", "--set", "repeats=mean"), 0, ("passed -",)),
+    ((*ROWS, "--score", "pass@3"), 3, ("pass@k must be counted from columns samples and correct_samples", "Write one row a problem")),
+    (("helm_base.json", "helm_new.json"), 3, ("as HELM writes it", "columns id and score: instance_id")), (("evalplus_base.json", "evalplus_new.json"), 3, ("as evalplus writes it", "columns id and score", "base_status")),
+    (("ids_int.csv", "ids_float.csv"), 3, ("baseline lacks 16 of 16: '0.0'", "they would match as numbers. Write the ids alike in both")),
+    (("llama_base.log", "llama_new_utf16.log"), 3, ("llama_new_utf16.log, which is UTF-16. Save it as UTF-8",)), (("llama_base.log", "llama_new_two_runs.log"), 3, ("of one run; got 2, of 16 and 16 chunks",)),
+    (("minus_inf_base.jsonl", "minus_inf_new.jsonl"), 3, ("token of probability 0", "no perplexity, leave it out of every file"))], ids=lambda value: " ".join(value) if isinstance(value, tuple) else "")
+def test_each_file_is_read_or_refused_with_a_way_out(said, words, code, parts):
+    found, text = said("compare", *words)
+    assert found == code and all(part in text for part in parts), text
+
+
+def test_what_the_refusals_name_works(said, tmp_path):
+    "Each cure is followed once."
+    rows = lambda name: [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+    write = lambda name, rows: (tmp_path / name).write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "divided.csv").write_text((tmp_path / "scale_new.csv").read_text().replace(",100", ",1"))
+    for arm in ("base", "new"):
+        write(f"renamed_{arm}.jsonl", [{"id": row["item_id"], "label": row["gold"], "prediction": row["prediction"]} for row in rows(f"answers_item_id_{arm}.jsonl")])
+        tasks = {}
+        for row in rows(f"humaneval_{arm}.jsonl"): tasks.setdefault(row["task_id"], []).append(row["passed"])
+        write(f"counts_{arm}.jsonl", [{"task_id": task, "samples": len(passed), "correct_samples": sum(passed)} for task, passed in tasks.items()])
+        helm, plus = (json.loads((tmp_path / f"{tool}_{arm}.json").read_text()) for tool in ("helm", "evalplus"))
+        write(f"helm_{arm}.jsonl", [{"id": row["instance_id"], "score": next(s["mean"] for s in row["stats"] if s["name"]["name"] == "exact_match")} for row in helm])
+        write(f"plus_{arm}.jsonl", [{"id": task, "score": solved[0]["base_status"] == "pass"} for task, solved in plus["eval"].items()])
+        write(f"finite_{arm}.jsonl", [row for row in rows_of_json(tmp_path / f"minus_inf_{arm}.jsonl") if row["id"] != "d3"])
+    (tmp_path / "utf8.log").write_text((tmp_path / "llama_new_utf16.log").read_text("utf-16"))
+    lines = (tmp_path / "llama_new_two_runs.log").read_text().splitlines(keepends=True)
+    (tmp_path / "second.log").write_text("".join(lines[len(lines) // 2:]))
+    (tmp_path / "ids.csv").write_text((tmp_path / "ids_float.csv").read_text().replace(".0,", ","))
+    for words in (("scale_base.csv", "divided.csv"), ("renamed_base.jsonl", "renamed_new.jsonl"), ("counts_base.jsonl", "counts_new.jsonl", "--score", "pass@3"), ("helm_base.jsonl", "helm_new.jsonl"),
+                  ("plus_base.jsonl", "plus_new.jsonl"), ("finite_base.jsonl", "finite_new.jsonl"), ("llama_base.log", "utf8.log"), ("llama_base.log", "second.log"), ("ids_int.csv", "ids.csv")):
+        code, text = said("compare", *words)
+        assert code in (0, 1) and "change" in text, (words, text)
+
+
+def rows_of_json(path): return [json.loads(line.replace("-Infinity", "null")) for line in path.read_text().splitlines()]
+
+
+# --- units, zeros, ids: what is refused, and what is not --------------------------------------------------------------------------------
+def scores(values, name="score", better="higher", **more): return Scores(ids=range(len(values)), values=values, score=name, better=better, **more)
+
+
+SHARE, FLAGS = np.linspace(.3, .75, 16), (np.arange(16) % 4 > 0) * 1.0
+
+
+@pytest.mark.parametrize("a, b, name, better", [
+    (SHARE, SHARE * 100, "f1", "higher"), (FLAGS * 1., FLAGS * 100., "acc", "higher"), (FLAGS * 1., SHARE * 100, "acc", "higher"), (SHARE, FLAGS * 50., "passed", "higher"), (SHARE * 100, SHARE, "wer", "lower"),
+    (FLAGS * 1., FLAGS * 100., "error", "lower"), (FLAGS * 1., FLAGS * 100., "flag", "lower")])
+def test_a_share_and_a_percentage_are_two_units(a, b, name, better):
+    for x, y in ((a, b), (b, a)):
+        with pytest.raises(PairingError, match="both arms must be in one unit; got .* Divide one by 100") as caught: pair(scores(x, name, better), scores(y, name, better))
+        assert caught.value.code == "unit"
+        with pytest.raises(PairingError, match="'second' from"): pair(scores(FLAGS, others={"second": x}), scores(FLAGS, others={"second": y}))
+        assert len(pair(scores(x, name, better, provenance={"same_unit": True}), scores(y, name, better))) == 16
+    with pytest.raises(PairingError, match="one unit"): study({("baseline", "t"): scores(a, name, better), ("new", "t"): scores(b, name, better)})
+
+
+@pytest.mark.parametrize("a, b, better", [
+    (SHARE, SHARE * 20, "lower"), (SHARE, SHARE * 100, "lower"), (SHARE, SHARE / 100, "higher"), (SHARE, np.where(FLAGS > 0, SHARE, 30), "higher"), (SHARE, SHARE * 3, "higher"), (SHARE * 10, SHARE * 1000, "higher"), (SHARE, -SHARE * 100, "higher"),
+    (np.zeros(16), SHARE * 100, "higher"), (SHARE, SHARE * 1e4, "higher"), (FLAGS * 1., FLAGS * 5., "higher")])
+def test_what_may_be_one_unit_is_compared(a, b, better): assert len(pair(scores(a, "mark", better), scores(b, "mark", better))) == 16
+
+
+def test_losses_that_are_all_zero_were_not_measured():
+    losses = lambda values, tokens=5, **more: WindowLosses.from_arrays(range(len(values)), np.full(len(values), tokens), values, **more)
+    good = np.linspace(1, 2, 12)
+    for values, more in ((np.zeros(12), {}), (np.where(np.arange(12) < 3, 0, good), {"document_ids": np.arange(12) // 3})):
+        with pytest.raises(ContractError, match="exactly 0|only 0 in document '0'") as caught: losses(values, **more)
+        assert caught.value.code == "zeros" and "Log-probabilities were not returned" in str(caught.value)
+    with pytest.raises(ContractError, match="exactly 0"): pair_arrays(np.zeros(12), good, np.full(12, 5))
+    with pytest.raises(ContractError, match="exactly 0"): losses(np.zeros(1), 4)
+    assert len(losses(np.zeros(3), 1)) == 3 and len(losses(np.where(np.arange(12) < 1, 0, good))) == 12 and len(losses(np.where(np.arange(12) < 1, 0, good), 3, document_ids=range(12))) == 12
+
+
+@pytest.mark.parametrize("zeros, code", [(16, 3), (1, 3), (0, 0)])
+def test_log_probabilities_of_zero_in_a_file_are_refused(said, tmp_path, zeros, code):
+    row = lambda i, zero: {"id": f"d{i}", "prompt_logprobs": [None] + ([0.0] * 5 if zero else [-1.0 - i / 9] * 5)}
+    for name, n in (("a", 0), ("b", zeros)): (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row(i, i < n)) + "\n" for i in range(16)))
+    found, text = said("compare", "a.jsonl", "b.jsonl")
+    assert found == code and ("Log-probabilities were not returned" in text) == bool(zeros), text
+
+
+@pytest.mark.parametrize("change, how", [
+    (lambda i: f"{i}.0", "as numbers"), (lambda i: f"{i:03d}", "as numbers"), (lambda i: f" {i} ", "without the blanks around them"), (lambda i: unicodedata.normalize("NFD", f"café-{i}"), "after Unicode normalisation"),
+    (lambda i: f"CAFÉ-{i}", "in lower case"), (lambda i: f"{i + 5}.0", ""), (lambda i: f"other {i}", "")])
+def test_ids_that_differ_in_form_only_are_said_to(change, how):
+    plain = [f"café-{i}" if "caf" in change(i).lower() else str(i) for i in range(12)]
+    with pytest.raises(PairingError, match="ids must match") as caught: pair(scores(np.ones(12)).changed(ids=tuple(plain)), scores(np.ones(12)).changed(ids=tuple(map(change, range(12)))))
+    assert (f"they would match {how}. Write the ids alike" in str(caught.value)) if how else "they would" not in str(caught.value), caught.value
+
+
+# --- names of other tools' options, and words that are no value -------------------------------------------------------------------------
+@pytest.mark.parametrize("words, parts", [
+    (("--threshold", "2%"), ("Write --margin",)), (("--tolerance", "2%"), ("Write --margin",)), (("--alpha", "0.05"), ("Write --level 0.95",)), (("--confidence", "0.9"), ("Write --level",)),
+    (("--fail-on-regression",), ("exit code is 1",)), (("--set", "assume_ok=yes"), ("assume_ok must be true or false; got 'yes'. Write true",)), (("--set", "repeats=average"), ("one of refuse, mean, unequal",))])
+def test_a_wrong_option_is_answered_with_the_right_one(said, words, parts):
+    code, text = said("compare", "fraction_base.csv", "fraction_new.csv", *words)
+    assert code == 2 and all(part in text for part in parts), text
+
+
+def test_unequal_repeats_are_allowed_by_the_key_that_the_refusal_names(said, tmp_path):
+    for name, n in (("a", 2), ("b", 3)): (tmp_path / f"{name}.csv").write_text("id,f1\n" + "".join(f"{i},0.{i % 7}{k}\n" for i in range(12) for k in range(n)))
+    assert "--set repeats=mean" in said("compare", "a.csv", "b.csv")[1]
+    assert "--set repeats=unequal" in said("compare", "a.csv", "b.csv", "--set", "repeats=mean")[1]
+    assert said("compare", "a.csv", "b.csv", "--set", "repeats=unequal")[0] in (0, 1)
