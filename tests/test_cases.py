@@ -158,7 +158,8 @@ def test_what_may_be_one_unit_is_compared(a, b, better): assert len(pair(scores(
 
 
 def test_losses_that_are_all_zero_were_not_measured():
-    losses = lambda values, tokens=5, **more: WindowLosses.from_arrays(range(len(values)), np.full(len(values), tokens), values, **more)
+    arm = lambda values, tokens=5, **more: WindowLosses.from_arrays(range(len(values)), np.full(len(values), tokens), values, **more)
+    losses = lambda *given, **more: pair(*2 * [arm(*given, **more)])
     good = np.linspace(1, 2, 12)
     for values, more in ((np.zeros(12), {}), (np.where(np.arange(12) < 3, 0, good), {"document_ids": np.arange(12) // 3})):
         with pytest.raises(ContractError, match="exactly 0|only 0 in document '0'") as caught: losses(values, **more)

@@ -16,7 +16,7 @@ import numpy as np
 
 from .arm import Arm, listed, natural_order
 from .predictions import as_labels
-from .window_losses import StreamedLosses, WindowLosses
+from .window_losses import StreamedLosses, WindowLosses, refuse_zeros
 from ..foundations.refuse import (PairingError, as_counts, as_vector, refuse,
                                          refuse_misaligned)
 
@@ -247,6 +247,7 @@ def pair(
     arms = [arm.file.read() if isinstance(arm, StreamedLosses) else arm for arm in arms]
     if not any(map(len, arms)):
         _unpaired("there must be at least one item", "none", "Measure both models")
+    for arm in arms: refuse_zeros(arm, "pair")
     cuts = [arm.provenance.get("windowing") for arm in arms]
     if None not in cuts and cuts[0] != cuts[1]:
         _unpaired("both models must be scored with one windowing",
@@ -294,4 +295,5 @@ def pair_arrays(
                "like answers, wrong or right: pair two Scores, or two Predictions")
     a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values, sums=False,
                                      document_ids=document_ids) for values in arms)
+    for arm in (a, b): refuse_zeros(arm, where)
     return Pair(baseline=a, candidate=b)

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'WORST', 'sums_of_each', 'as_means', 'window_names', 'check_scored',
-           'facts_of_all', 'split_of_each', 'WindowLosses', 'find_splits', 'StreamedLosses']
+           'facts_of_all', 'split_of_each', 'refuse_zeros', 'WindowLosses', 'find_splits', 'StreamedLosses']
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
 from collections.abc import Iterator, Mapping
@@ -89,9 +89,13 @@ def split_of_each(values, where: str, name: str, n: int) -> TextColumn | None:
 _FEW = 4  # tokens, all of which may have probability 1
 
 
-def _refuse_zeros(arm: "WindowLosses") -> None:
-    "Refuse an arm, or a document of it, whose losses are all exactly 0."
-    zero, where = arm.log_loss == 0, getattr(arm, "where", "WindowLosses")
+def refuse_zeros(
+    arm: Arm,    # of any kind
+    where: str,  # function named by the error
+) -> None:
+    "Refuse losses, or those of a document, that are all exactly 0."
+    if not isinstance(arm, WindowLosses): return
+    zero = arm.log_loss == 0
     if not zero.any(): return
     must, cure = "a loss must have been measured", ("Log-probabilities were not returned: "
                                                     "score it again")
@@ -126,11 +130,6 @@ class WindowLosses(Arm):
         "n_bytes": counts_of_each, "columns": sums_of_each,
         "weight_unit": one_of(*WEIGHT_UNITS)}
     ids = property(lambda self: self.window_ids)
-
-    def __post_init__(self):
-        super().__post_init__()
-        _refuse_zeros(self)
-
     clusters = property(lambda self: self.document_ids)
 
     @property

@@ -15,6 +15,7 @@ from typing import Annotated
 import msgspec
 from ..arms.arm import listed
 from ..arms.arm import Scores, Translations
+from ..arms.window_losses import refuse_zeros
 from .inspect_logs import is_inspect_log, read_inspect_log
 from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_logit_pair, read_perplexity_log,
@@ -375,6 +376,8 @@ def read_together(
         rows = {"rows": reading.arm[name]} if reading.arm else {}
         with of_part(name): read = source.read(as_path(path), **options, **rows)
         arms[name] = read if isinstance(read, dict) else {"": read}
+        with of_part(name):
+            for arm in arms[name].values(): refuse_zeros(arm, f"read_together: {path}")
         if reading.same_unit: arms[name] = {task: arm.changed(provenance={
             **arm.provenance, "same_unit": True}) for task, arm in arms[name].items()}
     for who, other in [two for name in others for two in ((base, name), (name, base))]:
