@@ -86,7 +86,8 @@ def pilot_of(
     where = "plan_comparison"
     if isinstance(source, WindowLosses):
         r = as_fraction(correlation, where=where, name="correlation", error=UsageError)
-        both = Pair(baseline=source.changed(log_loss=np.zeros(len(source))), candidate=source)
+        nothing = np.full(len(source), np.finfo(float).tiny)  # 0 itself would be refused
+        both = Pair(baseline=source.changed(log_loss=nothing), candidate=source)
         pilot, d, _, _ = pilot_of(both, units=units, metric="perplexity")
         about = (f"{counted(d.n_units, noun_of(d.units))} of one model, whose losses are "
                  f"assumed to correlate by {correlation:g} with the other's")
