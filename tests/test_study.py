@@ -394,7 +394,7 @@ def test_a_bootstrap_by_name():
 def test_any_pair_gives_an_answer(n, seed, size, grouped):
     rng = np.random.default_rng(seed)
     loss = rng.gamma(2, 1, n)
-    data = pair_arrays(loss, np.maximum(loss + size * rng.standard_t(2, n), 0), rng.integers(1, 300, n), document_ids=rng.integers(0, 5, n) if grouped else None)
+    data = pair_arrays(loss, np.maximum(loss + size * rng.standard_t(2, n), 1e-12), rng.integers(1, 300, n), document_ids=rng.integers(0, 5, n) if grouped else None)
     for units in ("auto", "windows", "serial"):
         done = compare(data, units=units)
         assert done.interval.low <= done.delta <= done.interval.high and (done.p_value is None if done.n_units == 1 else 0 <= done.p_value <= 1)
