@@ -130,7 +130,7 @@ def test_without_source_and_without_docstrings_names_still_come(tmp_path):
     "An installation of bytecode alone, and `python -OO`."
     code = "import inspect\ndef no(*a): raise OSError('no source')\ninspect.getsource = no\nimport invar_nb; print(invar_nb.compare.__doc__.splitlines()[0])"
     run = lambda *words: subprocess.run([sys.executable, *words], capture_output=True, text=True, check=True, cwd=pages.root).stdout
-    assert run("-c", code).startswith("Two arms that are paired")
+    assert run("-c", code).startswith("Two arms, judged")
     assert run("-OO", "-B", "-c", "import invar_nb; print(invar_nb.compare.__doc__)").strip() == "None"
 
 
