@@ -77,6 +77,15 @@ def _what_to_say(columns):
     return "If these are answers, rename " + " and ".join(
         f"{name!r} to {role!r}" for role, name in alike.items())
 
+# %% ../../nbs/files/06_plain_table.ipynb #tries001
+def _counts_for(scores, columns, where) -> dict:
+    "The columns of counts where scores are pass@k, which need them; else none."
+    if not _tries_in(scores): return {}
+    if (counts := _counts(columns)) or {*scores} & {*columns}: return counts
+    refuse(where, "pass@k must be counted from columns samples and correct_samples",
+           f"columns {listed(columns)}", "Write one row a problem, with how many samples were "
+           "drawn and how many of them were right")
+
 # %% ../../nbs/files/06_plain_table.ipynb #rolesc00
 @dataclass(frozen=True, kw_only=True)
 class Roles:
@@ -113,12 +122,7 @@ class Roles:
 
     def _named(self, columns, where) -> dict:
         "Role -> column, as far as a user said it."
-        tries = _tries_in(_asked(self.score))
-        counts = _counts(columns) if tries else {}
-        if tries and not counts and not {*_asked(self.score)} & {*columns}:
-            refuse(where, "pass@k must be counted from columns samples and correct_samples",
-                   f"columns {listed(columns)}", "Write one row a problem, with how many "
-                   "samples were drawn and how many of them were right")
+        counts = _counts_for(_asked(self.score), columns, where)
         scores = [] if counts else _asked(self.score)
         if len(absent := [name for name in scores if name not in columns]) > 1:
             refuse(where, f"there must be columns {listed(absent)}",
@@ -135,7 +139,7 @@ class Roles:
         for role in ("id", *(weights if "loss" in found and not arrays else ()), "cluster"):
             if role not in found: found |= _usual(role, [
                 name for name in columns if name != "id" or not reply], found, where)
-        for name in [name for name in columns if name.strip().lower() in DOCUMENTS][:1]:
+        for name in [c for c in columns if c.strip().lower() in DOCUMENTS][:1]:
             found.setdefault("id", name)  # a row each, or numbered
             if "loss" in found and found["id"] != name: found.setdefault("cluster", name)
         if "loss" in found and "cluster" in found: found.setdefault("id", found["cluster"])

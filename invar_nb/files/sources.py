@@ -255,6 +255,8 @@ def find_arms(path: str | os.PathLike) -> str | None:
             return f"{name}={','.join(words)}"
 
 # %% ../../nbs/files/07_sources.ipynb #foreign0
+_AS_TABLE = ("Rename its columns to id, label and prediction, or say score=NAME to read the "
+             "file as a table")
 _FOREIGN = {  # tool -> names at its top, and where in it the items and their scores are
     "HELM": ({"instance_id", "train_trial_index", "stats"}, "instance_id, and the mean of the "
              "statistic in stats that is meant"),
@@ -263,8 +265,8 @@ _FOREIGN = {  # tool -> names at its top, and where in it the items and their sc
     "evalplus": ({"eval", "hash"}, "a key of eval, and whether its base_status (or "
                  "plus_status) is pass"),
     "promptfoo": ({"evalId", "results"}, "testIdx of each of results.results, and its score"),
-    "the Trainer": ({"log_history", "global_step"}, "a run each, with seed and a metric of its "
-                    "log_history")}
+    "the Trainer": ({"log_history", "global_step"}, "a run each, with seed and a metric "
+                    "of its log_history")}
 
 
 def _refuse_foreign(path: Path, names: set) -> None:
@@ -321,10 +323,6 @@ def find_source(
            + ", ".join(s.known_by for s in SOURCES.values()), got, cure)
 
 # %% ../../nbs/files/07_sources.ipynb #c013
-_AS_TABLE = ("Rename its columns to id, label and prediction, or say score=NAME to read the "
-             "file as a table")
-
-
 def _check_options(source: Source, given: Mapping) -> None:
     "An option that a kind does not take is refused; `slices` are asked of all."
     several = isinstance(given.get("score"), tuple) and source.name != "table"

@@ -58,6 +58,11 @@ def choose_pilot(
     starts = np.rint(np.linspace(0, n - BLOCK, max(2, size // BLOCK))).astype(int)
     return np.unique(starts[:, None] + np.arange(BLOCK)), BLOCK
 
+# %% ../../nbs/report/04_plan.ipynb #nothing0
+def _nothing(arm: WindowLosses) -> np.ndarray:
+    "Losses without spread, next to 0: 0 itself would be refused as not measured."
+    return np.full(len(arm), np.finfo(float).tiny)
+
 # %% ../../nbs/report/04_plan.ipynb #92a7380e
 def _pilot_fits(source, units, metric, level):
     "(the difference, that of single windows where the units are blocks of them) of a pair."
@@ -86,8 +91,7 @@ def pilot_of(
     where = "plan_comparison"
     if isinstance(source, WindowLosses):
         r = as_fraction(correlation, where=where, name="correlation", error=UsageError)
-        nothing = np.full(len(source), np.finfo(float).tiny)  # 0 itself would be refused
-        both = Pair(baseline=source.changed(log_loss=nothing), candidate=source)
+        both = Pair(baseline=source.changed(log_loss=_nothing(source)), candidate=source)
         pilot, d, _, _ = pilot_of(both, units=units, metric="perplexity")
         about = (f"{counted(d.n_units, noun_of(d.units))} of one model, whose losses are "
                  f"assumed to correlate by {correlation:g} with the other's")

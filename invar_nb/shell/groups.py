@@ -235,13 +235,12 @@ class Columns:
                       "refuse them, average them, or average even unequal counts. Default: "
                       "refuse.") = "refuse"
     sums: _column(bool, "The losses are sums, not means.") = False
-    same_unit: _column(bool, "Scores of all arms are in one unit, also where one arm lies "
-                       "within 0 and 1 and another far above.") = False
+    same_unit: _column(bool, "All scores are in one unit, however far apart.") = False
     references: _column(_many, "Reference translations, one sentence per line, where the "
                          "arms are translations.") = None
     labels: _column(_many, "All classes that an answer can have, in order.") = None
-    tokenize: _column(Literal["13a", "none", "char", "intl"], "How BLEU splits sentences "
-                       "into words. Default: 13a.") = "13a"
+    tokenize: _column(Literal["13a", "none", "char", "intl"],
+                      "How BLEU splits sentences into words. Default: 13a.") = "13a"
 
     intersect: file_key(bool, "For runs: leave out seeds that only one arm has; the report "
                         "lists them.", "runs") = False
@@ -254,8 +253,7 @@ class Columns:
         alone = [word for word in self.better or () if word in words]
         require(("--better must be higher or lower, or METRIC=lower", odd and repr(odd[0]),
                  "Write --better higher or --better lower"),
-                ("--better must be given once", len(alone) > 1
-                 and " and ".join(alone), "Keep one"))
+                ("--better must be given once", alone[1:] and " and ".join(alone), "Keep one"))
         for text in self.column or ():
             role, _, name = text.partition("=")
             other = role == "score" and self.score not in (None, [name])
