@@ -27,7 +27,7 @@ def options_of_the_app():
 
 
 def respelled(command, words):
-    "The words with what became of each option: a key of a study file such as `rules.looks=3`, or `--column ROLE=NAME`."
+    "The words with what became of each option: a key of a study file such as `rules.looks=3`, `--column ROLE=NAME` or `--set KEY=VALUE`."
     fates, words, spelled = {row["option"]: row["becomes"] for row in LEDGER if row["command"] == command}, [*words], []
     while words:
         word = words.pop(0)
@@ -38,6 +38,7 @@ def respelled(command, words):
         value = "true" if not words or words[0].startswith("--") else words.pop(0)
         if key := re.search(r"\[(\w+)\] (\w+)", fate): spelled.append(f"{key[1]}.{key[2]}={value}")
         elif fate == "--column ROLE=NAME": spelled += ["--column", "=".join(value.split("=")[::-1])]
+        elif fate.startswith("--set "): spelled += fate.split()
         elif fate.startswith("--column"): spelled += ["--column", fate.split()[1].replace("NAME", value)]
         elif fate == "[rules.tiers]": spelled += ["--study", value]
         else: assert fate == "org/name@rev"  # of hub ids; the example has folders
