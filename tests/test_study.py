@@ -581,7 +581,8 @@ def test_what_a_newcomer_types_in_python():
     assert {"ratio", "interval", "n_eff", "select"} <= {*dir(ranked)} and repr(compare(both)).endswith("96 documents)")
     own = Metric(name="own", unit="nats", better="lower", scale="linear", totals=lambda arm: arm.totals)
     assert study(arms, metrics=[own])["own"].value.metric is own
-    for wrong, said in ((lambda: compare(both.baseline, both.candidate), "pair_arrays(before, after, tokens)"), (lambda: compare([both, both]), 'study({"baseline": arm'), (lambda: compare(both, margn=.02), "Did you mean 'margin'?"),
+    assert compare(both.baseline, both.candidate).headline == compare(both).headline
+    for wrong, said in ((lambda: compare(both.baseline), "compare(a, b) of two arms"), (lambda: compare([both, both]), 'study({"baseline": arm'), (lambda: compare(both, margn=.02), "Did you mean 'margin'?"),
                         (lambda: compare(both, metric="x"), "Did you mean 'metrics'?"), (lambda: study({"base": both.baseline}), "an arm called 'baseline'; got 'base'")):
         with pytest.raises(UsageError) as caught: wrong()
         assert said in str(caught.value) and "\n" not in str(caught.value)

@@ -889,8 +889,8 @@ def compare_files(
 # %% ../../nbs/comparison/08_study.ipynb #c034
 def is_array(values: object) -> bool:
     "Whether it may be one number for each item."
-    return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1 and not isinstance(
-        values, (str, Mapping))
+    if isinstance(values, (str, Mapping)) or hasattr(values, "kind"): return False
+    return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1
 
 
 def refuse_compare(given: Sequence) -> None:
