@@ -9,7 +9,8 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'MOST_LETTERS', 'FEWEST_SLICES', 'IT
            'judge_contrasts', 'shrink_slices', 'may_be_best', 'find_groups', 'judged_against', 'pool_contrasts',
            'judge_study', 'model_name', 'sizes_of', 'smallest_of', 'study_headline', 'Table', 'Study',
            'read_where_needed', 'measure_looks', 'own_metrics', 'rules_of', 'as_arm', 'check_profile', 'study',
-           'scores_of', 'compare_files', 'is_array', 'refuse_compare', 'compare', 'evaluate', 'WeightsArm', 'SameStudy']
+           'scores_of', 'compare_files', 'is_array', 'holds_pairs', 'refuse_compare', 'compare', 'evaluate',
+           'WeightsArm', 'SameStudy']
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections import Counter
@@ -893,9 +894,15 @@ def is_array(values: object) -> bool:
     return hasattr(values, "__len__") and getattr(values, "ndim", 1) == 1
 
 
+def holds_pairs(value: object) -> bool:
+    "Whether it is, or lists, what is paired already."
+    listed_ones = value if isinstance(value, (list, tuple)) else [value]
+    return any(isinstance(one, (Pair, Mapping)) for one in listed_ones)
+
+
 def refuse_compare(given: Sequence) -> None:
     "What `compare` takes in the place of what it was given; raises UsageError."
-    several = len(given) > 2 or any(isinstance(one, (Pair, Mapping)) for one in given)
+    several = len(given) > 2 or any(map(holds_pairs, given))
     cure = ('Write compare("old.csv", "new.csv") of files, compare(a, b) of two arms, '
             'compare(old, new, score="f1") of arrays of scores')
     if all(map(is_array, given)):
