@@ -125,7 +125,8 @@ class WindowLosses(Arm):
     per_item: ClassVar = ("window_ids", "tokens", "log_loss", "document_ids", "n_bytes",
                           "split", "columns")
     checks: ClassVar = {"window_ids": window_names} | Arm.checks | {
-        "provenance": facts_of_all, "tokens": counts_of_each, "log_loss": numbers_to(LARGEST, minimum=0),
+        "provenance": facts_of_all, "tokens": counts_of_each,
+        "log_loss": numbers_to(LARGEST, minimum=0),
         "document_ids": partial(of_all_items, named=as_text_column), "split": split_of_each,
         "n_bytes": counts_of_each, "columns": sums_of_each,
         "weight_unit": one_of(*WEIGHT_UNITS)}

@@ -235,7 +235,8 @@ class Interval(Shown):
         return self.fallback is not None and self.fallback.code == "single_pair"
 
     def _line(self):
-        if self.of_one_unit: return f"no interval from one unit ({self.low:.4g}), {self.method}"
+        if self.of_one_unit:
+            return f"no interval from one unit ({self.low:.4g}), {self.method}"
         used = f", {self.fallback.code}" if self.fallback else ""
         return f"{ends_text(*self)}, {100 * self.level:g} %, {self.method}{used}"
 

@@ -7,7 +7,6 @@ __all__ = ['FEWEST', 'calibration_metric', 'squared_error_without', 'error_varia
            'calibration_error', 'calibration_interval', 'root_change']
 
 # %% ../../nbs/metrics/04_calibration.ipynb #c002
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 

@@ -139,7 +139,7 @@ def _option_of(name, value=""):
 def _typed_names() -> list[str]:
     "Words of the command line, and names of files in them, that look like arguments."
     words = [*_WORDS.get()]
-    words = [word for before, word in zip(["", *words], words, strict=False)
+    words = [word for before, word in itertools.pairwise(["", *words])
              if before not in ("--set", "--column") and not word.startswith("-")]
     names = {name for word in words for name in (word, Path(word).name, Path(word).stem)}
     return sorted((name for name in names if re.search(rf"\b({_NAMES})=", name)), key=len)
