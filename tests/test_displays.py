@@ -87,7 +87,7 @@ def test_a_study_of_each_shape(name):
     assert (axes is None) == ("<svg" not in page)
     if axes:
         bars = report._forest().bars
-        assert [label.get_text().partition(" +")[0] for label in axes.get_yticklabels()] == [bar[0] for bar in bars]
+        assert [re.split(r" [+-][\d.]", label.get_text())[0] for label in axes.get_yticklabels()] == [bar[0] for bar in bars]
     table, frame = pyarrow.table(done), done.to_frame()
     assert table.schema.names == [*frame.columns] and table.num_rows == len(frame) == len(report.document()["rows"]) and table.equals(pyarrow.table(report))
     assert table.column("claim").to_pylist() == [row["claim"] if row["value"].get("judged", True) else row["words"]["claim"] for row in report.document()["rows"]]
@@ -253,7 +253,7 @@ def svg_texts(page):
 
 def test_the_frame_has_the_order_of_what_is_printed():
     done = study({"baseline": losses().baseline, "q8": losses(.001, .004).candidate, "q4": losses(.06).candidate, "a9": losses(.03).candidate}, margin=.02)
-    printed = [line.split()[0] for line in str(done).splitlines() if line[:2] in ("q8", "q4", "a9")]
+    printed = [line.split()[0] for line in str(done).splitlines() if line[:3] in ("q8 ", "q4 ", "a9 ")]
     assert printed == ["q8", "a9", "q4"] == list(done.to_frame().candidate)
 
 

@@ -216,7 +216,7 @@ def test_totals_know_what_they_add_up(tmp_path):
 
 
 def test_streamed_texts_are_pooled_and_reports_of_arms_in_memory_verify(tmp_path, monkeypatch):
-    one, two = (written(tmp_path / name, documents=d) for name, d in (("a", 60), ("b", 30)) if (tmp_path / name).mkdir() is None)
+    one, two = (written(tmp_path / name, documents=d, move=move) for name, d, move in (("a", 60, "t3"), ("b", 30, "skewed")) if (tmp_path / name).mkdir() is None)
     arms = {key: arm for part, paths in (("t1", one), ("t2", two)) for key, arm in zip((("baseline", part), ("candidate", part)), opened(paths), strict=True)}
     memory = {key: arm.file.read() for key, arm in arms.items()}
     same(study(arms, Rules(pooling="equal", by=[])), study(memory, Rules(pooling="equal", by=[])))

@@ -227,7 +227,7 @@ def test_the_stated_rounding_is_that_of_the_windows(tmp_path):
 
 @pytest.mark.parametrize("edit, part", [
     (lambda t: t.split("\n", 2)[2], "Keep both streams"), (lambda t: t.replace("[3]", "[4]"), "must have 20 chunks"), (lambda t: t[:t.index("[15]")], "must have 20 chunks, each once; got 14"),
-    (lambda t: t.replace("PPL = 7", "PPL = 8"), "must give the final estimate"), (lambda t: t + log(np.full(3, 2.0), 1), "each once")])
+    (lambda t: t.replace("PPL = 7", "PPL = 8"), "must give the final estimate"), (lambda t: t + log(np.full(3, 2.0), 1), "must be of one run; got 2, of 20 and 3 chunks")])
 def test_cut_and_changed_logs_are_refused(tmp_path, edit, part):
     text = log(np.full(20, 2.0), 0)
     (tmp_path / "a").write_text(edit(text))

@@ -28,7 +28,7 @@ BROKEN = [("normal", "equal", n) for n in (40, 100, 300)] + [("exponential", "eq
 
 def printed(law, rows, effective, documents=100, **changed):
     "The rate that the rule of a report prints for a study of so many rows and effective units: where all change evenly, or where few do."
-    row = {"role": "lead", "margin": .02, "words": {"margin": "2 %"}, "value": {"units": "documents", "positive": False, "units_eff": effective, "nu": None, "level": .95,
+    row = {"role": "lead", "margin": .02, "words": {"margin": "2 %"}, "value": {"units": "documents", "positive": False, "units_eff": effective, "nu": None, "alarm": None, "level": .95,
                                                                             "standard_error": .004, "n_units": documents, "method": "jackknife"} | changed}
     line = rule_line({"rows": [row] * rows, "looks": None, "rules": {}})
     even, _, few = line.partition("; where as few as 2 %")

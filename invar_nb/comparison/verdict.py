@@ -155,7 +155,7 @@ def loss_text(loss: float, d: Difference) -> str:
 def blind_spot(d: Difference, margin: float) -> BlindSpot | None:
     "Of a claim that no loss of the margin was made; None of fewer than four units."
     n = min(d.units_eff, d.n_eff) if d.units == "serial" else d.units_eff
-    if n <= 3 or not d.worse.high < margin: return None
+    if n <= 3 or not 0 < margin or not d.worse.high < margin: return None
     share, loss = 3 / n, (margin - d.worse.high) * n / 3
     kind = f"a kind of {KINDS.get(d.units, d.units.removesuffix('s'))} rarer than " \
            f"{rounded_down(100 * share)} %"
