@@ -12,7 +12,8 @@ from frozen_inputs import DATA, write_inputs
 FROZEN_NOW = json.loads(FROZEN.read_text())
 # A rule that the redesign changes on purpose: study -> the values of its rows that it moves, and why.
 CHANGED = {"losses: 4 candidates, one decides": ("low", "high", "adjusted p", "level", "each"),  # what decides is a family by its own shape: here one row, alone
-           **dict.fromkeys(("one arm: losses", "one arm: answers", "one arm: predictions", "one arm: lm-eval", "one arm: translations"), ("candidate", "delta")),  # ends of intervals: every ratio has one, over clusters where there are some
+           **dict.fromkeys(("one arm: losses", "one arm: answers", "one arm: predictions", "one arm: lm-eval", "one arm: translations", "one arm: scores"), ("candidate", "delta")),  # ends of intervals: every ratio has one, over clusters where there are some
+           "scores: 4 candidates": ("margin",),  # an F1 of fractions is a share: 2 points, as of answers that are right or wrong
            "losses: streamed": ("passages",), "losses: streamed, one text": ("passages",)}  # the windows that changed most need all windows in memory
 FLOAT32 = dict.fromkeys(("llama.cpp: divergence", "llama.cpp: binary"), 2e-6)  # probabilities are sums in float32: 16 eps of it, relative
 REFUSALS = [row.values() for row in csv.DictReader((DATA / "refusals.csv").read_text().splitlines())]

@@ -129,10 +129,12 @@ def test_a_pilot_of_models_in_one_text(models, monkeypatch):
 def test_a_plan_offers_looks_and_says_what_skewed_documents_do_to_its_promise(models, monkeypatch):
     "Documents of unequal length have tails; the offered command is the planned one without its number of windows, and it runs."
     monkeypatch.chdir(models)
-    code, out, err = shell("plan", "base", "tuned", "--text", "docs.jsonl", "--max-length", "64", "--margin", "3%", "--out", "offered", "--json")
+    paragraphs = [p for text in demo_documents()[1] for p in text.split("\n\n") if len(p) > 60]
+    (models / "paragraphs.jsonl").write_text("".join(json.dumps({"text": p}) + "\n" for p in dict.fromkeys(paragraphs)))
+    code, out, err = shell("plan", "base", "tuned", "--text", "paragraphs.jsonl", "--max-length", "64", "--margin", "3%", "--out", "offered", "--json")
     d = json.loads(out)
-    assert code == 0 and d["units"] == "documents" and d["next"].startswith("invar-nb compare base tuned --text docs.jsonl --max-length 64"), err
-    assert d["looks"] == "invar-nb compare base tuned --text docs.jsonl --max-length 64 --margin 3% --until-decided --out offered-looks"
+    assert code == 0 and d["units"] == "documents" and d["next"].startswith("invar-nb compare base tuned --text paragraphs.jsonl --max-length 64"), err
+    assert d["looks"] == "invar-nb compare base tuned --text paragraphs.jsonl --max-length 64 --margin 3% --until-decided --out offered-looks"
     assert .4 < d["if_skewed"] < .8 and d["pilot"]["tail"] < 1
     code, out, err = shell(*shlex.split(d["looks"])[1:], "--json", "--out", "stopped", "--windows", "200")
     assert code in (0, 1) and json.loads(out)["looks"]["pairs"][0]["decided"], err
