@@ -755,7 +755,7 @@ def test_site_builds_without_a_warning(tmp_path):
     assert not re.findall(r'href="[\w./-]*\.ipynb"(?! download)', "".join(re.findall(r"<a [^>]*>", "".join(html.values())))), "a link leads to a notebook"
     assert not [n for n, t in html.items() if "#LNone" in t] and "Derived and checked in" in html["reference/python_api.html"]
     api = re.sub(r"<[^>]+>", "", html["reference/python_api.html"])
-    assert "](" not in api and "compare(pair, *others, **rules) -&gt; Study" in api and api.count("largest size: in its budget_unit") == 4, "the API page is not what help() says"
+    assert "](" not in api and "compare(pair, candidate, *others, score, **rules) -&gt; Study" in api and api.count("largest size: in its budget_unit") == 4, "the API page is not what help() says"
     weights = (out / "_static" / "language_data.js").read_text()                                # Sphinx puts the scorer there
     assert '"guides/which_quant": 3' in weights and '"files/lm_eval": 1' in weights
     assert not [n for n, t in html.items() if re.search(r"@eq-\w|\{#eq-|\{eq\}`", re.sub(r"<(pre|code).*?</\1>", "", t, flags=re.S))], "an equation label was left in the text"
