@@ -104,8 +104,10 @@ def test_few_documents_are_named_in_the_headline(tmp_path):
         assert found.headline.startswith(word) and "on these 3 documents" in found.headline, found.headline
         for text in (str(found), found.report().to_markdown(), found.rationale): assert "these 3 documents" in text
     slow = compare(pair(*arms(base, .1 * (np.arange(n) >= 60) + rng.normal(0, .01, n), document_ids=documents)))
+    assert slow.headline.endswith("no claim is made; add documents.") and "over its documents" not in slow.headline
     assert slow.row.value.interval.alarm and "Mark its documents" not in str(slow.report()) and "ore documents" in str(slow.report())
     unmarked = compare(pair(*arms(base, .1 * (np.arange(n) >= 60) + rng.normal(0, .01, n))))
+    assert unmarked.headline.endswith("no claim is made; compare over its documents.")
     assert "Mark its documents" in str(unmarked.report()) and "these" not in unmarked.headline
     one = compare(pair(*arms(base, .05 + rng.normal(0, .02, n), document_ids=np.zeros(n, int))))
     assert "on these" not in one.headline and "on this document" not in one.headline
@@ -154,7 +156,8 @@ def test_copies_in_arrays_files_windows_and_one_arm(tmp_path):
     once, often = compare(pair_arrays(loss, new, tokens)), compare(pair_arrays(tile(loss), tile(new), tile(tokens)))
     np.testing.assert_allclose([*often.interval], [*once.interval], rtol=1e-9)
     assert often.n_units == 60 and "540 of 600 windows are copies" in str(often.report())
-    assert "too narrow" in str(compare(pair_arrays(tile(loss), tile(new), tile(tokens)), units="windows").report())
+    asked = compare(pair_arrays(tile(loss), tile(new), tile(tokens)), units="windows")
+    assert "too narrow" in str(asked.report()) and asked.n_units == 600 and asked.interval.width < .5 * once.interval.width
     for name, x in (("a", loss), ("b", new)):
         (tmp_path / f"{name}.csv").write_text("id,document_id,loss,tokens\n" + "".join(f"{k},x{k // 2},{v!r},{t}\n" for k, (v, t) in enumerate(zip(tile(x).tolist(), tile(tokens).tolist(), strict=True))))
     code, out, _ = shell("compare", tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "r")
@@ -173,6 +176,22 @@ def test_what_agrees_by_chance_is_no_copy(base, new):
     a, b = (WindowLosses.from_arrays(range(120), np.full(120, 64), x, document_ids=range(120)) for x in (base, new))
     found = compare(pair(a, b))
     assert found.n_units == 120 and "copies" not in str(found.report())
+
+
+def test_documents_of_equal_sums_are_no_copies():
+    "Two documents whose windows differ and add up to the same, under both models."
+    a, b = twelve(m=2)
+    base, new = (np.r_[arm.log_loss, 1.25, 2.75, 1.5, 2.5] for arm in (a, b))
+    tokens, names = np.r_[a.tokens, 4 * [40]], [*a.document_ids, "x", "x", "y", "y"]
+    found = compare(pair(*(WindowLosses.from_arrays(range(28), tokens, x, document_ids=names) for x in (base, new))))
+    assert found.n_units == 14 and "copies" not in str(found.report())
+
+
+def test_eight_documents_under_eighty_names_are_eight():
+    "Too few to speak of others, however often each is there: the passages of these are what is counted, and the headline says so."
+    once, often = (compare(pair(*(arm.take(np.flatnonzero([int(name[1:].partition("-")[0]) < 8 for name in arm.document_ids])) for arm in twelve(times, m=4)))) for times in (1, 10))
+    assert (once.units, once.n_units) == (often.units, often.n_units) == ("serial", 32) and "on these 8 documents" in often.headline
+    np.testing.assert_allclose([*often.interval], [*once.interval], rtol=1e-9)
 
 
 def test_candidates_of_which_one_has_no_equal_losses_share_a_family():
@@ -195,11 +214,16 @@ def test_a_text_is_not_pooled_with_itself():
     assert study(apart, pooling="equal").row.role == "pooled" and "in common" not in str(study(apart).report())
     part = both | {("baseline", "y"): a.take(np.arange(12, 36)), ("new", "y"): b.take(np.arange(12, 36))}
     assert "x and y have 24 windows in common" in str(study(part, pooling="equal").report())
+    inside = both | {("baseline", "y"): twelve(2, m=3, seed=8)[0], ("new", "y"): twelve(2, m=3, seed=8)[1]}  # copies within y are none of x
+    assert "in common" not in str(study(inside).report()) and study(inside, pooling="equal").row.role == "pooled"
     again = [arm.changed(log_loss=arm.log_loss + np.random.default_rng(3).normal(0, 1e-5, len(arm))) for arm in (a, b)]
     named = both | {("baseline", "y"): again[0], ("new", "y"): again[1]}
     assert "x and y have 12 documents in common, by name and number of tokens, as d0-0" in str(study(named).report())
     from studies import answers
     quiz = answers()
+    other = answers(flips=9)  # the same ids, other answers
+    apart = {("baseline", "x"): quiz.baseline, ("candidate", "x"): quiz.candidate, ("baseline", "y"): other.baseline, ("candidate", "y"): other.candidate}
+    assert quiz.ids == other.ids and "in common" not in str(study(apart).report())
     assert "x and y have 200 examples in common" in str(study({(name, part): getattr(quiz, name) for name in ("baseline", "candidate") for part in "xy"}).report())
 
 
@@ -214,3 +238,5 @@ def test_counted_alike_is_shown_where_one_influence_is_large():
     alike = found.document()["pairs"][0]["units"]
     assert alike["alike"] and alike["alike"]["heaviest"] < .1 and "Document 0 alone moves the change by +" in alike["words"]["alike"] and "counted equally" in alike["words"]["alike"]
     assert make(.01 + rng.normal(0, .01, n)).report().document()["pairs"][0]["units"]["alike"] is None
+    owners, n = np.arange(60), 60  # one of 60 alike moves it far: counted alike it is the same change
+    assert make(np.where(owners == 0, .3, .01) + rng.normal(0, .01, n)).report().document()["pairs"][0]["units"]["alike"] is None
