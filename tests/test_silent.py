@@ -240,3 +240,8 @@ def test_counted_alike_is_shown_where_one_influence_is_large():
     assert make(.01 + rng.normal(0, .01, n)).report().document()["pairs"][0]["units"]["alike"] is None
     owners, n = np.arange(60), 60  # one of 60 alike moves it far: counted alike it is the same change
     assert make(np.where(owners == 0, .3, .01) + rng.normal(0, .01, n)).report().document()["pairs"][0]["units"]["alike"] is None
+    owners, n = np.repeat(np.arange(60), [20] + [1] * 59), 79  # a heavy one that changed as the others do
+    change = .01 + rng.normal(0, .01, n)
+    change[owners == 0] = change[owners > 0].mean()
+    alike = make(change).report().document()["pairs"][0]["units"]
+    assert alike["alike"]["heaviest"] == pytest.approx(20 / 79) and alike["words"]["alike"].startswith("One of the 60 documents has 25 % of the tokens.")
