@@ -10,10 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
+from invar_nb import verify
 from invar_nb.arms.window_losses import WindowLosses
 from invar_nb.comparison.rules import Rules
 from invar_nb.comparison.rows import Key, Row
 from invar_nb.comparison.study import find_groups, may_be_best, study
+from invar_nb.report.report import render
 from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.statistics.simultaneous import Family, fit_family
 
@@ -133,3 +135,67 @@ def test_groups_of_sixty_candidates_of_which_each_differs_from_one_other():
     names = [f"c{i}" for i in range(60)]
     groups = find_groups(names, [contrast(names[i], names[i + 1], 0.01) for i in range(0, 60, 2)], 0.95)
     assert 2 <= len(groups) <= 60
+
+
+# --- more than 26 candidates: each against the best of the others ---------------------------------------------------------------------
+def many(rng, k, law="normal", n=60, effects=0.0):
+    "A baseline and k candidates whose changes are independent, and worse by so many nats each."
+    base = WindowLosses.from_arrays(range(n), [128] * n, rng.gamma(40, 0.08, n))
+    d = effects + 0.01 * LAWS[law](rng, (n, k))
+    return {"baseline": base} | {f"c{j:02d}": base.changed(log_loss=base.log_loss + d[:, j]) for j in range(k)}
+
+
+@pytest.mark.parametrize("effects", [0.0, np.linspace(0, 0.02, 30), np.r_[0, np.full(29, 0.01)], np.r_[np.zeros(15), np.full(15, 0.03)]], ids=["equal", "ladder", "one best", "two halves"])
+def test_many_candidates_against_the_best_agree_with_all_pairs(effects):
+    "Of 30 candidates 29 tests, the same numbers as among all 435; what they call apart or not the best, all pairs do, too; the best one has the same p."
+    arms = many(np.random.default_rng(8), 30, effects=effects)
+    few, every = (study(arms, metrics=["perplexity"], contrasts=contrasts) for contrasts in (False, True))
+    ours, theirs = ({frozenset((row.key.candidate, row.key.against)): row for row in found.select(role="contrast")} for found in (few, every))
+    assert len(ours) == 29 and len(theirs) == 435 and ours.keys() <= theirs.keys()
+    for pair, row in ours.items():
+        assert row.value.delta == theirs[pair].value.delta and row.value.p_value == theirs[pair].value.p_value
+        assert row.adjusted_p >= theirs[pair].adjusted_p - 1e-12  # chosen by its look: never bolder
+    p, q = (may_be_best(found.select(role="contrast")) for found in (few, every))
+    best, = set.intersection(*map(set, ours))
+    assert p.keys() == q.keys() == {*arms} - {"baseline"} and p[best] == pytest.approx(q[best], rel=1e-9) and p[best] > .05
+    assert all(p[name] >= q[name] - 1e-12 for name in p)
+    apart = {name for name in p if p[name] <= .05}
+    assert (len(apart) >= 15) if np.ptp(effects) == .02 else not apart if np.ptp(effects) == 0 else len(apart) >= 14, sorted(apart)
+    report = few.report()
+    assert not report.document()["rankings"][0]["groups"] and "compared with the best of the others alone" in (text := render(report)["report.md"]) and "contrasts = true" in text
+    table = [line for line in text.splitlines() if line.startswith("| c") and line.rstrip("| ").split()[-1] in ("yes", "no")]
+    assert len(table) == 30 and {line.split("|")[1].strip() for line in table if line.rstrip("| ").endswith("no")} == apart
+    assert "asked by itself" in text and "asked by itself" in render(every.report())["report.md"]
+
+
+def test_copies_among_many_candidates_are_not_told_apart(tmp_path):
+    "40 candidates that are one model: nothing is distinguished, each may be the best; the report verifies. One that is worse is struck out alone."
+    base = many(np.random.default_rng(9), 1)
+    arms = {"baseline": base["baseline"]} | {f"c{j:02d}": base["c00"].changed(model=f"c{j:02d}") for j in range(40)}
+    found = study(arms, metrics=["perplexity"])
+    assert min(may_be_best(found.select(role="contrast")).values()) >= .5 and not any(row.adjusted_p is not None and row.adjusted_p <= .05 for row in found.select(role="contrast"))
+    found.report().save(tmp_path / "r")
+    assert verify(tmp_path / "r")
+    noise = 0.01 * np.random.default_rng(1).standard_normal(60)
+    p = may_be_best(study(arms | {"c17": arms["c17"].changed(log_loss=arms["c17"].log_loss + .02 + noise)}, metrics=["perplexity"]).select(role="contrast"))
+    assert [name for name, x in p.items() if x <= .05] == ["c17"]
+
+
+def wrongly_apart(law, k, studies):
+    "Of studies of k equal candidates: share in which some two are distinguished; share of candidates that are struck out, with its standard error; share of studies with any."
+    rng, found = np.random.default_rng([ord(c) for c in f"many {law} {k}"]), []
+    for _ in range(studies):
+        rows = study(many(rng, k, law), metrics=["perplexity"]).select(role="contrast")
+        struck = [p <= .05 for p in may_be_best(rows).values()]
+        found.append((any(row.adjusted_p is not None and row.adjusted_p <= .05 for row in rows), np.mean(struck), any(struck)))
+    a = np.array(found, float)
+    return a[:, 0].mean(), a[:, 1].mean(), a[:, 1].std(ddof=1) / math.sqrt(studies), a[:, 2].mean()
+
+
+@pytest.mark.parametrize("law, k, studies", [("normal", 4, 60), ("gamma", 4, 60), ("normal", 30, 30), *[pytest.param(law, k, 400, marks=pytest.mark.slow) for law in ("normal", "gamma") for k in (4, 20, 40)]])
+def test_equal_candidates_are_rarely_told_apart(law, k, studies):
+    """In at most 5 of 100 studies any two are distinguished, and each of them is struck out of those that may be the best in at most 5 of 100. Each is asked by itself, which holds
+    for the one that truly is the best (Hsu 1996): that some candidate of many equal ones is struck out happens more often, and the report says so."""
+    apart, struck, error, some = wrongly_apart(law, k, studies)
+    print(f"{law}, {k} candidates: any two apart {apart:.3f}, struck out {struck:.4f} (se {error:.4f}), any struck out {some:.3f}")
+    assert apart <= .05 + 2 * math.sqrt(.05 * .95 / studies) and struck <= .05 + 2 * error

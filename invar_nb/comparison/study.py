@@ -583,8 +583,11 @@ class Table(Shown):
 
     def select(self, **key) -> list[Row]:
         "Rows whose key has these fields: candidate, part, metric, slice, against; role."
-        place = lambda row: {**row.key._asdict(), "role": row.role}
-        return [row for row in self.rows if key.items() <= place(row).items()]
+        rows = list(self.rows)
+        for name, value in key.items():  # a field at a time: of many rows few are left
+            place = lambda row, name=name: getattr(row if name == "role" else row.key, name)
+            rows = [row for row in rows if place(row) == value]
+        return rows
 
     def __getitem__(self, metric: str) -> Row:
         "The row of a metric on all items, of the first candidate and part that has it."

@@ -13,6 +13,7 @@ __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'LOSSES', 'MOST_BYTE
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 import re
 import textwrap
 
@@ -503,7 +504,7 @@ def summary_markdown(document: Mapping) -> str:
     "summary.md: the answer in less than 4 KB."
     d = document
     head, *rows = answer_table(d)
-    line = lambda cells: f"| {' | '.join(map(markdown, cells))} |"
+    as_line = cache(lambda *cells: f"| {' | '.join(map(markdown, cells))} |")
     first, ranks = f"**{markdown(cut(first_line(d), 1000))}**", table_ranks(d, rows)
     about = f"{cut(models_line(d), 250)}. {cut(texts_line(d), 250)}".strip()
     last = [markdown(text) for text in (about, ignored_line(d), rests_line(d), blind_line(d),
@@ -513,7 +514,8 @@ def summary_markdown(document: Mapping) -> str:
 
     def page(n):
         some = shortened(rows, ranks, n, " in report.html")
-        table = [line(head), "|" + " --- |" * len(head), *map(line, some)]
+        lines = [as_line(*cells) for cells in some]
+        table = [as_line(*head), "|" + " --- |" * len(head), *lines]
         if not rows: table = []
         below = "\n\n".join(last)
         return "\n".join(["<!-- invar_nb -->", first, "", *table, "", below, ""])
