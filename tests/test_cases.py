@@ -66,6 +66,18 @@ def test_a_path_that_looks_like_an_option_is_said_as_typed(said, tmp_path, name,
         assert not re.search(r"--(seed|level|method|margin|set|column) (?!(loss|score|id|arm)=?NAME|score=|id=)", text.replace(name, "")), text
 
 
+@pytest.mark.parametrize("name", [name for name in TYPED if "/" not in name])
+def test_an_empty_or_damaged_file_is_said_as_it_was_typed(said, tmp_path, name):
+    "Where a sentence has the name without quotes; and where a study file names it, not the command line."
+    (tmp_path / name).write_text("")
+    code, text = said("compare", name, "scale_base.csv")
+    assert code == 3 and f"got {name}, an empty file" in text, text
+    (tmp_path / name).write_text("id,f1\n1,0.5\n2,x\n")
+    (tmp_path / "s.toml").write_text(f"[arms]\nbaseline = {json.dumps(name)}\nq8 = 'fraction_new.csv'\n")
+    code, text = said("compare", "--study", "s.toml", "--score", "f1")
+    assert code == 3 and name in text and not re.search(r"--(seed|level|method|margin|set) ", text.replace(name, "")), text
+
+
 @pytest.mark.parametrize("column, cell, words", [
     ("level", "x", "'level' must be"), ("seed", "x", "'seed' must be"), ("units=2", "x", "'units=2'"), ("tokens", "x", "'tokens' must be")])
 def test_a_column_that_is_called_as_an_option_is_said_as_it_is_called(said, tmp_path, column, cell, words):
@@ -129,6 +141,43 @@ def test_what_the_refusals_name_works(said, tmp_path):
         assert code in (0, 1) and "change" in text, (words, text)
 
 
+RIGHT = [(f"q{i}", i % 4 > 0) for i in range(16)]
+TOOLS = {  # what a tool writes of these, and where its refusal sends to
+    "promptfoo": ("r.json", lambda: json.dumps({"evalId": "eval-1", "results": {"version": 3, "results": [{"testIdx": i, "score": float(y)} for i, (_, y) in enumerate(RIGHT)]}}), "testIdx of each of results.results, and its score"),
+    "the Trainer": ("trainer_state.json", lambda: json.dumps({"epoch": 1.0, "global_step": 16, "log_history": [{"step": i, "loss": 2.0} for i in range(16)]}), "a run each, with seed and a metric of its log_history"),
+    "OpenAI evals": ("events.jsonl", lambda: "".join(json.dumps(event) + "\n" for event in [{"spec": {"eval_name": "e.dev.v0"}}, *({"run_id": "1", "type": "match", "sample_id": name, "data": {"correct": y}} for name, y in RIGHT)]),
+                     "sample_id of each event of type match, and correct in its data"),
+    "HELM": ("scenario_state.json", lambda: json.dumps({"adapter_spec": {}, "request_states": [{"instance": {"id": name}} for name, _ in RIGHT]}), "scores are in per_instance_stats.json")}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_what_another_tool_wrote_is_named_with_the_table_to_write_of_it(said, tmp_path, tool):
+    name, written, where = TOOLS[tool]
+    for arm in "ab":
+        (tmp_path / arm).mkdir()
+        (tmp_path / arm / name).write_text(written())
+    code, text = said("compare", f"a/{name}", f"b/{name}")
+    assert code == 3 and f"as {tool} writes it. Write a table of it with the columns id and score: " in text and where in text, text
+
+
+def test_a_log_that_does_not_say_its_context_is_told_how_to_write_one(said, tmp_path):
+    "Either stream alone: the numbers without the line before them, or a build that leaves n_ctx out."
+    lines = (tmp_path / "llama_base.log").read_text().splitlines(keepends=True)
+    for name, text in (("old.log", "".join(lines).replace(", n_ctx=512", "")), ("stdout.log", "".join(line for line in lines if line.startswith("[1]")))):
+        (tmp_path / name).write_text(text)
+        code, text = said("compare", name, "llama_base.log")
+        assert code == 3 and "does not say n_ctx: keep both streams of a build of 2024 or later, llama-perplexity ... > FILE 2>&1" in text, text
+
+
+def test_samples_of_lm_eval_are_read_under_both_endings(said, tmp_path):
+    "Older releases call them .json; the results beside them are still one file."
+    folder = shutil.copytree(DATA / "lm_eval" / "base", tmp_path / "older")
+    for file in folder.rglob("samples_*.jsonl"): file.rename(file.with_suffix(".json"))
+    change = lambda text: re.sub(r"'?\S*(older|base)\S*", "", text)
+    one, two = (said("compare", arm, str(DATA / "lm_eval" / "tuned"), "--set", "task=invar_rolling") for arm in (str(DATA / "lm_eval" / "base"), "older"))
+    assert one[0] == two[0] in (0, 1) and change(one[1]).split("Report")[0] == change(two[1]).split("Report")[0], (one, two)
+
+
 def rows_of_json(path): return [json.loads(line.replace("-Infinity", "null")) for line in path.read_text().splitlines()]
 
 
@@ -152,7 +201,7 @@ def test_a_share_and_a_percentage_are_two_units(a, b, name, better):
 
 
 @pytest.mark.parametrize("a, b, better", [
-    (SHARE, SHARE * 20, "lower"), (SHARE, SHARE * 100, "lower"), (SHARE, SHARE / 100, "higher"), (SHARE, np.where(FLAGS > 0, SHARE, 30), "higher"), (SHARE, SHARE * 3, "higher"), (SHARE * 10, SHARE * 1000, "higher"), (SHARE, -SHARE * 100, "higher"),
+    (SHARE, SHARE * 20, "lower"), (SHARE, SHARE * 100, "lower"), (SHARE, SHARE / 100, "higher"), (SHARE, np.where(FLAGS > 0, SHARE, 30), "higher"), (SHARE, SHARE * 3, "higher"), (SHARE * 10, SHARE * 1000, "higher"), (SHARE, -SHARE * 100, "higher"), (SHARE - .5, SHARE * 100 - 50, "higher"),
     (np.zeros(16), SHARE * 100, "higher"), (SHARE, SHARE * 1e4, "higher"), (FLAGS * 1., FLAGS * 5., "higher")])
 def test_what_may_be_one_unit_is_compared(a, b, better): assert len(pair(scores(a, "mark", better), scores(b, "mark", better))) == 16
 
@@ -174,7 +223,7 @@ def test_log_probabilities_of_zero_in_a_file_are_refused(said, tmp_path, zeros, 
     row = lambda i, zero: {"id": f"d{i}", "prompt_logprobs": [None] + ([0.0] * 5 if zero else [-1.0 - i / 9] * 5)}
     for name, n in (("a", 0), ("b", zeros)): (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row(i, i < n)) + "\n" for i in range(16)))
     found, text = said("compare", "a.jsonl", "b.jsonl")
-    assert found == code and ("Log-probabilities were not returned" in text) == bool(zeros), text
+    assert found == code and ("candidate: b.jsonl: a loss must have been measured" in text and "Log-probabilities were not returned" in text) == bool(zeros), text
 
 
 @pytest.mark.parametrize("change, how", [
