@@ -337,3 +337,18 @@ def test_each_unit_has_its_panel_and_the_task_that_decides_is_in_the_first():
     axes = made.plot()
     assert len(axes.figure.axes) == 3 and axes.get_xlabel() == forest.axis
     pyplot.close(axes.figure)
+
+
+def test_bars_of_one_unit_and_two_margins_have_two_panels():
+    "A band has one margin: points within 5 of accuracy, within 2 of the score."
+    forest = study(arms_of({"quiz": answers(6), "marks": marks(binary=True)}), margin={"accuracy": .05}).report()._forest()
+    panels = [forest, *forest.more]
+    assert all("points" in panel.axis and len(panel.bars) == 1 for panel in panels) and sorted(panel.margin for panel in panels) == [(-5, 5), (-2, 2)]
+
+
+def test_a_slice_that_made_it_red_is_in_the_figure():
+    "The answers as a whole are within their margin; those in Spanish regressed, and decide the exit code."
+    report = compare(answers(flips=30), margin={"accuracy": .3}, by=["language"], metrics=["accuracy"]).report()
+    forest = report._forest()
+    bars = [bar for panel in (forest, *forest.more) for bar in panel.bars]
+    assert report.exit["rule"] == "secondary_regressed" and any("es" in bar[0] and bar[4] == "regressed" for bar in bars) and len(bars) == 2

@@ -12,6 +12,7 @@ from studies import losses
 from invar_nb.arms.arm import Scores, Translations
 from invar_nb.arms.predictions import Predictions
 from invar_nb.comparison.study import compare, evaluate, study
+from invar_nb.comparison.verdict import claim_alone
 from invar_nb.files.plain_table import read_plain
 from invar_nb.files.predictions import read_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
@@ -160,6 +161,7 @@ def test_a_change_of_calibration_is_claimed_by_its_test_alone(more):
         done = compare(study_of(*(sharp(f, 1500, **more) for f in factors)), primary="calibration")
         row, d = done.row, done.row.value
         assert (row.claim, row.shows("not_worse"), row.shows("beyond")) == (claim, claim == "improved", False) and (d.p_value <= .05) == (claim != "inconclusive")
+        assert claim_alone(d, .5) == claim  # no margin makes it equivalent
         assert d.interval.width > .02 and done.headline.startswith(claim.capitalize()) and "perhaps" not in done.headline and "within" not in done.headline
         assert f"its test of no change shows {'none' if claim == 'inconclusive' else 'one'}" in done.rationale
         for name in ("margin", "calibration"):
