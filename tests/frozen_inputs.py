@@ -126,6 +126,10 @@ BAD = {
     "key.jsonl": '{"id": "a", "id": "b", "label": "x", "prediction": "x"}\n', "empty.csv": "", "notes.csv": "a,b\n1,2\n", "ragged.csv": "id,f1\n1,0.5\n2\n", "text.csv": "id,f1\n1,good\n",
     "sums.csv": "id,label,p:a,p:b\n1,a,0.9,0.4\n", "gap.csv": "id,label,prediction\n1,a,\n", "model.csv": "id,label,prediction,model\n1,a,a,x\n2,a,a,y\n", "seedless.csv": "seed,loss\n1,2.0\n",
     "info.json": "[1]", "short.txt": "the cat\n"}
+GOOD = {  # what the refusals of BAD ask for
+    "key.jsonl": '{"id": "a", "label": "x", "prediction": "x"}\n{"id": "b", "label": "y", "prediction": "x"}\n', "ragged.csv": "id,f1\n1,0.5\n2,0.7\n", "sums.csv": "id,label,p:a,p:b\n1,a,0.9,0.1\n2,b,0.6,0.4\n",
+    "gap.csv": "id,label,prediction\n1,a,a\n2,b,a\n", "x.csv": "id,label,prediction,model\n1,a,a,x\n2,b,b,x\n", "y.csv": "id,label,prediction,model\n1,a,a,y\n2,b,a,y\n",
+    "both.csv": "doc,topic,f1\n" + "".join(f"q{i},{topic},0.{(3 * i + k) % 10}\n" for k, topic in enumerate(("art", "law")) for i in range(12))}
 
 
 def write_parquet(folder):
@@ -167,7 +171,9 @@ def write_inputs(folder):
     shutil.copy(DATA / "inspect/base/choices.eval", folder / "choices.eval")
     write_models(folder)
     (folder / "bad").mkdir()
+    (folder / "good").mkdir()
     for name, text in BAD.items(): (folder / "bad" / name).write_text(text)
+    for name, text in GOOD.items(): (folder / "good" / name).write_text(text)
     write_parquet(folder)
     (folder / "study.toml").write_text('[arms]\nbaseline = "docs/base.jsonl"\nq8 = "docs/q8.jsonl"\nq4 = "docs/q4.jsonl"\n[rules]\nmargin = "1%"\ndeciding = ["q4"]\ntail = {q50 = 0.5}\n')
     for name, text in STUDIES_TOML.items(): (folder / name).write_text(text)

@@ -171,7 +171,7 @@ def test_a_study_file_is_what_could_be_typed(files, monkeypatch):
     assert json.loads(shell("compare", "--study", "study.toml", "--margin", "9%", "--out", "t", "--json")[1])["rules"]["margin"] == {"perplexity": 0.09}
     (files / "level.toml").write_text('\ufeff[rules]\nlevel = 0.9\n')
     assert [json.loads(shell("compare", "base.jsonl", "q8.jsonl", "--study", "level.toml", *typed, "--out", f"l{len(typed)}", "--json")[1])["rules"].get("level") for typed in ((), ("--level", "0.95"))] == [0.9, None]  # a usual value that is typed wins; the report keeps what is unusual
-    for text, said in (("[rule]\n", "Did you mean 'rules'?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean 'deciding'?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "within its bounds"),
+    for text, said in (("[rule]\n", "Did you mean 'rules'?"), ('[rules]\ndecide = ["q8"]\n', "Did you mean 'deciding'?"), ("[arms]\n", "compare needs BASELINE and CANDIDATE"), ("[rules\n", "must be TOML"), ('[rules]\nlevel = 2\n', "level must be from 1e-06 to 0.999999"),
                        ('[rules]\nlevel = "high"\n', "must be a valid value"), ('rules = "none"\n', "must be a table")):
         (files / "wrong.toml").write_text(text)
         code, out, err = shell("compare", "--study", "wrong.toml", "--out", "u")

@@ -232,7 +232,7 @@ def test_languages_count_what_is_scored(texts, names, keep):
 
 @pytest.mark.parametrize("text, options, words", [
     ("", {}, "not empty; got '' as text 0"), (["ab", ""], {}, "not empty; got '' as text 1"), ([], {}, "there must be at least one text"),
-    ("x", dict(bos="none"), "a token to score after its first; got 1 token as text 0"), ([b"abc"], {}, "a text must be a string"), (["ab", 3], {}, "got 3 as text 1"),
+    ("x", dict(bos="none"), "a token to score after its first; got at most 1 token as text 0"), ([b"abc"], {}, "a text must be a string"), (["ab", 3], {}, "got 3 as text 1"),
     ("ab\ud800", {}, "that UTF-8 can write.* as text 0"), ("abcdef", dict(stride=9), "stride must not exceed max_length"),
     ("abcdef", dict(stride=0), "stride must be"), ("abcdef", dict(max_length=1), "max_length must be"), ("abcdef", dict(max_length=None), "max_length must be given with a bare tokenizer"),
     ("abcdef", dict(first_window="some"), "first_window must be one of"), ("abcdef", dict(bos="both"), "bos must be one of"),

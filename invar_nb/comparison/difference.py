@@ -55,8 +55,10 @@ class Settings:
         object.__setattr__(self, "level", level)
         drawn = (self.replicates, self.seed, self.resample) != (None, None, "windows")
         if self.method == "jackknife" and drawn:
+            halves = (self.replicates is None) != (self.seed is None)
+            both = " with replicates=2000 and seed=1" if halves else ""
             refuse("compare", "replicates, seed and resample belong to a bootstrap",
-                   'method="jackknife"', 'Choose method="bca", or leave them out',
+                   'method="jackknife"', f'Choose method="bca"{both}, or leave them out',
                    error=UsageError)
         if self.method == "jackknife": return
         if self.replicates is not None:

@@ -171,7 +171,7 @@ def sum_files(
         numbers = None if part.clusters is None else spans.number(part.clusters)
         if units == "documents" and numbers is None:
             refuse("compare", "units='documents' needs an id for every row", "none",
-                   "Give the ids with the data, or choose other units", error=UsageError)
+                   "Give the ids with the data, or leave units out", error=UsageError)
         same += int((part.baseline.log_loss == part.candidate.log_loss).sum())
         if numbers is None or units == "serial" or "perplexity" not in metrics:
             tokens = {"weight": part.baseline.tokens.astype(float)}

@@ -272,7 +272,8 @@ def check_kinds(rules: Rules, kinds: Collection[str]) -> None:
     if rules.profile != "dev" and rules.replicates and rules.replicates < least:
         refuse("study", f"replicates must be at least {least} with the profile "
                f"{rules.profile}, as the tier asks", f"{rules.replicates}", "Raise it, or "
-               "leave it out: the bootstrap without draws is exact", error=UsageError)
+               "leave out replicates and seed: the bootstrap without draws is exact",
+               error=UsageError)
     for kind in kinds: check_units(rules.units_of(kind), kind)
     for name in rules.metrics:
         if (metric := as_metric(name, "study")).kind not in kinds:
@@ -349,9 +350,9 @@ def check_enough(
     asked = profile != "dev" or tier.name != "balanced"  # that one is the default
     if not asked or preview >= tier.preview and final >= tier.final: return []
     if profile != "dev":
-        least = TIERS["aggressive"]
-        cure = ("Use more text, --profile dev, or --set tier=aggressive, which needs "
-                f"{least.preview + least.final}")
+        cure, least = "Use more text, or --profile dev", TIERS["aggressive"]
+        if preview >= least.preview and final >= least.final:
+            cure += (f", or --set tier=aggressive, which needs {least.preview + least.final}")
         refuse("study", f"the profile {profile} with the {tier.name} tier needs {wanted} "
                "windows", f"{total}", cure, code="too_few_windows")
     return [f"Only {counted(total, 'windows')}; the {tier.name} tier asks for at least "

@@ -186,7 +186,7 @@ def choose_units(
     asked, ones, names = check_units(asked, pair.kind), np.ones(pair.n), pair.clusters
     if asked in ("documents", "clusters") and names is None:
         refuse("compare", f"units={asked!r} needs an id for every row", "none",
-               "Give the ids with the data, or choose other units", error=UsageError)
+               "Give the ids with the data, or leave units out", error=UsageError)
     if pair.kind != "losses":
         if asked == "items": return _made("items", ones, "Chosen by the caller.")
         if names is None: return _made("items", ones, "No clusters are given.")

@@ -243,8 +243,10 @@ def predictions_from_columns(
     if p is None: column_named("prediction", columns, where, ELSEWHERE["prediction"])
     elif labels is not None:
         if sorted(labels) != sorted(p):
+            cure = "Give each a probability, 0 where it is ruled out"
+            if {*p} - {*labels}: cure = "List all of them, or leave labels out"
             refuse(where, f"labels must be those of the probabilities, {listed(p)}",
-                   listed(labels), "Give each a probability, 0 where it is ruled out")
+                   listed(labels), cure)
         p = {name: p[name] for name in labels}
     numbers = {name: _numbers(columns[name], name, where, places)
                for name in ("confidence", "samples", "correct_samples") if name in columns}

@@ -288,7 +288,7 @@ def find_source(
     path, reading = as_path(path), reading or Reading()
     if not path.is_dir() and not as_file(path, "find_source").stat().st_size:
         refuse("find_source", "the file must hold evidence", f"{path}, an empty file",
-               "Was the program that wrote it interrupted?")
+               "Write it again: was the program interrupted?")
     names = first_names(path)
     _refuse_foreign(path, names)
     for source in SOURCES.values():  # what a tool wrote comes first
@@ -316,6 +316,9 @@ def find_source(
         if re.search(rb"calculating perplexity over \d+ chunks|^\[1\]\d", head):
             cure = ("This log of llama-perplexity does not say n_ctx: keep both streams of a "
                     "build of 2024 or later, llama-perplexity ... > FILE 2>&1")
+        if path.suffix == ".txt":
+            cure = ("Translations need references=FILE, with one sentence a line; scores are "
+                    "a table with id and score")
         if b"kl_divergence: computing over" in head:
             cure = ("This log of --kl-divergence has rounded numbers of one comparison: name "
                     "the two files that --kl-divergence-base wrote, one for each model")
@@ -381,10 +384,12 @@ def read_together(
     for who, other in [two for name in others for two in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:
             shared = [task for task in arms[other] if task in arms[who]]
+            cure = "Compare runs of the same tasks"
+            if shared: cure = f"Both have {listed(shared)}: " + (
+                f"ask for each, as in tasks={shared[0]!r}" if "tasks" in source.options
+                else "leave the rows of other tasks out")
             refuse("read_together", "both must have the same tasks",
-                   f"no task {lacking[0]!r} in the {who}", f"Both have {listed(shared)}: ask "
-                   f"for each, as in tasks={shared[0]!r}" if shared
-                   else "Compare runs of the same tasks", error=PairingError)
+                   f"no task {lacking[0]!r} in the {who}", cure, error=PairingError)
     return {(name, task): arm for name in paths for task, arm in arms[name].items()}
 
 # %% ../../nbs/files/07_sources.ipynb #c015

@@ -114,7 +114,8 @@ def pilot_of(
     rows = single or d
     if rows.units_eff < (fewest := 2 if runs else FEWEST) - 1e-9:
         refuse(where, f"a pilot must have at least {fewest} effective {noun_of(rows.units)}",
-               f"{rows.units_eff:.3g}", "Measure more, or plan from a standard deviation")
+               f"{rows.units_eff:.3g}", "Measure more, or plan "
+               "from a standard deviation alone, which is --sd on the command line")
     if not d.standard_error > 0:
         refuse(where, "the pilot must show some spread", f"the same change of {d.title} in "
                "every unit", "Are both models the same? Compare them instead",

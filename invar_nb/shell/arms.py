@@ -6,9 +6,9 @@
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow',
            'recorded_cut', 'check_origin', 'follow_answers', 'vouch', 'scored_here', 'Earlier', 'earlier_arms',
            'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'say_host', 'open_model', 'release',
-           'fit_models', 'check_tokenizer', 'check_inputs', 'plan_texts', 'find_weights', 'Unchanged',
-           'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed', 'check_memory', 'score_beside', 'Rounds',
-           'score_rounds']
+           'fit_models', 'check_tokenizer', 'find_tokenizer', 'check_documents', 'check_inputs', 'plan_texts',
+           'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed',
+           'check_memory', 'score_beside', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -46,7 +46,8 @@ from ..foundations.refuse import (ContractError, PairingError, UsageError, of_pa
                                          refuse)
 from ..foundations.store import (as_path, as_shape, content_digest, file_digest,
                                         read_file)
-from ..models.text import PIECES, check_same_tokenizer, read_documents
+from ..models.text import (PIECES, Documents, check_same_tokenizer,
+                                  read_documents)
 from ..models.load import (as_device, find_checkpoint, import_torch, is_gguf,
                                   load_model, load_tokenizer, most_numbers)
 from ..models.other_tokenizer import plan_whole, whole_data_id, whole_documents
@@ -55,7 +56,8 @@ from ..models.score import differing, planned_losses, score_plan, scoring_facts
 from ..models.servers import (KEY_VARIABLE, Requests, ask_server, check_fits,
                                      host_of, is_address, score_served)
 from ..models.together import score_together
-from ..models.windows import DEFAULT_LENGTH, TextPlan, find_classes, plan_text
+from ..models.windows import (DEFAULT_LENGTH, SHORT, TextPlan, check_short,
+                                     find_classes, plan_text)
 from ..models.weights import compare_weights
 from ..report.report import Report, evidence_names
 from .groups import Comparing, Loading, Scoring
@@ -465,11 +467,26 @@ def check_tokenizer(argument: str | Path, words, o: Scoring, name: str = "") -> 
     with of_part(name): check_same_tokenizer(words, other)
 
 
+def find_tokenizer(models: Iterable[str], o: Loading):
+    "The tokenizer of the options or of the first folder; None: it comes with the model."
+    folders = (name for name in models if (as_path(name) / "config.json").is_file())
+    folder = o.tokenizer or next(folders, None)
+    return folder and load_tokenizer(folder, trust_remote_code=o.trust_remote_code)
+
+
+def check_documents(documents: Documents, models: Iterable[str], o: Scoring) -> None:
+    "Refuse documents that are too short to be scored, before a model is loaded."
+    if o.per_byte or o.windowing != "invar": return
+    if all(len(text) > SHORT for text in documents.texts): return
+    if words := find_tokenizer(models, o): check_short(words, documents, o.bos)
+
+
 def check_inputs(models: Mapping[str, str], o: Scoring) -> None:
     "Refuse a package, a text or a tokenizer that will not do, before any weights are read."
     if not all(map(is_address, models.values())): import_torch("compare")
-    for paths in o.texts.values(): read_documents(paths, pieces=o.documents)
+    texts = [read_documents(paths, pieces=o.documents) for paths in o.texts.values()]
     if o.tokenizer: load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
+    for documents in texts: check_documents(documents, models.values(), o)
     folders = {} if o.tokenizer else {name: as_path(argument) for name, argument
                                       in models.items()}
     first = None

@@ -243,7 +243,9 @@ def score(
         what, want = ("score --shard", "DIR, a folder") if sharding.shard else (
             "score", "FILE, .parquet or .jsonl")
         got = "no --out" if out is None else repr(out) if scoring.text else "no --text"
-        o.usage(f"{what} needs --text FILE and --out {want}", got, "Give both")
+        cure = "Give both" if out is None or not scoring.text else (
+            f"Write --out {Path(out).with_suffix('')}" + ".parquet" * (not sharding.shard))
+        o.usage(f"{what} needs --text FILE and --out {want}", got, cure)
     if url and file:
         o.usage("--out must be a file on this machine", repr(out), "A URL is for --shard")
     if not url: check_out(Path(out), force if file else None, "file" if file else "folder")
@@ -413,11 +415,16 @@ def _arm_of_card(d, candidate):
     from invar_nb.comparison.study import model_name
     names = list(dict.fromkeys(row["key"]["candidate"] for row in d["rows"]))
     same = any(arm["kind"] == "weights" for arm in d["arms"].values())
+    blocked = {row["key"]["candidate"] for row in d["rows"] if row["role"] == "lead"
+               and row["claim"] in ("regressed", "inconclusive")}
+    smallest = [ranking["smallest"] for ranking in d["rankings"] if ranking["smallest"]]
+    good = [name for name in (*smallest, *names) if name not in blocked]
     o.require(("a card needs a report with a metric", not names and "none",
                "The weights are the baseline's and nothing was scored: take the card of the "
                "baseline's report" if same else "Choose another report"),
               ("a card describes one candidate", candidate == "" and len(names) > 1
-               and ", ".join(names), f"Give --candidate {names[0] if names else ''}"),
+               and ", ".join(names), f"Give --candidate {good[0]}" if good else
+               "Name one with --candidate; none is shown to be as good as the baseline"),
               ("--candidate must be in the report", candidate and candidate not in names
                and repr(candidate), f"Choose from {', '.join(names)}"))
     name = candidate or names[0]
@@ -546,7 +553,10 @@ def init(
     "Write a workflow for GitHub and a study file, so that pull requests are gated."
     from invar_nb.foundations.store import write_bytes
     from invar_nb.report.figures import environment
-    o.parse_margin(margin)
+    from invar_nb.shell.rules import find_margins
+    foreign = {*find_margins([margin], ["losses"], None)} - {"perplexity"}
+    o.require(("--margin must be of perplexity", foreign and repr(margin),
+               "Write a size alone, such as 2%"))
     for option, name in (("baseline", baseline), ("candidate", candidate), ("text", text)):
         o.require((f"--{option} must be a name on one line", not name.isprintable() and
                    repr(name), "Rename it: a comment of the workflow ends with its line"))

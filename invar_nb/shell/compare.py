@@ -50,7 +50,7 @@ from .arms import (BOTH_HERE, DIVERGENCE, LOCAL, SCORED, arm_kind,
 from .rules import (check_planned, check_runs, find_metrics,
                                   find_rules)
 from .terminal import say
-from .work import ask_with, find_questions, informed, read_info
+from .work import ask_with, check_questions, find_questions, informed, read_info
 
 # %% ../../nbs/shell/07_compare.ipynb #c005
 RESERVED = (BASELINE, "candidate", CONTROL, POOLED)
@@ -148,7 +148,7 @@ def check_job(arguments: Mapping, kinds: Mapping, job: g.Job) -> None:
         ("pooling is of texts alone", asked.pooling and asks and "--questions as well",
          "Leave one of them out"),
         ("show_text needs the text that was scored", s.show_text and not texts and "no --text",
-         "Give --text FILE"),
+         "Give --text FILE" + " and --tokenizer DIR" * (not local)),
         *control_rows(kinds[BASELINE], s))
     refuse_idle(kinds, job)
 
@@ -207,8 +207,8 @@ def control_rows(kind: str, s: g.Comparing) -> tuple:
          and f"{path}, which exists", "Leave it out"),
         ("--control needs a BASELINE that can be scored twice", kind not in kinds and kind,
          "A control file must have been scored by "
-         "invar-nb" if there else "Give its folder, or the "
-         "file of a second scoring: control under [arms] of a study file"))
+         "invar-nb" if there else "Give its folder and --text "
+         "FILE, or the file of a second scoring: control under [arms] of a study file"))
 
 # %% ../../nbs/shell/07_compare.ipynb #c011
 def arms_of_models(
@@ -228,6 +228,7 @@ def arms_of_models(
     rules = rules or find_rules(job, kinds)
     check_names(dict.fromkeys((name, part) for name in arguments for part in kinds), rules)
     questions = find_questions(source, s, quiet) if asks else None
+    if asks: check_questions(questions, arguments.values(), s)
     answers = {name: read_predictions(as_path(path)) for name, path in arguments.items()
                if asks and arm_kind(path) == "answers"}
     for name, arm in answers.items(): s = follow_answers(arm, arguments[name], questions, s)
@@ -416,7 +417,9 @@ def given_sizes(
     wrong = [name for name in sizes if name not in known]
     odd = [f"{name}={bits:g}" for name, bits in sizes.items() if not 0 < bits < 1e4]
     missing = [name for name in names if sizes and name not in sizes]
-    o.require((must, odd and odd[0], "Write the bits per weight"),
+    o.require(("--size works only with several candidates", sizes and len(names) == 1
+               and "one", "Leave it out"),
+              (must, odd and odd[0], "Write the bits per weight"),
               ("--size must be given once for the baseline", twice and f"{own} and {BASELINE}",
                "Keep one"),
               ("--size must name a candidate or the baseline", wrong and repr(wrong[0]),

@@ -135,7 +135,8 @@ class Scoring(Loading):
         longer = self.max_length and self.stride and self.stride > self.max_length
         require(
             ("--stride must not pass --max-length", longer and f"{self.stride} > "
-             f"{self.max_length}", "Otherwise tokens between windows are not scored"),
+             f"{self.max_length}", f"Choose at most {self.max_length}: "
+             "tokens between windows would not be scored"),
             ("--per-byte scores whole documents", cut and f"{cut} as well",
              "Leave one of them out"),
             ("--text must be a file", missing and repr(missing[0]), "Check the path"),
@@ -350,7 +351,7 @@ class Agreed(Measured):
                    "require that many.",
                    "data") = None
     replicates: file_key(Optional[int], "Number of bootstrap draws; needs --seed. Default: "
-                         "exact, without drawing.", "data", min=1, max=10**7) = None
+                         "exact, without drawing.", "data") = None
     resample: file_key(Literal["windows", "tokens"], "What the bootstrap resamples. Default: "
                        "windows.", "data") = "windows"
     pooling: file_key(

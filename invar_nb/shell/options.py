@@ -227,7 +227,8 @@ def as_option(value, kind, key: str):
               f"{mark.help}")
     low, high = mark.min, mark.max
     if (low is not None and value < low) or (high is not None and value > high):
-        usage(f"{key} must be within its bounds", f"{value!r}", mark.help)
+        bounds = f"at least {low:g}" if high is None else f"from {low:g} to {high:g}"
+        usage(f"{key} must be {bounds}", f"{value!r}", mark.help)
     return value
 
 # %% ../../nbs/shell/01_options.ipynb #helpp

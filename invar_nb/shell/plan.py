@@ -255,9 +255,11 @@ def find_plan(
     reading = as_reading(job.columns, runs=True)
     kinds = {name: arm_kind(text, reading) for name, text in arguments.items()}
     models, n = {*kinds.values()} & {*SCORED}, len(kinds)
-    if p.sd is not None and (n or not 0 < p.sd < math.inf):
-        o.usage("--sd must be a positive number, without models or files",
-                f"{p.sd:g} and {n} of them", "Leave one out")
+    if p.sd is not None and not 0 < p.sd < math.inf:
+        o.usage("--sd must be a positive number", f"{p.sd:g}",
+                "Write the standard deviation of the changes, such as --sd 0.1")
+    if p.sd is not None and n:
+        o.usage("--sd works without models or files", f"{n} of them", "Leave one out")
     if p.sd is not None and p.units not in ("auto", "windows"):
         o.usage("--sd assumes independent units", f"--units {p.units}", "Leave --units out")
     if p.correlation is not None and (n != 1 or models):
@@ -279,7 +281,7 @@ def find_plan(
     if p.pilot != g.Planning.pilot:
         o.usage("--pilot works only when models are scored", "none", "Leave it out")
     if price: o.usage("--price needs models, since it measures their time and tokens", "none",
-                      "Leave it out, or give two models")
+                      "Leave it out, or give two models and --text FILE")
     if {*kinds.values()} == {"runs"}: return plan_runs(arguments, p, job), {}
     return plan_files(arguments, kinds, p, job.columns), {}
 

@@ -191,7 +191,16 @@ def _no_option(error):
     if key in ROLES: return f"there is no option {name}. Write --column {key}=NAME"
     if section_of(key):
         return f"there is no option {name}. Write --set {key}=VALUE, as for a study file"
+    if others := _takers(error.ctx, name):
+        return (f"{error.ctx.info_name} has no option {name}; {' and '.join(others)} "
+                f"{'have' if others[1:] else 'has'} it. Leave it out.")
     return error.format_message()
+
+
+def _takers(context, name):
+    "The commands that have an option of this name."
+    group = getattr(context and context.find_root().command, "commands", {})
+    return [command for command, its in group.items() if any(name in p.opts for p in its.params)]
 
 
 def _bad_value(error):
@@ -374,14 +383,15 @@ def check_out(
     clear_finished(out)
     names = os.listdir(out) if out.is_dir() else None
     if names == []: return
+    from invar_nb.report.report import files_of_older
+    others = {*(names or ())} - {*(replaces or files_of_older(out))}
     if not force:
         new = "a new file" if names is None else "a new or an empty folder"
-        usage(f"--out must be {new}", repr(str(out)),
-              f"Choose another one{', or none: it is numbered' * (kind == 'folder')}, "
-              "or give --force to replace it; what it holds of the same model, text and "
-              "settings is not scored again")
-    from invar_nb.report.report import files_of_older
-    if others := {*(names or ())} - {*(replaces or files_of_older(out))}:
+        cure = f"Choose another one{', or none: it is numbered' * (kind == 'folder')}"
+        if not others: cure += (", or give --force to replace it; what it holds of the same "
+                                "model, text and settings is not scored again")
+        usage(f"--out must be {new}", repr(str(out)), cure)
+    if others:
         older = "plan" if replaces else "report"
         usage(f"--force replaces only files of an older {older}", repr(str(out / min(others))),
               "Move it away, or choose another folder")
