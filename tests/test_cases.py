@@ -13,7 +13,9 @@ from frozen_inputs import DATA
 from invar_nb.arms.arm import Scores
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.window_losses import WindowLosses
-from invar_nb.comparison.study import study
+from invar_nb.comparison.study import evaluate, study
+from invar_nb.experiments.improvement import MetricSpec, compare_runs
+from invar_nb.files import losses
 from invar_nb.foundations.refuse import ContractError, PairingError
 
 CASES = DATA / "cases"
@@ -249,3 +251,108 @@ def test_unequal_repeats_are_allowed_by_the_key_that_the_refusal_names(said, tmp
     assert "--set repeats=mean" in said("compare", "a.csv", "b.csv")[1]
     assert "--set repeats=unequal" in said("compare", "a.csv", "b.csv", "--set", "repeats=mean")[1]
     assert said("compare", "a.csv", "b.csv", "--set", "repeats=unequal")[0] in (0, 1)
+
+
+# --- the same of runs over seeds, of files that are read in batches, and of one arm alone ------------------------------------------------
+def write_runs(path, values, name="accuracy"): path.write_text(f"seed,terminal,{name}\n" + "".join(f"{i},ok,{value:.4f}\n" for i, value in enumerate(values)))
+
+
+@pytest.mark.parametrize("name, a, b, refused", [
+    ("accuracy", .6, 60, True), ("accuracy", 60, .6, True), ("val/f1", .5, 52, True), ("top1_acc", .97, 99, True), ("wer", .1, 11, True), ("accuracy", .6, .62, False), ("accuracy", 60, 61, False), ("reward", .5, 60, False), ("loss", .5, 60, False)])
+def test_runs_of_two_units_are_refused(said, tmp_path, name, a, b, refused):
+    noise = 1 + np.sin(np.arange(6)) / 50
+    for arm, mean in (("a", a), ("b", b)): write_runs(tmp_path / f"{arm}.csv", mean * noise, name)
+    better = "lower" if name in ("wer", "loss") else "higher"
+    code, text = said("compare", "a.csv", "b.csv", "--metric", name, "--better", better)
+    assert (code == 3) == refused and (f"both arms must be in one unit; got '{name}' from" in text and "Divide one by 100" in text) == refused, text
+    if refused:
+        write_runs(tmp_path / "b.csv", b * noise * (a / b * 1.02), name)
+        assert said("compare", "a.csv", "b.csv", "--metric", name, "--better", better)[0] in (0, 1)
+        with pytest.raises(PairingError, match="one unit") as caught:
+            compare_runs(MetricSpec(name, better), **{f"{arm}_runs": [{"seed": i, "terminal": "ok", name: mean * x} for i, x in enumerate(noise)] for arm, mean in (("baseline", a), ("candidate", b))})
+        assert caught.value.code == "unit"
+
+
+def losses_file(path, zero, documents=True, n=60):
+    rows = [{"window_id": f"w{i}", **({"document_id": f"d{i // 3:02}"} if documents else {}), "tokens": 5, "log_loss": 0.0 if zero(i) else 1 + i % 7 / 10} for i in range(n)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in [{"schema": "invar_nb/losses/2", "windows": n, "data_id": "sha256:x", "model": path.stem}, *rows]))
+
+
+@pytest.mark.parametrize("zero, documents, words", [
+    (lambda i: True, True, " losses that are exactly 0"), (lambda i: True, False, " losses that are exactly 0"), (lambda i: 39 <= i < 42, True, "only 0 in document 'd13' (1 such)"), (lambda i: i >= 30, True, "only 0 in document 'd10' (10 such)"),
+    (lambda i: i in (39, 41), True, ""), (lambda i: 39 <= i < 42, False, ""), (lambda i: 13 <= i < 15 or 19 <= i < 21, True, "")])
+@pytest.mark.parametrize("size", [7, 1000])
+def test_files_that_are_read_in_batches_hold_no_zeros_either(said, tmp_path, monkeypatch, zero, documents, words, size):
+    monkeypatch.setattr(losses, "LARGE", 10)
+    monkeypatch.setattr(losses.LossFile.batches, "__defaults__", (size, None))
+    losses_file(tmp_path / "a.jsonl", lambda i: False, documents)
+    losses_file(tmp_path / "b.jsonl", zero, documents)
+    for files, arm in ((("a.jsonl", "b.jsonl"), "candidate"), (("b.jsonl", "a.jsonl"), "baseline")):
+        code, text = said("compare", *files)
+        assert (code == 3) == bool(words) and (words in text and "Log-probabilities were not returned" in text) == bool(words), text
+
+
+def test_one_arm_of_zeros_is_not_evaluated():
+    for values in (np.zeros(12), np.where(np.arange(12) < 3, 0, 1.5)):
+        with pytest.raises(ContractError, match="must have been measured") as caught: evaluate(WindowLosses.from_arrays(range(12), np.full(12, 5), values, document_ids=np.arange(12) // 3))
+        assert caught.value.code == "zeros"
+    assert evaluate(WindowLosses.from_arrays(range(12), np.full(12, 5), np.full(12, 1.5)))
+
+
+# --- files of tools that are not read: the tool, and where in its file the table lies; what is written so is read -------------------------
+def promptfoo(scores): return {"evalId": "eval-abc", "results": {"version": 3, "results": [{"testIdx": i, "promptIdx": 0, "success": s > .5, "score": s} for i, s in enumerate(scores)]}, "config": {}}
+def trainer(loss): return {"global_step": 30, "epoch": 1.0, "best_metric": None, "log_history": [{"step": 10, "loss": loss + 1}, {"step": 30, "eval_loss": loss}]}
+def openai_evals(scores): return [{"spec": {"completion_fns": ["m"], "eval_name": "t.dev.v0"}}, *({"run_id": "r", "event_id": i, "sample_id": f"t.dev.{i}", "type": "match", "data": {"correct": s > .5}} for i, s in enumerate(scores))]
+
+
+def write_table(path, rows):
+    rows = [*rows]
+    path.write_text("\n".join([",".join(rows[0]), *(",".join(map(str, row.values())) for row in rows)]) + "\n")
+
+
+MARKS = {"a": [.4 + i % 5 / 10 for i in range(20)], "b": [.3 + i % 6 / 10 for i in range(20)]}
+
+
+def test_promptfoo_is_named_with_where_its_scores_lie(said, tmp_path):
+    for arm, marks in MARKS.items(): (tmp_path / f"{arm}.json").write_text(json.dumps(promptfoo(marks)))
+    code, text = said("compare", "a.json", "b.json")
+    assert code == 3 and "a.json, as promptfoo writes it. Write a table of it with the columns id and score: testIdx of each of results.results, and its score." in text, text
+    for arm in MARKS: write_table(tmp_path / f"{arm}.csv", ({"id": row["testIdx"], "score": row["score"]} for row in json.loads((tmp_path / f"{arm}.json").read_text())["results"]["results"]))
+    assert said("compare", "a.csv", "b.csv")[0] in (0, 1)
+
+
+def test_a_log_of_openai_evals_is_named_with_where_its_scores_lie(said, tmp_path):
+    for arm, marks in MARKS.items(): (tmp_path / f"{arm}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in openai_evals(marks)))
+    code, text = said("compare", "a.jsonl", "b.jsonl")
+    assert code == 3 and "a.jsonl, as OpenAI evals writes it." in text and "sample_id of each event of type match, and correct in its data." in text, text
+    for arm in MARKS: write_table(tmp_path / f"{arm}.csv", ({"id": row["sample_id"], "score": int(row["data"]["correct"])} for line in (tmp_path / f"{arm}.jsonl").read_text().splitlines() for row in [json.loads(line)] if row.get("type") == "match"))
+    assert said("compare", "a.csv", "b.csv")[0] in (0, 1)
+
+
+def test_a_state_of_the_trainer_is_named_and_its_runs_are_a_table(said, tmp_path):
+    for arm, loss in (("a", 2.0), ("b", 2.1)): (tmp_path / f"{arm}.json").write_text(json.dumps(trainer(loss)))
+    code, text = said("compare", "a.json", "b.json")
+    assert code == 3 and "a.json, as the Trainer writes it." in text and "log_history" in text and "seed" in text, text
+    for arm, loss in (("a", 2.0), ("b", 2.1)): write_table(tmp_path / f"{arm}.csv", ({"seed": i, "terminal": "ok", "eval_loss": trainer(loss + i % 3 / 50)["log_history"][-1]["eval_loss"]} for i in range(5)))
+    assert said("compare", "a.csv", "b.csv", "--metric", "eval_loss")[0] in (0, 1)
+
+
+@pytest.mark.parametrize("cut", [lambda text: text.replace(", n_ctx=512, batch_size=512, n_seq=1", ""), lambda text: text.split("\n", 1)[1]])
+def test_a_log_of_llama_perplexity_without_n_ctx_says_how_to_keep_it(said, tmp_path, cut):
+    lines = (tmp_path / "llama_new_two_runs.log").read_text().splitlines(keepends=True)
+    whole = "".join(lines[len(lines) // 2:])
+    (tmp_path / "old.log").write_text(cut(whole))
+    code, text = said("compare", "llama_base.log", "old.log")
+    assert code == 3 and "does not say n_ctx: keep both streams of a build of 2024 or later, llama-perplexity ... > FILE 2>&1" in text, text
+    (tmp_path / "new.log").write_text(whole)
+    assert said("compare", "llama_base.log", "new.log")[0] in (0, 1)
+
+
+def test_samples_of_lm_eval_in_one_json_array_are_read_as_a_table(said, tmp_path):
+    for arm in ("base", "new"):
+        lines = (tmp_path / f"lm_eval_samples_only_{arm}" / ALONE).read_text().splitlines()
+        (tmp_path / f"samples_{arm}.json").write_text("[" + ",".join(lines) + "]")
+    code, text = said("compare", "samples_base.json", "samples_new.json")
+    assert code == 3 and "--column id=doc_id" in text and "--score acc" in text, text
+    code, text = said("compare", "samples_base.json", "samples_new.json", "--column", "id=doc_id", "--score", "acc")
+    assert code == 0 and "acc -6 points" in text, text

@@ -209,7 +209,7 @@ def test_one_file_of_any_tool_is_evaluated(shell, tmp_path):
         code, out, err = shell("evaluate", *arguments, "--json", out=f"e{k}")
         assert code == 0, err
         assert rows(json.loads(out), metric=metric)[0]["value"]["value"] > 0 and verify(tmp_path / f"e{k}")
-    for arguments, words in ((("said", "columns.references=ref", "--margin", "2%"), "evaluate has no option --margin; compare and plan have it. Leave it out."),
+    for arguments, words in ((("said", "columns.references=ref", "--margin", "2%"), "evaluate has no option --margin; compare, plan and init have it. Leave it out."),
                              (("org/name",), "needs a file")):
         code, _, err = shell("evaluate", *arguments)
         assert code == 2 and words in err and not (tmp_path / "r").exists()

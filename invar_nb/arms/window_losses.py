@@ -4,7 +4,8 @@
 
 # %% auto #0
 __all__ = ['WEIGHT_UNITS', 'RESERVED', 'LARGEST', 'WORST', 'sums_of_each', 'as_means', 'window_names', 'check_scored',
-           'facts_of_all', 'split_of_each', 'refuse_zeros', 'WindowLosses', 'find_splits', 'StreamedLosses']
+           'facts_of_all', 'split_of_each', 'refuse_zeros', 'ZeroLosses', 'WindowLosses', 'find_splits',
+           'StreamedLosses']
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000005
 from collections.abc import Iterator, Mapping
@@ -97,17 +98,65 @@ def refuse_zeros(
     if not isinstance(arm, WindowLosses): return
     zero = arm.log_loss == 0
     if not zero.any(): return
-    must, cure = "a loss must have been measured", ("Log-probabilities were not returned: "
-                                                    "score it again")
-    if zero.all() and arm.tokens.sum() >= _FEW:
-        refuse(where, must, f"{len(zero)} losses that are exactly 0", cure, code="zeros")
+    if zero.all() and arm.tokens.sum() >= _FEW: _refuse_all(where, len(zero))
     if arm.document_ids is None: return
     codes, n = arm.document_ids.codes()
     empty = (np.bincount(codes, ~zero, n) == 0) & (np.bincount(codes, arm.tokens, n) >= _FEW)
-    if not empty.any(): return
-    name = arm.document_ids[int(np.argmax(empty[codes]))]
-    refuse(where, must, f"only 0 in document {name!r} ({int(empty.sum())} such)",
-           f"{cure}, or leave it out of every file", code="zeros")
+    if empty.any(): _refuse_some(where, arm.document_ids[int(np.argmax(empty[codes]))],
+                                 int(empty.sum()))
+
+
+_MEASURED = "a loss must have been measured"
+_AGAIN = "Log-probabilities were not returned: score it again"
+
+
+def _refuse_all(where, n):
+    refuse(where, _MEASURED, f"{n} losses that are exactly 0", _AGAIN, code="zeros")
+
+
+def _refuse_some(where, name, n):
+    refuse(where, _MEASURED, f"only 0 in document {name!r} ({n} such)",
+           f"{_AGAIN}, or leave it out of every file", code="zeros")
+
+
+class ZeroLosses:
+    "Losses of a file, batch by batch: are all of them, or those of a document, exactly 0?"
+
+    def __init__(self):
+        self.rows = self.tokens = 0
+        self.is_measured, self.last_measured = False, -1  # any; the document that was last
+        self.empty: dict[int, list] = {}  # number of a document -> its name, tokens
+
+    def add(
+        self,
+        arm: Arm,  # the next windows
+        numbers: np.ndarray | None,  # of their documents, which stand together
+    ) -> None:
+        "Count a batch."
+        measured = arm.log_loss != 0
+        self.rows, self.tokens = self.rows + len(arm), self.tokens + int(arm.tokens.sum())
+        self.is_measured |= bool(measured.any())
+        if numbers is None: return
+        if measured.all():
+            self.empty.pop(int(numbers[0]), None)
+            self.last_measured = int(numbers[-1])
+            return
+        first = int(numbers[0])
+        known = np.bincount(numbers - first, measured) > 0
+        tokens, begins = np.bincount(numbers - first, arm.tokens), np.searchsorted(
+            numbers, np.arange(first, first + len(known)))
+        if known[0]: self.empty.pop(first, None)
+        for k in np.flatnonzero(~known).tolist():
+            if first + k == self.last_measured: continue
+            row = self.empty.setdefault(first + k, [arm.document_ids[int(begins[k])], 0])
+            row[1] += int(tokens[k])
+        if known[-1]: self.last_measured = int(numbers[-1])
+
+    def check(self, where: str) -> None:
+        "Refuse what `refuse_zeros` refuses."
+        if not self.is_measured and self.tokens >= _FEW: _refuse_all(where, self.rows)
+        names = [name for name, tokens in self.empty.values() if tokens >= _FEW]
+        if names: _refuse_some(where, names[0], len(names))
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

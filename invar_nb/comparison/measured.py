@@ -18,7 +18,7 @@ import math
 import numpy as np
 
 from ..arms.pair import Pair, pair
-from ..arms.window_losses import StreamedLosses
+from ..arms.window_losses import StreamedLosses, ZeroLosses
 from .difference import (Difference, conclude, measure, pair_totals,
                                             positive_interval)
 from .rules import Rules
@@ -165,10 +165,11 @@ def sum_files(
     "Sums over the units of two files, read side by side once; ContractError, UsageError."
     base, sums, start, same = both.baseline, defaultdict(RunningTotals), 0, 0
     once, spans = (OnceNamed(name, len(base)) for name in ("window_id", "document_id"))
-    block = block_size(len(base))
+    block, zeros = block_size(len(base)), {"baseline": ZeroLosses(), "candidate": ZeroLosses()}
     for part in batches_of(both):
         once.number(part.ids)
         numbers = None if part.clusters is None else spans.number(part.clusters)
+        for name, seen in zeros.items(): seen.add(getattr(part, name), numbers)
         if units == "documents" and numbers is None:
             refuse("compare", "units='documents' needs an id for every row", "none",
                    "Give the ids with the data, or leave units out", error=UsageError)
@@ -188,6 +189,7 @@ def sum_files(
                   if "document_id" in arm.file.columns), base.file)
     spans.check(owner, "windows of a document must stand together in a file of this size",
                 "Sort both files by document, with all windows in the order of the text")
+    for name, seen in zeros.items(): seen.check(f"compare: {name}")
     documents = spans.n or None
     del once, spans  # 8 bytes a window are free before the totals are joined
     weighed = "tokens" if "tokens" in sums else ("perplexity", "documents")

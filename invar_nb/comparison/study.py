@@ -26,7 +26,7 @@ from scipy.special import expit
 import invar_nb
 from ..arms.arm import Scores, listed
 from ..arms.pair import Pair, holds_runs, pair, unite_labels
-from ..arms.window_losses import StreamedLosses
+from ..arms.window_losses import StreamedLosses, refuse_zeros
 from .difference import Difference, by_unit, fit_left_out
 from .looks import Looks, all_decided, look_at, shared_level
 from .measured import Measured, choose_metrics, measure_pair
@@ -219,6 +219,7 @@ def check_pooled(pairs: Mapping[tuple[str, str], Pair]) -> None:
 # %% ../../nbs/comparison/08_study.ipynb #lvo1
 def levels_of(part: str, arm, rules: Rules) -> Iterator[Row]:
     "Every metric of one arm, on all items and on its slices."
+    refuse_zeros(arm, "evaluate")
     own = [name for name in rules.metrics if as_metric(name, "evaluate").kind == arm.kind]
     metrics = [prepare_metric(m, arm) for m in choose_metrics(
         own or rules.metrics or None, arm, where="evaluate")]

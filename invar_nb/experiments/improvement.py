@@ -10,6 +10,7 @@ __all__ = ['HIGHER', 'LOWER', 'DIRECTIONS', 'LINEAR', 'LOG', 'MetricSpec', 'writ
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c002
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from fractions import Fraction
@@ -21,6 +22,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
+from ..arms.pair import in_shares
 from ..comparison.difference import Difference, change_text, difference_forest
 from ..comparison.rows import Key, Level, Row, pass_on, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
@@ -32,8 +34,8 @@ from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
 from ..foundations.interval import Fallback, Interval, Shown, aligned
-from ..foundations.refuse import (UsageError, as_choice, as_count, as_fraction,
-                                         is_number, of_part, refuse)
+from ..foundations.refuse import (PairingError, UsageError, as_choice, as_count,
+                                         as_fraction, is_number, of_part, refuse)
 from ..metrics.metric import Metric
 from ..statistics.jackknife import Jackknife
 from ..statistics.multiplicity import PROCEDURES, adjust
@@ -350,6 +352,21 @@ class RunsComparison(ShownRuns):
             multiplicity=family if self.multiplicity else None)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c047
+_SHARES = {"acc", "accuracy", "precision", "recall", "auc", "auroc", "em", "exact", "f", "wer",
+           "cer", "ter"}  # words in the names of metrics that are shares
+
+
+def _match_units(name, baseline, candidate):
+    "Refuse a share in the runs of one arm that is a percentage in those of the other."
+    a, b = np.array(baseline, float), np.array(candidate, float)
+    words = {*re.findall("[a-z]+", re.sub(r"f\d", "f", name.lower()))}
+    if not words & _SHARES or not in_shares(a, b, rising=True): return
+    spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
+    refuse("compare_runs", "both arms must be in one unit", f"{name!r} from {spans[0]} in the "
+           f"baseline and from {spans[1]} in the candidate", "Divide one by 100, or write "
+           "both alike", error=PairingError, code="unit")
+
+
 def compare_runs(
     spec: MetricSpec,
     *,
@@ -375,6 +392,7 @@ def compare_runs(
             if spec.scale == LOG and x <= 0:
                 refuse(where, f"{spec.name} must be positive on the log scale", at,
                        "Use the linear scale")
+    if pairs.seeds: _match_units(spec.name, pairs.baseline, pairs.candidate)
     if spec.scale == LINEAR and pairs.seeds and written_mean(pairs.baseline) == 0:
         refuse(where, f"the baseline's mean of {spec.name} must not be 0", "0",
                "A relative change has no meaning here; choose another metric")

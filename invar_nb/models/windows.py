@@ -269,7 +269,7 @@ def plan_text(
     **cut,                       # fields of Cut: max_length, stride, bos, windowing, ...
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
-    where, cut = "plan_text", Cut(**cut)
+    cut = Cut(**cut)
     budget = None if windows is None else Budget.of(windows, seed)
     tool, texts = WINDOWINGS[cut.windowing], _as_documents(texts, WINDOWINGS[cut.windowing])
     cut, words = cut.of(tokenizer), getattr(tokenizer, "tokenizer", tokenizer)

@@ -13,6 +13,7 @@ import shlex
 
 import msgspec
 
+from ..arms.window_losses import StreamedLosses
 from ..comparison.measured import PRIMARY
 from ..comparison.passages import as_tail_rule, check_shown
 from ..comparison.rules import Accepted, Rules, as_tier, check_enough, check_kinds
@@ -34,7 +35,8 @@ def usual_metrics(
     "The names of the metrics that are computed where none is asked for."
     names = []
     for kind in kinds:
-        mine = [arm for arm in arms if arm.kind == kind]
+        mine = [arm for arm in arms
+                if arm.kind == kind and not isinstance(arm, StreamedLosses)]
         metrics = METRICS.of_arms(*mine) if mine else METRICS.of_kind(kind)
         names += [m.name for m in metrics if not any(missing_reason(m, arm) for arm in (
             mine[-1:] if m.of_pair else mine)) and (mine or not (
@@ -51,6 +53,7 @@ def find_margins(
     arms: Sequence = (),      # when they are there
 ) -> dict[str, float] | None:
     "Metric -> margin in its unit, before anything is scored; UsageError."
+    if not texts: return None
     known = metrics or usual_metrics(kinds, arms)
     scores = [arm for arm in arms if arm.kind == "scores"]
     first, margins = (metrics or [PRIMARY.get(kinds[0], known[0])])[0], {}
@@ -97,10 +100,10 @@ def find_metrics(
     columns = [name for name in metrics if name not in METRICS] * ({*kinds} == {"scores"})
     o.require(("--metric must be a metric of invar-nb", columns and repr(columns[0]),
                f"A column of a table is a score: --score {columns[0]}" if columns else ""))
-    usual = usual_metrics(kinds, arms)
-    foreign = [name for name in asked.metric or () if name not in METRICS]
-    o.require((f"--metric must be one of {', '.join(usual)}", foreign and repr(foreign[0]),
-               o.suggest("".join(foreign[:1]), usual)))
+    if foreign := [name for name in asked.metric or () if name not in METRICS]:
+        usual = usual_metrics(kinds, arms)
+        o.usage(f"--metric must be one of {', '.join(usual)}", repr(foreign[0]),
+                o.suggest(foreign[0], usual))
     mine = [name for name in metrics if name not in METRICS or METRICS[name].kind == kind]
     if metrics and not mine and len(kinds) > 1:
         o.usage("--metric must name one for each kind of task or text", f"none for {kind}",

@@ -192,7 +192,8 @@ def _no_option(error):
     if section_of(key):
         return f"there is no option {name}. Write --set {key}=VALUE, as for a study file"
     if others := _takers(error.ctx, name):
-        return (f"{error.ctx.info_name} has no option {name}; {' and '.join(others)} "
+        names = " and ".join(filter(None, (", ".join(others[:-1]), others[-1])))
+        return (f"{error.ctx.info_name} has no option {name}; {names} "
                 f"{'have' if others[1:] else 'has'} it. Leave it out.")
     return error.format_message()
 
@@ -200,7 +201,7 @@ def _no_option(error):
 def _takers(context, name):
     "The commands that have an option of this name."
     group = getattr(context and context.find_root().command, "commands", {})
-    return [command for command, its in group.items() if any(name in p.opts for p in its.params)]
+    return [each for each, its in group.items() if any(name in p.opts for p in its.params)]
 
 
 def _bad_value(error):
