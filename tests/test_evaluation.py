@@ -193,6 +193,8 @@ def test_a_metric_of_ones_own_with_an_inverse_claims_no_margin():
     with METRICS.registered(Metric(**fields)):
         row = compare(study_of(*made), metrics=["rmse"]).row
         assert math.isclose(row.value.delta, .3 * math.sqrt(np.mean(errors ** 2)), rel_tol=1e-9) and row.claim == "regressed" and row.value.interval.low < row.value.delta < row.value.interval.high
+        old, new = (evaluate(arm, metrics=["rmse"]).rows[0].value.interval for arm in made)
+        np.testing.assert_allclose([*row.value.interval], [max(new.low - old.high, 0), new.high - old.low], rtol=1e-9)
         with pytest.raises(UsageError, match="a margin must be for a metric that can be shown"): compare(study_of(*made), metrics=["rmse"], margin=.1)
 
 
