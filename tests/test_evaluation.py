@@ -16,6 +16,7 @@ from invar_nb.comparison.verdict import claim_alone
 from invar_nb.files.plain_table import read_plain
 from invar_nb.files.predictions import read_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
+from invar_nb.metrics.calibration import root_change, square_fit
 from invar_nb.metrics.metric import METRICS, Detail, Metric
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
@@ -181,6 +182,20 @@ def test_a_change_of_calibration_goes_the_same_way_in_slices_families_and_files(
     alone = compare(study_of(sharp(2, 1500), sharp(1, 1500)), metrics=["calibration"]).row.value
     assert (alone.delta, *alone.interval) == next((r.value.delta, *r.value.interval) for r in rows if r.key.candidate == "cool" and not r.key.slice)
     assert not verify(done.report().save(tmp_path / "r")).partly
+
+
+def test_where_an_arm_may_be_calibrated_the_whole_end_of_the_other_counts():
+    "Its error is found above 0 and may be 0: then the other one's is the change, as large as it may be."
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        logit = np.abs(rng.normal(size=600))
+        right = rng.random(600) < 1 / (1 + np.exp(-logit))
+        said = [1 / (1 + np.exp(-factor * logit)) for factor in (2, 1)]
+        hot, calm = (square_fit(p - right, np.searchsorted(np.quantile(p, np.arange(.1, 1, .1)), p), np.arange(600), 600, 10) for p in said)
+        if calm.estimate > 1e-4 and calm.interval().low <= 0 < hot.interval().low: break
+    most = math.sqrt(hot.interval().high)
+    assert math.isclose(root_change(hot, calm)[0], -most, rel_tol=1e-9) and math.isclose(root_change(calm, hot)[1], most, rel_tol=1e-9)
+    assert hot.interval(.8).high < hot.interval().high and root_change(hot, calm, .8)[0] > -most
 
 
 def test_a_metric_of_ones_own_with_an_inverse_claims_no_margin():

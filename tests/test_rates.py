@@ -126,6 +126,12 @@ def test_what_is_printed_where_no_rate_is_known():
     assert "of 100" in line(compare(losses(n=100))) and line(compare(losses(n=8))) == ""
 
 
+def test_of_several_rows_the_one_of_fewest_units_says_the_rate():
+    d = study(arms_of({"small": losses(.001, n=60), "large": losses(.001, n=300, seed=2)}), margin=.02).report().document()
+    few, many = sorted(row["value"]["units_eff"] for row in d["rows"] if row["role"] == "lead")
+    assert rate_if_few(2, few) > 2 * rate_if_few(2, many) and f"up to {100 * rate_if_few(2, few):.0f} of 100 do." in rule_line(d)
+
+
 def copies_of(n, parts, **more):
     return study(arms_of({f"text {k}": losses(.001, n=n, seed=k, **more) for k in range(parts)}), margin=.02)
 

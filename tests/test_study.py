@@ -1,5 +1,6 @@
 """Arms under rules: pairs, metrics, differences, claims, families, floors, pools and looks, as far as no page tries them one by one."""
 import importlib.metadata
+import itertools
 import math
 from collections import Counter
 from dataclasses import replace
@@ -806,9 +807,9 @@ def test_the_interval_of_one_arm_stays_where_its_metric_lies():
         for score in ("match", "f1"):
             row, = evaluate(scored(values, score)).rows
             assert low <= row.value.interval.low < row.value.estimate < row.value.interval.high <= high
-    for n in (2, 3, 5):
+    for n, label in itertools.product((2, 3, 5), (["yes", "no", "yes", "no", "no"], ["no"] * 5)):  # also nearly all wrong, and sure of it
         p = np.array([.9, .99, .6, .7, .8])[:n]
-        arm = Predictions(ids=range(n), label=["yes", "no", "yes", "no", "no"][:n], labels=["yes", "no"], probabilities=np.column_stack([p, 1 - p]))
+        arm = Predictions(ids=range(n), label=label[:n], labels=["yes", "no"], probabilities=np.column_stack([p, 1 - p]))
         for row in evaluate(arm).rows:
             most = 2 if row.key.metric == "brier" else 1
             if row.value.interval: assert 0 <= row.value.interval.low <= row.value.estimate <= row.value.interval.high <= most, row
