@@ -335,24 +335,3 @@ def test_a_state_of_the_trainer_is_named_and_its_runs_are_a_table(said, tmp_path
     assert code == 3 and "a.json, as the Trainer writes it." in text and "log_history" in text and "seed" in text, text
     for arm, loss in (("a", 2.0), ("b", 2.1)): write_table(tmp_path / f"{arm}.csv", ({"seed": i, "terminal": "ok", "eval_loss": trainer(loss + i % 3 / 50)["log_history"][-1]["eval_loss"]} for i in range(5)))
     assert said("compare", "a.csv", "b.csv", "--metric", "eval_loss")[0] in (0, 1)
-
-
-@pytest.mark.parametrize("cut", [lambda text: text.replace(", n_ctx=512, batch_size=512, n_seq=1", ""), lambda text: text.split("\n", 1)[1]])
-def test_a_log_of_llama_perplexity_without_n_ctx_says_how_to_keep_it(said, tmp_path, cut):
-    lines = (tmp_path / "llama_new_two_runs.log").read_text().splitlines(keepends=True)
-    whole = "".join(lines[len(lines) // 2:])
-    (tmp_path / "old.log").write_text(cut(whole))
-    code, text = said("compare", "llama_base.log", "old.log")
-    assert code == 3 and "does not say n_ctx: keep both streams of a build of 2024 or later, llama-perplexity ... > FILE 2>&1" in text, text
-    (tmp_path / "new.log").write_text(whole)
-    assert said("compare", "llama_base.log", "new.log")[0] in (0, 1)
-
-
-def test_samples_of_lm_eval_in_one_json_array_are_read_as_a_table(said, tmp_path):
-    for arm in ("base", "new"):
-        lines = (tmp_path / f"lm_eval_samples_only_{arm}" / ALONE).read_text().splitlines()
-        (tmp_path / f"samples_{arm}.json").write_text("[" + ",".join(lines) + "]")
-    code, text = said("compare", "samples_base.json", "samples_new.json")
-    assert code == 3 and "--column id=doc_id" in text and "--score acc" in text, text
-    code, text = said("compare", "samples_base.json", "samples_new.json", "--column", "id=doc_id", "--score", "acc")
-    assert code == 0 and "acc -6 points" in text, text
