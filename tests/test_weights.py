@@ -29,6 +29,7 @@ torch = pytest.importorskip("torch")
 safetensors = pytest.importorskip("safetensors.torch")
 BASE = Path(invar_nb.__file__).parent / "demo_models" / "base"
 UP = "model.layers.2.mlp.up_proj.weight"
+COMPARE_TENSORS = weights_page.compare_tensors
 
 
 @pytest.fixture
@@ -261,3 +262,51 @@ def test_an_edit_that_can_only_lose_is_recognised(copied):
     assert edit_of(lambda x: np.where(np.abs(x) < .02, 0, x).astype(x.dtype)) == "pruned"
     trained = lambda x: (x + rng.normal(0, 1e-3, x.shape)).astype(x.dtype)
     assert edit_of(trained) == "" and edit_of(lambda x: rounded(x, 8) if x.shape[0] < 65 else trained(x)) == ""
+
+
+@pytest.mark.parametrize("kind", ["safetensors", "gguf"])
+def test_weights_of_large_models_are_compared_only_beside_much_scoring(kind, tmp_path, copied, monkeypatch):
+    """Sizes decide, no clock: small models are compared; large ones where a tenth of the scoring suffices; else no tensor is read, which one line says and names the command
+    that lists them. Equal weights are found all the same, the report verifies, and `diff` compares as before."""
+    from invar_nb.shell import arms as arms_page
+    moved = copied("moved", {k: x * 1.01 for k, x in copied.tensors.items()})
+    text = tmp_path / "text.jsonl"
+    text.write_text("".join(json.dumps({"text": f"{k} once upon a time, there were {k} small words. " * 4}) + "\n" for k in range(12)))
+    base, other = BASE, moved
+    if kind == "gguf":
+        base, other = (write_gguf(folder, tmp_path / f"{name}.gguf", "Q8_0") for name, folder in (("base", BASE), ("moved", moved)))
+    length = text.stat().st_size / 4
+    weights_of = lambda *more: arms_page.find_weights({"baseline": str(base), "candidate": str(other)}, Scoring(text=[str(text)], device="cpu", **dict(more)), quiet=True)["candidate"]
+    assert weights_of()["state"] == "different" and weights_of()["tensors_changed"] > 0  # small
+    monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
+    fewest = length / (arms_page.PACKED if kind == "gguf" else 1)
+    monkeypatch.setattr(arms_page, "FEWEST_TOKENS", fewest)
+    assert weights_of()["state"] == "different"
+    assert weights_of(("windows", "first:1"), ("max_length", 32))["state"] == "unknown"  # few windows of a long text
+    monkeypatch.setattr(arms_page, "FEWEST_TOKENS", fewest * 1.01)
+    monkeypatch.setattr(weights_page, "compare_tensors", lambda *_: pytest.fail("tensors were compared"))
+    d = weights_of()
+    assert d["state"] == "unknown" and d["tensors_changed"] is None and d["digests"]["baseline"] != d["digests"]["candidate"]
+    line = "over a tenth of the scoring, so `invar-nb diff " + f"{Path(base).name} {Path(other).name}` lists what changed"
+    assert line in d["sentence"] and "\n" not in d["sentence"]
+    same = arms_page.find_weights({"baseline": str(base), "candidate": str(base)}, Scoring(text=[str(text)], device="cpu"), quiet=True)["candidate"]
+    assert same["state"] == "identical"
+    if kind == "safetensors":
+        code, out, err = shell("compare", base, other, "--text", text, "--max-length", 64, "--out", tmp_path / "r")
+        assert code in (0, 1) and "their tensors were not compared. invar-nb diff BASELINE CANDIDATE lists" in (tmp_path / "r/report.md").read_text() and line in err, (code, out, err)
+        assert invar_nb.verify(tmp_path / "r")
+    monkeypatch.setattr(weights_page, "compare_tensors", COMPARE_TENSORS)
+    assert compare_weights(base, other).state == "different"
+    code, out, _ = shell("diff", base, other)
+    assert code == 0 and "The weights differ in" in out
+
+
+def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):
+    "The same text on a device that scores a hundred times faster."
+    from invar_nb.shell import arms as arms_page
+    monkeypatch.setattr(arms_page, "ALWAYS_COMPARED", 1000)
+    monkeypatch.setattr(arms_page, "tokens_to_score", lambda o: 10 * arms_page.FEWEST_TOKENS)
+    both = [find_checkpoint(BASE)] * 2
+    assert arms_page.leave_out(Scoring(device="cpu"), both) == ""
+    monkeypatch.setattr(arms_page, "as_device", lambda device: torch.device("cuda"))
+    assert "tenth of the scoring" in arms_page.leave_out(Scoring(device="cpu"), both)

@@ -475,6 +475,7 @@ def compare_weights(
     candidate: str | Path,  # folder, GGUF or hub id
     *,
     revision: str | None = None,  # of hub ids
+    left_out: Callable[[Sequence[Checkpoint]], str] = lambda both: "",  # why no tensor is read
     progress: Callable[[int, int], None] | None = None,  # (bytes so far, in all)
 ) -> WeightsDifference:
     "What differs between two checkpoints, in bounded memory; raises ContractError."
@@ -487,6 +488,7 @@ def compare_weights(
     one, two = ({}, {}) if reason else _tables(both)  # damaged ones are not hashed first
     reason = reason or unlike(both, one, two)
     digests = tuple(c.weights_digest for c in both)
+    if not reason and digests[0] != digests[1]: reason = left_out(both)
     facts = {"baseline": both[0].name, "candidate": both[1].name, "digests": digests,
              "settings": tuple(compare_settings(*both)), "reason": reason}
     if reason: return WeightsDifference(**facts)

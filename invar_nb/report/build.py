@@ -61,8 +61,8 @@ def weights_sentence(weights: Mapping) -> str:
         weights.get(name) for name in ("state", "tensors_changed", "recast", "tensors"))
     if state == "identical": return "The weights are identical."
     if state == "unknown":
-        return "The weight files differ; their tensors were not compared." * (
-            "digests" in weights)
+        return ("The weight files differ; their tensors were not compared. invar-nb diff "
+                "BASELINE CANDIDATE lists what differs, or why not.") * ("digests" in weights)
     if not total or changed is None: return "The weights differ."
     of = counted(total, "tensors")
     if state == "rearranged": return f"All {of} are identical; only the files differ."
