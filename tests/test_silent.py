@@ -48,6 +48,42 @@ def test_who_alone_decides_in_losses(hit, named):
     assert found.row.shows("beyond") is found.row.shows("not_worse") is False
 
 
+@pytest.mark.parametrize("n, by", [(8, "window"), (9, "window"), (3, "window"), (9, "document"), (9, "asked")])
+def test_one_ruined_unit_below_ten_is_named_and_red(n, by, tmp_path):
+    "One of 3 to 9 windows or documents lost 4 nats per token, the rest nothing: no claim, its name, exit 1, no power; without it green; a gain is none."
+    change = np.random.default_rng(2).normal(0, .001, n)
+    change[2] += 4
+    m = 4 if by == "asked" else 1
+    more = {} if by == "window" else {"document_ids": np.repeat(np.arange(n), m)}
+    base, change, units = 6 + np.arange(n * m) / 10, np.repeat(change, m), "documents" if by == "asked" else "auto"
+    found = compare(pair(*arms(base, change, **more)), units=units)
+    named = f"one {'document' if by == 'asked' else 'window'} alone decides: {'document 2' if by == 'asked' else 'window w02'} lost 4 nats per token"
+    report = found.report()
+    report.save(tmp_path / "r")
+    assert found.claim == "inconclusive" and report.exit_code == 1 and report.exit["rule"] == "few_units_decide" and named in report.exit["because"], report.exit
+    assert named in found.headline and "beyond the margin of 2 %" in found.headline and f"only {n} effective" in found.headline and verify(tmp_path / "r")
+    for text in (str(found), str(report), report.to_markdown(), found.rationale): assert "80 % power" not in text and "would have been found" not in text
+    assert not found.row.shows("beyond") and not found.row.shows("not_worse")
+    keep = np.flatnonzero(np.repeat(np.arange(n), m) != 2)
+    a, b = arms(base, change, **more)
+    for quiet in (compare(pair(a.take(keep), b.take(keep)), units=units), compare(pair(b, a), units=units)):
+        assert quiet.report().exit_code == 0 and "alone decides" not in quiet.headline and "effective" in quiet.headline
+    known = {"up_to": 9, "reason": "ticket 1", "expires": "2999-01-01"}
+    assert compare(pair(a, b), units=units, accepted=[known]).report().exit_code == 0
+
+
+@pytest.mark.parametrize("law", ["normal", "exponential", "lognormal"])
+@pytest.mark.parametrize("n", [3, 5, 9])
+def test_small_studies_without_a_change_are_seldom_red(law, n):
+    "At most 5 of 100 studies of 3 to 9 units, whatever their spread is beside the margin, plus two standard errors."
+    from invar_nb.comparison.verdict import is_decided_by_few
+    rng = np.random.default_rng([n, len(law)])
+    draw = {"normal": lambda: rng.normal(0, 1, n), "exponential": lambda: rng.exponential(1, n) - 1, "lognormal": lambda: rng.lognormal(0, 1, n) - np.exp(.5)}[law]
+    for spread in (.02, .3, 2):
+        red = [is_decided_by_few(compare(pair(*arms(np.full(n, 8.), spread * draw()))).row.value, .0198) for _ in range(60)]
+        assert np.mean(red) <= .05 + 2 * np.sqrt(.05 * .95 / 60), (spread, np.mean(red))
+
+
 def test_who_alone_decides_in_a_family_of_scores_and_what_is_accepted():
     "One of 40 scores fell by 1000: named beside the other candidate, by its id; documents by theirs; a loss up to its size may be accepted."
     rng = np.random.default_rng(3)
@@ -63,6 +99,23 @@ def test_who_alone_decides_in_a_family_of_scores_and_what_is_accepted():
     known = {"up_to": .5, "reason": "ticket 1", "expires": "2999-01-01"}
     assert compare(pair(*arms(2 + np.arange(40) / 10, lost, document_ids=np.arange(40) // 2)), accepted=[known]).report().exit_code == 0
     assert compare(pair(*arms(2 + np.arange(40) / 10, lost, document_ids=np.arange(40) // 2)), accepted=[known | {"up_to": .1}]).report().exit_code == 1
+
+
+@pytest.mark.parametrize("n", [8, 16])
+@pytest.mark.parametrize("pooling, by", [("equal", "window"), ("equal", "document"), ({"law": 3, "code": 1}, "window")])
+def test_a_pooled_row_names_the_unit_that_decides_and_its_text(n, pooling, by, tmp_path):
+    "One unit of one of two texts lost 30 nats per token: its name, its text, what it lost; without it the pool is within the margin."
+    rng, parts, m = np.random.default_rng(8), {}, 2 if by == "document" else 1
+    for part, hit in (("code", 0), ("law", 30)):
+        change = rng.normal(0, .001, n) + hit * (np.arange(n) == 5)
+        more = {"document_ids": np.repeat(np.arange(n), m)} if m > 1 else {}
+        parts |= {(name, part): arm for name, arm in zip(("baseline", "new"), arms(3 + rng.random(n * m), np.repeat(change, m), **more), strict=True)}
+    found = study(parts, pooling=pooling, units="documents" if by == "document" else "auto")
+    named = "one document alone decides: document 5 of law lost 30 nats per token" if m > 1 else "one window alone decides: window w05 of law lost 30 nats per token"
+    report = found.report()
+    report.save(tmp_path / "r")
+    assert found.row.role == "pooled" and report.exit_code == 1 and report.exit["rule"] == "few_units_decide"
+    assert named in found.headline and named in report.exit["because"] and verify(tmp_path / "r")
 
 
 # --- topics longer than the interval sees ---------------------------------------------------------------------------------------------

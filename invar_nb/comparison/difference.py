@@ -237,6 +237,7 @@ class Difference(Shown):
     influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit
     name_of: Callable | None = field(default=None, repr=False, compare=False)  # unit -> name
     documents: int = 0  # that are known, and too few to be the units
+    members: tuple = field(default=(), repr=False, compare=False)  # pooled: (text, weight, it)
 
     title = property(lambda self: self.metric.title or self.metric.name)
     judged = property(lambda self: not self.metric.caveat)

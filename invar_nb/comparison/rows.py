@@ -352,14 +352,26 @@ def judge_looked(rows: Sequence[Row], deciding: Iterable[str] = ()) -> list[Row]
 POOLING = ("equal", "tokens", "random")
 
 
+def _pooled_name(members: tuple, unit: int) -> str:
+    "The name of a unit in its text."
+    for _, _, one in members:
+        if unit < one.n_units: return one.name_of(unit)
+        unit -= one.n_units
+    raise IndexError(unit)
+
+
 def _pooled_influence(parts, weights):
     return np.concatenate([weight * d.influence() for d, weight in zip(
         parts, weights, strict=True)], axis=1)
 
 
-def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool):
+def _pooled_difference(rows: Sequence[Row], pooled: Pooled, random: bool) -> Difference:
     "The difference of the pooled fit; its weakest part says whether anything is claimed."
+    parts = [row.value for row in rows]
     some = parts[0]
+    members = () if random else tuple(zip(
+        (row.key.part for row in rows), pooled.weights, parts, strict=True))
+    named = members and all(d.name_of for d in parts)
     counting = [d for d, weight in zip(parts, pooled.weights, strict=True) if weight > 0]
     effective = float(len(parts)) if random else min(d.fit.units_eff for d in counting)
     nu = math.inf if random else min(
@@ -379,7 +391,8 @@ def _pooled_difference(parts: Sequence[Difference], pooled: Pooled, random: bool
         interval=at(some.level), p_value=fit.p_value(), p_of=fit.p_value,
         influence=None if random else partial(_pooled_influence, parts, pooled.weights),
         n=sum(d.n for d in parts), n_eff=sum(d.n_eff for d in parts),
-        units="texts" if random else some.units)
+        units="texts" if random else some.units, members=members,
+        name_of=partial(_pooled_name, members) if named else None)
 
 
 def pool_rows(
@@ -407,7 +420,7 @@ def pool_rows(
     shares = dict(zip((row.key.part for row in rows), pooled.weights, strict=True))
     return Row(
         key=Key(rows[0].key.candidate, "pooled", parts[0].metric.name), role="pooled",
-        value=_pooled_difference(parts, pooled, random), margin=rows[0].margin, about={
+        value=_pooled_difference(rows, pooled, random), margin=rows[0].margin, about={
             "rule": pooling if isinstance(pooling, str) else "given", "weights": shares,
             "spread": pooled.spread, "prediction": pooled.prediction(parts[0].level),
             "speaks_of": "texts like these" if random else "these texts in these shares"})
