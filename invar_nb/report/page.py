@@ -361,8 +361,8 @@ def ranking_lines(d: Mapping, ranking: Mapping) -> list[str]:
         lines.append("Each candidate was compared with the best of the others alone; "
                      "contrasts = true under [rules] of a study file compares every two.")
     if ranking["may_be_best"]:
-        lines.append("best? says no where another candidate is shown to be better. Each is asked "
-                     "by itself: of equally good ones, one may get a no by chance.")
+        lines.append("best? says no where another candidate is shown to be better. Each is "
+                     "asked by itself: of equally good ones, one may get a no by chance.")
     return lines
 
 # %% ../../nbs/report/02_page.ipynb #59612392

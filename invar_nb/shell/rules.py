@@ -100,7 +100,8 @@ def find_metrics(
     columns = [name for name in metrics if name not in METRICS] * ({*kinds} == {"scores"})
     o.require(("--metric must be a metric of invar-nb", columns and repr(columns[0]),
                f"A column of a table is a score: --score {columns[0]}" if columns else ""))
-    if foreign := [name for name in asked.metric or () if name not in METRICS]:
+    foreign = [name for name in asked.metric or () if name not in METRICS]
+    if foreign and "runs" not in kinds:  # whose columns are metrics
         usual = usual_metrics(kinds, arms)
         o.usage(f"--metric must be one of {', '.join(usual)}", repr(foreign[0]),
                 o.suggest(foreign[0], usual))
