@@ -72,6 +72,27 @@ def test_one_ruined_unit_below_ten_is_named_and_red(n, by, tmp_path):
     assert compare(pair(a, b), units=units, accepted=[known]).report().exit_code == 0
 
 
+@pytest.mark.parametrize("n, m", [(9, 2), (9, 4), (8, 10), (5, 30)])
+def test_one_ruined_document_of_few_is_named_though_windows_are_the_units(n, m, tmp_path):
+    "The windows of 5 to 9 documents are the units, and one document lost 4 nats per token: its name and exit 1, alone and beside another candidate."
+    change = np.random.default_rng(2).normal(0, .001, n)
+    change[2] += 4
+    base, more = 6 + np.arange(n * m) / 10 % 5, {"document_ids": np.repeat(np.arange(n), m)}
+    a, b = arms(base, np.repeat(change, m), **more)
+    found, named = compare(pair(a, b)), "one document alone decides: document 2 lost 4 nats per token"
+    report = found.report()
+    report.save(tmp_path / "r")
+    assert found.units == "serial" and found.claim == "inconclusive" and report.exit["rule"] == "few_units_decide" and report.exit_code == 1, report.exit
+    assert named in found.headline and named in report.exit["because"] and named in found.rationale and verify(tmp_path / "r")
+    for text in (str(found), str(report), report.to_markdown()): assert "80 % power" not in text and "would have been found" not in text
+    keep = np.flatnonzero(np.repeat(np.arange(n), m) != 2)
+    assert all(one.report().exit_code == 0 for one in (compare(pair(a.take(keep), b.take(keep))), compare(pair(b, a))))
+    two = study({"baseline": a, "bad": b, "good": b.changed(model="good", log_loss=a.log_loss + np.random.default_rng(3).normal(0, .001, n * m))})
+    assert two.report().exit["rule"] == "few_units_decide" and "document 2 lost 4" in two.headline and "bad" in two.report().exit["because"]
+    known = {"up_to": 9, "reason": "ticket 1", "expires": "2999-01-01"}
+    assert compare(pair(a, b), accepted=[known]).report().exit_code == 0
+
+
 @pytest.mark.parametrize("law", ["normal", "exponential", "lognormal"])
 @pytest.mark.parametrize("n", [3, 5, 9])
 def test_small_studies_without_a_change_are_seldom_red(law, n):

@@ -19,7 +19,7 @@ from scipy.special import stdtr
 from ..metrics.metric import (Metric, ends_of_change, exact_interval, in_unit,
                                          item_totals, prepare_metric, values_without)
 from ..arms.pair import Pair
-from .units import FEWEST, Units, counted, noun_of
+from .units import FEWEST, Units, choose_units, counted, noun_of
 from ..foundations.interval import Fallback, Forest, Interval, Shown
 from ..foundations.refuse import UsageError, as_choice, as_count, as_fraction, refuse
 from ..statistics.bootstrap import BootstrapPlan, bootstrap_analysis
@@ -237,6 +237,7 @@ class Difference(Shown):
     influence: Callable | None = field(default=None, repr=False, compare=False)  # per unit
     name_of: Callable | None = field(default=None, repr=False, compare=False)  # unit -> name
     documents: int = 0  # that are known, and too few to be the units
+    by_document: Callable | None = field(default=None, repr=False, compare=False)  # over these
     members: tuple = field(default=(), repr=False, compare=False)  # pooled: (text, weight, it)
 
     title = property(lambda self: self.metric.title or self.metric.name)
@@ -479,4 +480,8 @@ def measure(
     d = conclude(metric, values, (replace(fit, n_units=n), rows), pair.n, units.name,
                  settings.level, own, moves, ends)
     if settings.resample == "tokens": d = replace(d, note=_TOKENS)
-    return replace(d, name_of=partial(unit_name, pair, units), documents=units.documents)
+    d = replace(d, name_of=partial(unit_name, pair, units), documents=units.documents)
+    if units.documents < 2: return d
+    over_documents = cache(lambda: measure(
+        metric, pair, choose_units(pair, asked="documents"), settings))
+    return replace(d, by_document=over_documents)

@@ -556,7 +556,8 @@ def study_headline(study) -> str:
         len(parts) > 1)
     of = f", {titles.pop()}" if len(titles) == 1 else ""
     few = "".join(f" {label(row)}: {few_text(row.value, row.margin)}." for row in [
-        row for row in rows if is_decided_by_few(row.value, row.margin)][:3])
+        row for row in rows if row.claim == "inconclusive"
+        and is_decided_by_few(row.value, row.margin)][:3])
     return f"{' on '.join(what)}{of}: {', '.join(counts)}{_of_few(rows)}.{choice}{few}"
 
 # %% ../../nbs/comparison/08_study.ipynb #c023b

@@ -6,9 +6,9 @@
 __all__ = ['WITHIN', 'CLAIMS', 'QUESTIONS', 'KINDS', 'HEAVY', 'FAR', 'MOST_NAMED', 'RUINED', 'OF_TEXT', 'as_margin', 'claim_of',
            'is_identical', 'claim_alone', 'questions', 'claim_within', 'units_for_power', 'BlindSpot', 'rounded_down',
            'loss_text', 'blind_spot', 'farthest_unit', 'counted_alike', 'changes_of_units', 'of_member',
-           'change_without', 'has_ruined_unit', 'is_decided_by_few', 'units_that_decide', 'lost_text', 'few_text',
-           'margin_text', 'span_text', 'interval_text', 'is_beyond', 'documents_text', 'claim_word', 'headline',
-           'rationale', 'Verdict']
+           'change_without', 'has_ruined_unit', 'over_what_decides', 'is_decided_by_few', 'units_that_decide',
+           'lost_text', 'few_text', 'margin_text', 'span_text', 'interval_text', 'is_beyond', 'documents_text',
+           'claim_word', 'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -238,16 +238,23 @@ def has_ruined_unit(d: Difference, margin: float) -> bool:
     return bool(is_far and sign * change_without(d, [unit]) <= margin)
 
 
+def over_what_decides(d: Difference, margin: float) -> Difference | None:
+    "The change over windows, or over the few documents, of which a few alone make the loss."
+    if not d.judged or d.units == "seeds" or d.fallback is not None: return None
+    if not 0 < margin < -d.improvement: return None
+    if d.units_eff >= FEWEST and d.nu < 4 or d.units_eff < FEWEST and has_ruined_unit(
+            d, margin): return d
+    if d.by_document is None: return None
+    return each if has_ruined_unit(each := d.by_document(), margin) else None
+
+
 def is_decided_by_few(d: Difference, margin: float) -> bool:
-    "Whether a loss beyond the margin allows no claim, and a few units alone make it."
-    if not d.judged or d.units == "seeds" or d.fallback is not None: return False
-    if not 0 < margin < -d.improvement: return False
-    if d.units_eff < FEWEST: return has_ruined_unit(d, margin)
-    return d.nu < 4
+    "Whether a few units alone make a loss beyond the margin; asked where nothing is claimed."
+    return over_what_decides(d, margin) is not None
 
 
 def units_that_decide(
-    d: Difference,  # of which `is_decided_by_few`
+    d: Difference,  # as `over_what_decides` gives it
     margin: float,
 ) -> tuple[list[int], bool]:
     "The units that lost most, the worst first; whether all others are within the margin."
@@ -278,6 +285,7 @@ def lost_text(d: Difference, units: list[int]) -> str:
 
 def few_text(d: Difference, margin: float) -> str:
     "`one window alone decides: window w3 lost 300 nats per token`."
+    d = over_what_decides(d, margin) or d
     units, within = units_that_decide(d, margin)
     nouns = noun_of(d.units).partition(" ")[0]
     verb = "decides" if len(units) == 1 else "decide"
@@ -376,6 +384,8 @@ def headline(
         return f"{said}{of}: {change}{far}."
     if is_decided_by_few(d, margin): change += f", beyond the margin of {size}"
     if not d.enough: return f"Inconclusive{of}: {change}; {_no_claim(d, margin)}."
+    if is_decided_by_few(d, margin):
+        return f"Inconclusive{of}: {change}; {few_text(d, margin)}."
     units, noun = units_for_power(d, margin), noun_of(d.units).partition(" ")[0]
     what = f"show that it is within {size}" if abs(d.delta) < margin else \
         "show a change of this size"
@@ -404,6 +414,8 @@ def rationale(
            if margin > 0 else "the interval contains 0"}.get(claim, "the interval excludes 0")
     if d.metric.positive and claim == "inconclusive":
         why = f"the interval contains the margin of {size}"
+    if claim == "inconclusive" and d.enough and is_decided_by_few(d, margin):
+        why += f", and {few_text(d, margin)}"
     if d.metric.by_test:
         why = "its test of no change shows none" if claim == "inconclusive" else \
             "its test of no change shows one"

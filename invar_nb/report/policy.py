@@ -148,7 +148,8 @@ def required_gate(study: Study, candidate: str) -> dict:
 # %% ../../nbs/report/01_policy.ipynb #accc
 def acceptance(study: Study, row) -> tuple[bool, str]:
     "Whether a row's loss is accepted, and what the rules say of it; '' where nothing."
-    few = row.role != "level" and is_decided_by_few(row.value, row.margin)
+    few = row.role != "level" and row.claim == "inconclusive" and is_decided_by_few(
+        row.value, row.margin)
     if not study.rules.accepted or row.claim != "regressed" and not few: return False, ""
     leads, said = {each.key[:2]: each.key.metric for each in study.rows
                    if each.role in ("lead", "pooled")}, ""
@@ -235,8 +236,8 @@ def exit_of(
                         "less than the margin; --require not-beyond lets such a loss pass"
                         f"{also(first)}.")
         return made(1, "primary_regressed", f"{names} regressed{where}{also(first)}.")
-    if few := [row for row in leading if is_decided_by_few(row.value, row.margin)
-               and not known[row.key][0]]:
+    if few := [row for row in leading if row.claim == "inconclusive" and is_decided_by_few(
+            row.value, row.margin) and not known[row.key][0]]:
         return made(1, "few_units_decide", _why_few(study, few, also(few)))
     candidates = {row.key.candidate for row in leading}
     if other := next((row for row in worse if row.key.candidate in candidates), None):
