@@ -441,7 +441,8 @@ def _interval_of(metric, pair, totals, fit, units, settings):
         at, p_value = _bootstrap(metric, *totals, units, settings)
         return at, lambda null: p_value if null == 0 else fit.p_value(null)
     if metric.positive: return positive_interval(metric, *by_unit(totals[1], units), fit)
-    if metric.exact is None or units.name not in ("items", "windows"): return None
+    if metric.exact is None or units.name not in ("items", "windows") \
+            or units.n_units < pair.n: return None
     both = cache(lambda level: exact_interval(metric, pair.baseline, pair.candidate, level))
     return lambda level: both(level)[0], both(settings.level)[1]
 

@@ -205,9 +205,7 @@ def choose_units(
     if name == "documents": return replace(documents, because=why)
     few = documents.n_units if documents and documents.effective < FEWEST else 0
     windows = _without_copies(_made(name, tokens, why), pair)
-    if asked == "windows":  # independent, as asked for: said, and left to the caller
-        return replace(_made(name, tokens, why), copied=windows.copied)
-    return replace(windows, documents=few)
+    return replace(windows, documents=0 if asked == "windows" else few)
 
 # %% ../../nbs/comparison/00_units.ipynb #s002
 QUARTERS = ("first quarter", "second quarter", "third quarter", "last quarter")

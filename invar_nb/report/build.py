@@ -204,10 +204,8 @@ def copies_lines(pair: Pair, units: Units) -> list[str]:
     documents = units.name == "documents"
     names = pair.clusters if documents else pair.ids
     copy, first = (names[row] for row in units.copied[0].tolist())
-    asked = units.name == "windows"
-    total = units.n_units + n * (not asked)
-    counts = "They count as independent, as asked for: the interval is too narrow." if asked \
-        else f"Copies count as one: {counted(units.n_units, noun_of(units.name))} differ."
+    total = units.n_units + n
+    counts = f"Copies count as one: {counted(units.n_units, noun_of(units.name))} differ."
     nouns = "documents" if documents else "windows"
     return [f"{n:,} of {total:,} {nouns} are copies of others, bit for bit in tokens and "
             f"losses, as {copy} of {first}. {counts}"]
