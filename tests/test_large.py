@@ -222,3 +222,25 @@ def test_streamed_texts_are_pooled_and_reports_of_arms_in_memory_verify(tmp_path
     same(study(arms, Rules(pooling="equal", by=[])), study(memory, Rules(pooling="equal", by=[])))
     monkeypatch.setattr("invar_nb.files.losses.LARGE", 100)
     assert verify(study(memory).report().save(tmp_path / "r")) and verify(study({key: StreamedLosses(file=open_losses(one[i])) for i, key in enumerate((("baseline", ""), ("candidate", "")))}).report().save(tmp_path / "s"))
+
+
+@pytest.mark.parametrize("m", [1, 5])
+def test_copies_of_documents_in_batches_count_as_one_and_are_said(tmp_path, m, monkeypatch):
+    "Thirty documents ten times, batches that end inside documents: what thirty say; windows without documents: that nobody looked."
+    base, new, tokens, _ = arrays(30 * m)
+    for times in (1, 10):
+        (tmp_path / str(times)).mkdir()
+        for name, loss in (("baseline", base), ("candidate", new)):
+            n = 30 * m * times
+            write_losses(WindowLosses.from_arrays(window_ids=[f"w{i}" for i in range(n)], tokens=np.tile(tokens, times), log_loss=np.tile(loss, times), document_ids=[f"d{i // m}" for i in range(n)], model=name, data_id="sha256:ab"), tmp_path / str(times) / f"{name}.parquet")
+    once, often = (judged([tmp_path / str(times) / f"{name}.parquet" for name in ("baseline", "candidate")]) for times in (1, 10))
+    np.testing.assert_allclose([*often.interval, often.delta, often.p_value], [*once.interval, once.delta, once.p_value], rtol=1e-9)
+    assert (often.n_units, often.units, often.claim) == (30, "documents", once.claim)
+    said = "270 of 300 documents are copies of others, bit for bit in tokens and losses. Copies count as one: 30 documents differ."
+    assert said in str(often.report()) and said in often.report().document()["doubts"][0] and "are copies" not in str(once.report())
+    bare = judged(written(tmp_path, documents=None))
+    assert any("copies of windows were not looked for" in line for line in bare.report().document()["warnings"])
+    assert not any("not looked for" in line for line in once.report().document()["warnings"])
+    rounded = lambda x: np.round(x, 1)
+    few = judged(written(tmp_path, documents=600, changes=({"log_loss": rounded, "tokens": lambda t: np.full(600, 64)}, {"log_loss": rounded, "tokens": lambda t: np.full(600, 64)})))
+    assert few.n_units == 600 and "are copies" not in str(few.report())

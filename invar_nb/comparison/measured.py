@@ -22,7 +22,7 @@ from ..arms.window_losses import StreamedLosses, ZeroLosses
 from .difference import (Difference, conclude, measure, pair_totals,
                                             positive_interval)
 from .rules import Rules
-from .units import (Units, choose_units, find_slices,
+from .units import (Units, choose_units, find_equal_totals, find_slices,
                                        slice_names, units_rule)
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
@@ -31,7 +31,8 @@ from ..foundations.text_column import TextColumn, text_keys
 from ..metrics.metric import (METRICS, Metric, as_metric, missing_reason,
                                      prepare_metric, refuse_kind)
 from ..statistics.serial import block_size, fit_totals
-from ..statistics.totals import (RunningTotals, UnitTotals, round_off, units_eff)
+from ..statistics.totals import (RunningTotals, UnitTotals, join_units, round_off,
+                                         units_eff)
 
 # %% ../../nbs/comparison/07_measured.ipynb #c007
 def sum_pair(
@@ -190,21 +191,31 @@ def sum_files(
     spans.check(owner, "windows of a document must stand together in a file of this size",
                 "Sort both files by document, with all windows in the order of the text")
     for name, seen in zeros.items(): seen.check(f"compare: {name}")
-    documents = spans.n or None
+    documents = named = spans.n or None
     del once, spans  # 8 bytes a window are free before the totals are joined
+    totals, copies = {key: each.total() for key, each in sums.items()}, ()
+    if by_document := [key for key in totals if key[1] == "documents"]:
+        copies = find_equal_totals(totals[by_document[0]])
+    if len(copies):
+        owner = np.arange(documents)
+        owner[copies[:, 0]] = copies[:, 1]
+        for key in {*by_document, "tokens"} & totals.keys():
+            totals[key] = join_units(totals[key], owner)
+        documents -= len(copies)
     weighed = "tokens" if "tokens" in sums else ("perplexity", "documents")
-    tokens = sums[weighed].total().columns["weight"]
+    tokens = totals[weighed].columns["weight"]
     effective = units_eff(tokens)
     name, because = units_rule(units, start, documents, effective,
                                float(tokens.max() / tokens.sum()))
     if name != "documents": effective = float(start)
-    arms = [replace(arm, weight=float(tokens.sum()), documents=documents)
+    arms = [replace(arm, weight=float(tokens.sum()), documents=named)
             for arm in (base, both.candidate)]
     few = documents if name == "serial" and units != "serial" else 0
     chosen = Units(name=name, codes=np.empty(0, int), because=because, effective=effective,
                    n_units=documents if name == "documents" else start, documents=few or 0)
+    if name == "documents" and len(copies): chosen = replace(chosen, copied=copies)
     return (Pair(baseline=arms[0], candidate=replace(arms[1], same=same)), chosen,
-            {metric: sums[metric, name].total() for metric in metrics})
+            {metric: totals[metric, name] for metric in metrics})
 
 # %% ../../nbs/comparison/07_measured.ipynb #mm02
 PRIMARY = {"losses": "perplexity", "answers": "accuracy", "scores": "score",

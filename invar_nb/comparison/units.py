@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['FEWEST', 'QUARTERS', 'FEW_WINDOWS', 'CLASSES', 'Units', 'noun_of', 'counted', 'step_of', 'chance_of_equal',
-           'find_copies', 'units_rule', 'check_units', 'choose_units', 'slice_columns', 'class_columns', 'token_slices',
-           'slice_names', 'find_slices', 'check_by']
+           'find_copies', 'find_equal_totals', 'units_rule', 'check_units', 'choose_units', 'slice_columns',
+           'class_columns', 'token_slices', 'slice_names', 'find_slices', 'check_by']
 
 # %% ../../nbs/comparison/00_units.ipynb #c002
 from collections.abc import Collection, Iterable, Mapping
@@ -20,7 +20,7 @@ from ..arms.pair import Pair
 from ..foundations.refuse import PairingError, UsageError, as_choice, refuse
 from ..foundations.text_column import text_column
 from ..statistics.serial import block_size
-from ..statistics.totals import unit_codes
+from ..statistics.totals import UnitTotals, unit_codes
 
 # %% ../../nbs/comparison/00_units.ipynb #c016
 FEWEST = 10  # effective units below which nothing is claimed
@@ -113,9 +113,34 @@ def find_copies(
     copies = copies[np.bincount(of, unlike, copies.size) == 0]
     if not copies.size: return _none()
     alone = ~np.isin(unit, copies)
-    chance = chance_of_equal(a[alone], b[alone]) ** rows[copies] * n * (n - 1) / 2
-    sure = copies[20 * chance < copies.size]
+    return _beyond_chance(copies, first, rows, chance_of_equal(a[alone], b[alone]))
+
+
+def _beyond_chance(copies, first, rows, chance):
+    "(copy, what it copies), where chance would not make so many of so many rows."
+    n = rows.size
+    sure = copies[20 * chance ** rows[copies] * n * (n - 1) / 2 < copies.size]
     return np.column_stack([sure, first[sure]])
+
+
+def _rounded(sums):
+    "Sums to 40 bits: a batch that ends inside a document changes the last ones."
+    mantissa, exponent = np.frexp(sums)
+    return np.ldexp(np.round(mantissa * 2.0**40), exponent)
+
+
+def find_equal_totals(totals: UnitTotals) -> np.ndarray:  # shape (k, 2)
+    "The same of documents whose sums alone are kept: all agree, up to the order of adding."
+    sums, rows = totals.columns, totals.windows
+    weights = sums["weight"]
+    if np.unique(_rounded(sums["baseline"])).size == rows.size or not weights.all():
+        return _none()
+    first = _first_alike([*map(_rounded, sums.values()), rows])
+    copies = np.flatnonzero(first != np.arange(rows.size))
+    if not copies.size: return _none()
+    a, change = np.delete([sums["baseline"], sums["delta"]] / weights, copies, axis=1)
+    chance = chance_of_equal(np.round(a, 9), np.round(a + change, 9))
+    return _beyond_chance(copies, first, rows, chance)
 
 # %% ../../nbs/comparison/00_units.ipynb #c010
 def units_rule(

@@ -202,13 +202,16 @@ def copies_lines(pair: Pair, units: Units) -> list[str]:
     "How many documents or windows are copies of others, and how they count."
     if not (n := len(units.copied)): return []
     documents = units.name == "documents"
-    names = pair.clusters if documents else pair.ids
-    copy, first = (names[row] for row in units.copied[0].tolist())
+    example = ""
+    if not isinstance(pair.baseline, StreamedLosses):  # of these no names are kept
+        names = pair.clusters if documents else pair.ids
+        copy, first = (names[row] for row in units.copied[0].tolist())
+        example = f", as {copy} of {first}"
     total = units.n_units + n
     counts = f"Copies count as one: {counted(units.n_units, noun_of(units.name))} differ."
     nouns = "documents" if documents else "windows"
     return [f"{n:,} of {total:,} {nouns} are copies of others, bit for bit in tokens and "
-            f"losses, as {copy} of {first}. {counts}"]
+            f"losses{example}. {counts}"]
 
 
 # %% ../../nbs/report/05_build.ipynb #91adae14
@@ -298,7 +301,9 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
     if measured.totals: lines.append(
         f"Files of more than {LARGE:,} windows are read in batches; the windows that changed "
-        "most, slices and the source systems' fields are left out.")
+        "most, slices and the source systems' fields are left out"
+        + (", and copies of windows were not looked for." if measured.units.name == "serial"
+           else "."))
     return lines
 
 # %% ../../nbs/report/05_build.ipynb #fn01
