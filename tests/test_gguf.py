@@ -92,3 +92,48 @@ def test_every_cut_and_every_changed_byte_of_a_header_is_read_or_refused(made, t
         path.write_bytes(data)
         try: read_gguf(path)
         except ContractError as error: assert str(error).startswith("read_gguf: x.gguf: ") and error.code == "damaged"
+
+
+def test_other_libraries_read_a_short_header_only(tmp_path, monkeypatch):
+    "The package gguf makes arrays of each word of a vocabulary: it gets a copy without them, and the model is that of the whole file."
+    import gguf
+    import transformers
+
+    words = merged_tokenizer()
+    save(llama(len(words), tied=True), tmp_path / "m", words)
+    merges = [" ".join(m) for m in json.loads((tmp_path / "m" / "tokenizer.json").read_text())["model"]["merges"]]
+    path = write_gguf(tmp_path / "m", tmp_path / "m.gguf", "F16", merges)
+    theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype="float32")
+    their_words = transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
+
+    read, reader = [], gguf.GGUFReader
+
+    class Watched(reader):
+        def __init__(self, name, *more):
+            read.append(Path(name).resolve())
+            super().__init__(name, *more)
+
+    monkeypatch.setattr(gguf, "GGUFReader", Watched)
+    monkeypatch.setattr("invar_nb.files.gguf_header.LONG_LIST", 10)
+    loaded = load_model(path)
+    assert path.resolve() not in read, read
+    ours, tensors = loaded.model.state_dict(), theirs.state_dict()
+    assert ours.keys() == tensors.keys() and all((ours[name] == tensors[name]).all() for name in tensors)
+    assert loaded.model.config.vocab_size == theirs.config.vocab_size
+    assert type(loaded.tokenizer) is type(their_words) and loaded.tokenizer.get_vocab() == their_words.get_vocab()
+    assert loaded.tokenizer("the cat sat").input_ids == their_words("the cat sat").input_ids
+
+
+@pytest.mark.parametrize(
+    "edit, words",
+    [
+        (lambda data: data[:4] + b"\0\0\0\3" + data[8:], "it is big-endian"),
+        (lambda data: data[:16] + (2**62).to_bytes(8, "little") + data[24:], "the file ends where byte"),
+        (lambda data: data.replace(b"blk.3.ffn_up.weight", b"blk.2.ffn_up.weight"), "'blk.2.ffn_up.weight' occurs twice"),
+    ],
+    ids=["order", "count", "twice"],
+)
+def test_a_header_that_lies_is_refused(made, tmp_path, edit, words):
+    (tmp_path / "x.gguf").write_bytes(edit((made / "Q4_0.gguf").read_bytes()))
+    with pytest.raises(ContractError, match=words):
+        read_gguf(tmp_path / "x.gguf")

@@ -6,20 +6,22 @@
 __all__ = ['NOTE', 'REASONS', 'CURES', 'MOST_LAYERS', 'DTYPES', 'Stored', 'Checkpoint', 'is_gguf', 'read_gguf', 'gguf_facts',
            'weight_files', 'find_checkpoint', 'stored_tensors', 'most_numbers', 'import_torch', 'quiet', 'loading',
            'config_digest', 'check_config', 'positions', 'weights_digest', 'checksum', 'load_tokenizer', 'as_device',
-           'describe', 'LoadedModel', 'load_model']
+           'describe', 'gguf_config', 'gguf_tokenizer', 'gguf_weights', 'LoadedModel', 'load_model']
 
 # %% ../../nbs/models/02_load.ipynb #c003
-import contextlib, copy, dataclasses, functools, hashlib, io, json, math, os, re, time
+import contextlib, copy, dataclasses, functools, hashlib, json, math, os, re, tempfile, time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Generic, TypeVar
 
 import msgspec
+import numpy as np
 
 # %% ../../nbs/models/02_load.ipynb #c004
+from ..files.gguf_header import GgufHeader, read_gguf_header, write_short_copy
 from ..foundations.refuse import (ContractError, PairingError, UsageError, as_choice,
                                          refuse)
 from ..foundations.store import (as_file, as_path, as_shape, canonical_json, digest,
@@ -52,6 +54,7 @@ class Checkpoint:
     commit: str | None = None          # of a hub id
     metadata: Mapping | None = None    # of a GGUF: numbers, texts and lists by key
     tensors: tuple[Stored, ...] = ()   # of a GGUF
+    header: GgufHeader | None = None   # of a GGUF
 
     @property
     def gguf_file(self) -> str | None:
@@ -107,40 +110,41 @@ def is_gguf(path: str | Path) -> bool:
 
 def read_gguf(path: str | Path) -> Checkpoint:
     "Header of a GGUF file, its sizes checked against the file; raises ContractError."
-    for name in ("gguf", "accelerate"):
-        if find_spec(name) is None:
-            refuse("read_gguf", "a GGUF needs the packages gguf and accelerate", f"no {name}",
-                   "In the clone: pip install '.[gguf]'", code="not_installed")
-    import gguf
-
-    class Reader(gguf.GGUFReader):
-        def _get(self, offset, dtype, count=1, override_order=None):
-            values = super()._get(offset, dtype, count, override_order)
-            if len(values) == count: return values
-            raise ValueError(f"the file ends where byte {offset} and more must follow")
-
-    path, tensors = Path(path), []
+    if find_spec("gguf") is None:
+        refuse("read_gguf", "a GGUF needs the package gguf", "no gguf",
+               "In the clone: pip install '.[gguf]'", code="not_installed")
+    path = Path(path)
     try:
-        reader = Reader(path)
-        metadata = {key: field.contents() for key, field in reader.fields.items()
-                    if not key.startswith("GGUF.")}
-        end = reader.data_offset
-        for t in reader.tensors:
-            if t.data_offset != end or not t.n_elements:
-                raise ValueError(f"{t.name!r} must begin at byte {end} and hold weights")
-            end += -(-int(t.n_bytes) // int(reader.alignment)) * int(reader.alignment)
-            tensors.append(Stored(name=t.name, kind=t.tensor_type.name, path=path,
-                                  shape=tuple(map(int, t.shape[::-1])),
-                                  offset=int(t.data_offset), n_bytes=int(t.n_bytes)))
-        if not tensors: raise ValueError("it holds no tensors")
-        if reader.endianess != gguf.GGUFEndian.LITTLE: raise ValueError("it is big-endian")
-        msgspec.convert(metadata, _Facts)
-    except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError) as error:
+        header = read_gguf_header(path)
+        msgspec.convert(header.metadata, _Facts)
+        tensors = tuple(_stored_in_gguf(path, header))
+    except (ValueError, OverflowError, MemoryError) as error:
         refuse(f"read_gguf: {path.name}", "a GGUF file must be whole, version 2 or 3",
                str(error), "It is cut off, damaged or no GGUF: download or convert it again",
                code="damaged")
     return Checkpoint(folder=path.parent, name=path.name, files=(path,), kind="gguf",
-                      metadata=metadata, tensors=tuple(tensors))
+                      metadata=header.metadata, tensors=tensors, header=header)
+
+
+def _stored_in_gguf(path: Path, header: GgufHeader) -> Iterator[Stored]:
+    "The tensors of a GGUF; raises ValueError where they are not one after the other."
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+    if not header.tensors:
+        raise ValueError("it holds no tensors")
+    end, length = header.tensors_begin, path.stat().st_size
+    for entry in header.tensors:
+        kind = GGMLQuantizationType(entry.kind)
+        block, block_bytes = GGML_QUANT_SIZES[kind]
+        n = math.prod(entry.shape)
+        offset = header.tensors_begin + entry.offset
+        if offset != end or not n or not entry.shape or entry.shape[-1] % block:
+            raise ValueError(f"{entry.name!r} must begin at byte {end} and hold weights")
+        n_bytes = n // block * block_bytes
+        if offset + n_bytes > length:
+            raise ValueError(f"the file ends in tensor {entry.name!r}")
+        end = offset - (-n_bytes // header.alignment) * header.alignment
+        yield Stored(name=entry.name, kind=kind.name, path=path, shape=entry.shape,
+                     offset=offset, n_bytes=n_bytes)
 
 # %% ../../nbs/models/02_load.ipynb #c017
 NOTE = ("weights dequantised; llama.cpp's kernels also quantise activations; "
@@ -491,10 +495,11 @@ def load_tokenizer(
     if not folder.is_dir():
         refuse("load_model", "a tokenizer must be a folder on this machine", str(folder),
                "Name the folder that holds tokenizer.json", error=UsageError)
-    with loading(gguf_file or folder.name, "tokenizer") as transformers:
+    if gguf_file:
+        return gguf_tokenizer(read_gguf(folder / gguf_file))
+    with loading(folder.name, "tokenizer") as transformers:
         return transformers.AutoTokenizer.from_pretrained(
-            folder, trust_remote_code=bool(trust_remote_code), local_files_only=True,
-            gguf_file=gguf_file)
+            folder, trust_remote_code=bool(trust_remote_code), local_files_only=True)
 
 
 def as_device(device: str):
@@ -519,6 +524,84 @@ def describe(model: object) -> dict:
     return {"dtype": str(getattr(model, "dtype", "")).removeprefix("torch."),
             "attention": getattr(getattr(model, "config", None), "_attn_implementation", None),
             "torch": torch.__version__, "transformers": transformers.__version__}
+
+# %% ../../nbs/models/02_load.ipynb #gl01
+def gguf_config(file: Checkpoint) -> object:
+    "The config that transformers makes of a GGUF's settings; raises ContractError."
+    with loading(file.name, "config") as transformers, tempfile.TemporaryDirectory() as folder:
+        write_short_copy(file.files[0], file.header, Path(folder, file.name))
+        return transformers.AutoConfig.from_pretrained(
+            folder, gguf_file=file.name, local_files_only=True
+        )
+
+
+def gguf_tokenizer(file: Checkpoint) -> object:
+    "The tokenizer in a GGUF, of the class that its architecture has."
+    config = gguf_config(file)
+    with loading(file.name, "tokenizer") as transformers:
+        classes = transformers.models.auto.tokenization_auto.TOKENIZER_MAPPING
+        kind = classes.get(type(config), transformers.PreTrainedTokenizerFast)
+        return kind.from_pretrained(
+            file.folder, gguf_file=file.gguf_file, local_files_only=True
+        )
+
+# %% ../../nbs/models/02_load.ipynb #gl02
+def gguf_weights(
+    file: Checkpoint,
+    model: object,  # with the config of the file; it may be on the device meta
+    dtype: object,  # torch's, of the tensors that come out
+) -> dict:
+    "Tensors of a GGUF, dequantised, under the names and in the layout that the model has."
+    import gguf
+
+    torch, _ = import_torch("load_model")
+    from transformers import modeling_gguf_pytorch_utils as library
+
+    architecture = file.metadata["general.architecture"]
+    parsed = {"config": model.config.to_dict(), "tensors": {}}
+    kind = library.TENSOR_PROCESSORS.get(architecture, library.TensorProcessor)
+    processor = kind(config=parsed["config"])
+    names = library.get_gguf_hf_weights_map(_TwoLevels(model), processor)
+    for stored in file.tensors:
+        packed = _packed_rows(stored)
+        result = processor.process(
+            weights=gguf.dequantize(packed, gguf.GGMLQuantizationType[stored.kind]),
+            name=stored.name,
+            tensor_key_mapping=names,
+            parsed_parameters=parsed,
+        )
+        if result.name in names:
+            # copied: a view of the file would be read-only and keep it open
+            parsed["tensors"][names[result.name]] = torch.tensor(result.weights, dtype=dtype)
+    return parsed["tensors"]
+
+
+def _packed_rows(stored: Stored) -> np.ndarray:
+    "The bytes of a tensor, a row of it a row; float32 and float16 as numbers."
+    data = np.fromfile(stored.path, "u1", stored.n_bytes, offset=stored.offset)
+    plain = {"F32": "<f4", "F16": "<f2"}.get(stored.kind)
+    if plain:
+        return data.view(plain).reshape(stored.shape)
+    return data.reshape(*stored.shape[:-1], -1)
+
+
+class _TwoLevels:
+    "A model whose modules are named and not entered: the library maps names once for each."
+
+    def __init__(self, model: object, levels: int = 2):
+        self.model = model
+        self.levels = levels
+        self.config = model.config
+
+    def state_dict(self) -> dict:
+        return self.model.state_dict()
+
+    def named_children(self) -> list:
+        if self.levels == 1:
+            return []
+        children = self.model.named_children()
+        models = [(name, child) for name, child in children if hasattr(child, "config")]
+        return [(name, _TwoLevels(child, 1)) for name, child in models]
 
 # %% ../../nbs/models/02_load.ipynb #beyond01
 def _beyond(model, keys: Iterable[str]) -> list[str]:
@@ -565,16 +648,21 @@ def _load_weights(checkpoint: Checkpoint, config: object, dtype: str, device: ob
     torch, _ = import_torch("load_model")
     own = getattr(config, "quantization_config", None) is not None or (
         dtype == "auto" and device.type != "cpu")
-    with contextlib.ExitStack() as stack:
-        if checkpoint.gguf_file:  # its bar heeds no setting
-            stack.enter_context(contextlib.redirect_stderr(io.StringIO()))
-        transformers = stack.enter_context(loading(checkpoint.name, "weights"))
-        model, notes = transformers.AutoModelForCausalLM.from_pretrained(
-            checkpoint.folder, config=config, output_loading_info=True,
-            dtype="auto" if own else getattr(torch, dtype.replace("auto", "float32")),
-            use_safetensors=checkpoint.kind == "safetensors",
-            ignore_mismatched_sizes=True,  # refused below, with the name
-            trust_remote_code=code, local_files_only=True, gguf_file=checkpoint.gguf_file)
+    options = dict(config=config, output_loading_info=True,
+                   ignore_mismatched_sizes=True)  # refused below, with the name
+    plain = getattr(torch, dtype.replace("auto", "float32"))
+    with loading(checkpoint.name, "weights") as transformers:
+        if checkpoint.kind == "gguf":
+            with torch.device("meta"):
+                empty = transformers.AutoModelForCausalLM.from_config(copy.deepcopy(config))
+            tensors = gguf_weights(checkpoint, empty, plain)
+            model, notes = type(empty).from_pretrained(None, state_dict=tensors, dtype=plain,
+                                                       **options)
+        else:
+            model, notes = transformers.AutoModelForCausalLM.from_pretrained(
+                checkpoint.folder, dtype="auto" if own else plain,
+                use_safetensors=checkpoint.kind == "safetensors", trust_remote_code=code,
+                local_files_only=True, **options)
     for kind in ("missing_keys", "mismatched_keys"):
         bad = sorted(key if isinstance(key, str) else f"{key[0]} {[*key[1]]} for {[*key[2]]}"
                      for key in notes.get(kind) or ())
@@ -607,10 +695,12 @@ def load_model(
     checkpoint = find_checkpoint(path_or_id, revision=revision, allow_pickle=allow_pickle,
                                  trust_remote_code=trust_remote_code)
     name, place, code = checkpoint.name, as_device(device), bool(trust_remote_code)
-    with loading(name, "config") as transformers:
-        config = transformers.AutoConfig.from_pretrained(
-            checkpoint.folder, trust_remote_code=code, local_files_only=True,
-            gguf_file=checkpoint.gguf_file)
+    if checkpoint.kind == "gguf":
+        config = gguf_config(checkpoint)
+    else:
+        with loading(name, "config") as transformers:
+            config = transformers.AutoConfig.from_pretrained(
+                checkpoint.folder, trust_remote_code=code, local_files_only=True)
     check_config(config, checkpoint)
     words = load_tokenizer(tokenizer or checkpoint.folder, trust_remote_code=code,
                            gguf_file=None if tokenizer else checkpoint.gguf_file)
