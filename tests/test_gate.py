@@ -270,6 +270,8 @@ def test_inputs_are_data_and_args_are_split_as_in_a_shell(job):
     for name in ("baseline", "candidate", "text", "questions", "margin", "require", "study", "baseline_branch"):
         job.run(**{"baseline": "docs/base.jsonl", "candidate": "docs/q8.jsonl", name: trap})
         assert not (job.clone / "trap").exists(), name
+    ran = job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl", args="--profile dev --text 'a --require equivalent")  # no word is dropped
+    assert ran["code"] == 2 and "must close its quotes; got: --profile dev --text 'a" in ran["comment"] and "invar-nb compare" not in ran["calls"], ran["comment"]
     ran = job.run(baseline="docs/base.jsonl", candidate="docs/q8.jsonl", extras="hf,gguf")
     assert f"-m pip install --quiet {ROOT}[hf,gguf]" in ran["calls"]
 
