@@ -220,6 +220,21 @@ def test_losses_that_are_all_zero_were_not_measured():
     assert len(losses(np.zeros(3), 1)) == 3 and len(losses(np.where(np.arange(12) < 1, 0, good))) == 12 and len(losses(np.where(np.arange(12) < 1, 0, good), 3, document_ids=range(12))) == 12
 
 
+@pytest.mark.parametrize("document_ids", [None, np.repeat(np.arange(30), 2)])
+def test_windows_of_zeros_beside_measured_ones_are_refused(document_ids):
+    "Half of each document came back without log-probabilities: the candidate would be much improved."
+    rng = np.random.default_rng(3)
+    base = rng.normal(3, .3, 60)
+    half = np.where(np.arange(60) % 2, base, 0)
+    for tokens, refused in ((256, True), (16, True), (15, False)):
+        counts = np.full(60, tokens)
+        if not refused:
+            assert pair_arrays(base, half, counts, document_ids=document_ids).n == 60
+            continue
+        with pytest.raises(ContractError, match=r"exactly 0 for all tokens of window '\S+'\. Log-prob") as caught: pair_arrays(base, half, counts, document_ids=document_ids)
+        assert caught.value.code == "zeros"
+
+
 @pytest.mark.parametrize("zeros, code", [(16, 3), (1, 3), (0, 0)])
 def test_log_probabilities_of_zero_in_a_file_are_refused(said, tmp_path, zeros, code):
     row = lambda i, zero: {"id": f"d{i}", "prompt_logprobs": [None] + ([0.0] * 5 if zero else [-1.0 - i / 9] * 5)}
@@ -274,13 +289,14 @@ def test_runs_of_two_units_are_refused(said, tmp_path, name, a, b, refused):
 
 
 def losses_file(path, zero, documents=True, n=60):
-    rows = [{"window_id": f"w{i}", **({"document_id": f"d{i // 3:02}"} if documents else {}), "tokens": 5, "log_loss": 0.0 if zero(i) else 1 + i % 7 / 10} for i in range(n)]
+    rows = [{"window_id": f"w{i}", **({"document_id": f"d{i // 3:02}"} if documents else {}), "tokens": 5 if i % 2 else 16, "log_loss": 0.0 if zero(i) else 1 + i % 7 / 10} for i in range(n)]
     path.write_text("".join(json.dumps(row) + "\n" for row in [{"schema": "invar_nb/losses/2", "windows": n, "data_id": "sha256:x", "model": path.stem}, *rows]))
 
 
 @pytest.mark.parametrize("zero, documents, words", [
     (lambda i: True, True, " losses that are exactly 0"), (lambda i: True, False, " losses that are exactly 0"), (lambda i: 39 <= i < 42, True, "only 0 in document 'd13' (1 such)"), (lambda i: i >= 30, True, "only 0 in document 'd10' (10 such)"),
-    (lambda i: i in (39, 41), True, ""), (lambda i: 39 <= i < 42, False, ""), (lambda i: 13 <= i < 15 or 19 <= i < 21, True, "")])
+    (lambda i: i in (39, 41), True, ""), (lambda i: i in (39, 41, 43), False, ""), (lambda i: i == 13 or i == 19, True, ""),
+    (lambda i: 16 <= i < 18, True, "tokens of window 'w16'"), (lambda i: i % 4 == 0, False, "tokens of window 'w0'")])
 @pytest.mark.parametrize("size", [7, 1000])
 def test_files_that_are_read_in_batches_hold_no_zeros_either(said, tmp_path, monkeypatch, zero, documents, words, size):
     monkeypatch.setattr(losses, "LARGE", 10)

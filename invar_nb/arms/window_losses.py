@@ -88,22 +88,27 @@ def split_of_each(values, where: str, name: str, n: int) -> TextColumn | None:
 
 # %% ../../nbs/arms/02_window_losses.ipynb #zero0001
 _FEW = 4  # tokens, all of which may have probability 1
+_LONG = 16  # tokens, of which at least one has not
 
 
 def refuse_zeros(
     arm: Arm,    # of any kind
     where: str,  # function named by the error
 ) -> None:
-    "Refuse losses, or those of a document, that are all exactly 0."
+    "Refuse losses, or those of a document or a long window, that are all exactly 0."
     if not isinstance(arm, WindowLosses): return
     zero = arm.log_loss == 0
     if not zero.any(): return
     if zero.all() and arm.tokens.sum() >= _FEW: _refuse_all(where, len(zero))
-    if arm.document_ids is None: return
-    codes, n = arm.document_ids.codes()
-    empty = (np.bincount(codes, ~zero, n) == 0) & (np.bincount(codes, arm.tokens, n) >= _FEW)
-    if empty.any(): _refuse_some(where, arm.document_ids[int(np.argmax(empty[codes]))],
-                                 int(empty.sum()))
+    if arm.document_ids is not None:
+        codes, n = arm.document_ids.codes()
+        counts = np.bincount(codes, arm.tokens, n)
+        empty = (np.bincount(codes, ~zero, n) == 0) & (counts >= _FEW)
+        if empty.any():
+            first = int(np.argmax(empty[codes]))
+            _refuse_some(where, arm.document_ids[first], int(empty.sum()))
+    long = zero & (arm.tokens >= _LONG)
+    if long.any(): _refuse_window(where, arm.window_ids[int(np.argmax(long))])
 
 
 _MEASURED = "a loss must have been measured"
@@ -119,6 +124,11 @@ def _refuse_some(where, name, n):
            f"{_AGAIN}, or leave it out of every file", code="zeros")
 
 
+def _refuse_window(where, name):  # perhaps of one batch: how many there are is not known
+    refuse(where, _MEASURED, f"exactly 0 for all tokens of window {name!r}",
+           f"{_AGAIN}, or leave such windows out of every file", code="zeros")
+
+
 class ZeroLosses:
     "Losses of a file, batch by batch: are all of them, or those of a document, exactly 0?"
 
@@ -126,6 +136,7 @@ class ZeroLosses:
         self.rows = self.tokens = 0
         self.is_measured, self.last_measured = False, -1  # any; the document that was last
         self.empty: dict[int, list] = {}  # number of a document -> its name, tokens
+        self.long_window: str | None = None  # the first long one of 0
 
     def add(
         self,
@@ -136,6 +147,9 @@ class ZeroLosses:
         measured = arm.log_loss != 0
         self.rows, self.tokens = self.rows + len(arm), self.tokens + int(arm.tokens.sum())
         self.is_measured |= bool(measured.any())
+        long = np.flatnonzero(~measured & (arm.tokens >= _LONG))
+        if len(long) and self.long_window is None:
+            self.long_window = arm.window_ids[int(long[0])]
         if numbers is None: return
         if measured.all():
             self.empty.pop(int(numbers[0]), None)
@@ -157,6 +171,7 @@ class ZeroLosses:
         if not self.is_measured and self.tokens >= _FEW: _refuse_all(where, self.rows)
         names = [name for name, tokens in self.empty.values() if tokens >= _FEW]
         if names: _refuse_some(where, names[0], len(names))
+        if self.long_window is not None: _refuse_window(where, self.long_window)
 
 # %% ../../nbs/arms/02_window_losses.ipynb #k0000019
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
