@@ -353,6 +353,9 @@ def test_a_study_file_may_forbid_and_never_allow(line, option, command, tmp_path
     assert (code, out) == (2, "") and "must be allowed on the command line" in err and len(err.splitlines()) <= 3
     cure = shlex.split(err.strip().rpartition("write ")[2].removesuffix("."))
     assert cure == option or option[1:] == ["trust_remote_code=true"], err
+    study_file(tmp_path / "s.toml", f"{line}\n")  # outside its section: nobody is sent to where it is refused again
+    assert shell(*words)[2] == err
+    study_file(tmp_path / "s.toml", f"[scoring]\n{line}\n")
     assert "must be allowed" not in shell(*words, *option)[2]
     usual = {"trust_remote_code = true": "trust_remote_code = false", "allow_pickle = true": "allow_pickle = false"}.get(line, 'documents = "headings"')
     study_file(tmp_path / "s.toml", f"[scoring]\n{usual}\n")

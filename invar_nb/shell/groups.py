@@ -630,6 +630,7 @@ def read_study(
     if "accepted" in data:  # [[accepted]], which reads better than [[rules.accepted]]
         data["rules"] = {**data.get("rules", {}), "accepted": data.pop("accepted")}
     for name in data:
+        if name not in SHAPES: refuse_allowed(path, name, data[name])
         inside = [section for section in SECTIONS if name in study_keys(section)]
         _known(name, SHAPES, f"{path}: a section", inside and f"Write it under [{inside[0]}]")
     for section, shape in SHAPES.items():
