@@ -496,7 +496,8 @@ def load_tokenizer(
         refuse("load_model", "a tokenizer must be a folder on this machine", str(folder),
                "Name the folder that holds tokenizer.json", error=UsageError)
     if gguf_file:
-        return gguf_tokenizer(read_gguf(folder / gguf_file))
+        file = read_gguf(folder / gguf_file)
+        return gguf_tokenizer(file, gguf_config(file))
     with loading(folder.name, "tokenizer") as transformers:
         return transformers.AutoTokenizer.from_pretrained(
             folder, trust_remote_code=bool(trust_remote_code), local_files_only=True)
@@ -535,9 +536,11 @@ def gguf_config(file: Checkpoint) -> object:
         )
 
 
-def gguf_tokenizer(file: Checkpoint) -> object:
+def gguf_tokenizer(
+    file: Checkpoint,
+    config: object,  # of `gguf_config`
+) -> object:
     "The tokenizer in a GGUF, of the class that its architecture has."
-    config = gguf_config(file)
     with loading(file.name, "tokenizer") as transformers:
         classes = transformers.models.auto.tokenization_auto.TOKENIZER_MAPPING
         kind = classes.get(type(config), transformers.PreTrainedTokenizerFast)
@@ -702,8 +705,10 @@ def load_model(
             config = transformers.AutoConfig.from_pretrained(
                 checkpoint.folder, trust_remote_code=code, local_files_only=True)
     check_config(config, checkpoint)
-    words = load_tokenizer(tokenizer or checkpoint.folder, trust_remote_code=code,
-                           gguf_file=None if tokenizer else checkpoint.gguf_file)
+    if checkpoint.kind == "gguf" and not tokenizer:
+        words = gguf_tokenizer(checkpoint, config)
+    else:
+        words = load_tokenizer(tokenizer or checkpoint.folder, trust_remote_code=code)
     more = gguf_facts(checkpoint, config, words) if checkpoint.gguf_file else {}
     model, notes = _load_weights(checkpoint, config, dtype, place, code)
     if not getattr(model, "is_quantized", False): model = model.to(place)
