@@ -259,6 +259,25 @@ def test_a_journal_that_a_kill_left_without_a_table_stops_nothing(tmp_path):
         with Journal(place, KEY) as journal: journal.put("a", 1)
 
 
+@pytest.mark.parametrize("then", ["finish", "clear_finished"])
+def test_a_journal_that_another_process_ends_meanwhile_is_no_damaged_one(tmp_path, monkeypatch, then):
+    "Of two that scored the same, the second said 'no such table: work' and asked for a file to be deleted that was not there."
+    out, place = tmp_path / "x.jsonl", tmp_path / ".x.jsonl.journal"
+    out.write_text("{}\n")
+    Journal(place, KEY).close()
+    holds, saved = page.locked, []
+
+    @contextlib.contextmanager
+    def taken_first(path, where):
+        place.unlink(missing_ok=True)
+        with holds(path, where): yield
+
+    monkeypatch.setattr(page, "locked", taken_first)
+    if then == "finish": page.finish([place], "sha256:0", lambda: saved.append(1))
+    else: clear_finished(out)
+    assert [*tmp_path.iterdir()] == [out] and saved == [1] * (then == "finish")
+
+
 class Facts(msgspec.Struct):
     version: Literal[2] = 2
     schema: Annotated[str, msgspec.Meta(pattern=r"^losses/\d+$")] = "losses/1"

@@ -145,6 +145,15 @@ def discard_journals(journals: Iterable[str | os.PathLike]) -> None:
             for name in (path, f"{path}-journal"): Path(name).unlink(missing_ok=True)
 
 
+@contextlib.contextmanager
+def _unfinished(path: Path) -> Iterator[sqlite3.Connection | None]:
+    "The file of a journal, held; None, and no file, where nothing was begun in it."
+    with _database(path) as link:
+        begun = link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] > 0
+        yield link if begun else None
+        if not begun: path.unlink(missing_ok=True)
+
+
 def finish(
     journals: Iterable[str | os.PathLike],  # those that the result was made from
     mark: str,  # the digest of the file that will be there: the result's, or its report.json
@@ -153,7 +162,8 @@ def finish(
     "Save a result; delete the journals it was made from when it is there."
     journals = [path for path in map(Path, journals) if path.exists()]
     for path in journals:
-        with _database(path) as link: link.execute("UPDATE work SET result = ?", (mark,))
+        with _unfinished(path) as link:  # None: another process has just finished this work
+            if link: link.execute("UPDATE work SET result = ?", (mark,))
     save()
     discard_journals(journals)
 
@@ -172,7 +182,6 @@ def clear_finished(
     for path in map(Path, sorted(journals)):
         mark = [None]
         if path.is_file():
-            with _database(path) as link:  # without a table where a kill came first
-                if link.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
-                    mark = link.execute("SELECT result FROM work").fetchone() or mark
+            with _unfinished(path) as link:
+                if link: mark = link.execute("SELECT result FROM work").fetchone() or mark
         if not path.exists() or mark[0] in results: discard_journals([path])
