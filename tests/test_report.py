@@ -269,6 +269,47 @@ def test_one_change_on_every_window_is_degenerate_in_interval_fields_and_contrac
         assert caught.value.code == "windows_differ"
 
 
+def as_stored(loss, how):
+    "A loss as a file keeps it: float64, float32, or float32 in as few digits as say which."
+    single = np.asarray(loss).astype(np.float32)
+    return {"float64": loss, "float32": single.astype(float), "printed": np.array([float(str(x)) for x in single])}[how]
+
+
+@pytest.mark.parametrize("how", ["float64", "float32", "printed"])
+@pytest.mark.parametrize("shift, documents", [(.01, None), (-.05, None), (.3, range(400)), (1e-4, np.arange(400) // 4)])
+def test_a_constant_shift_is_suspect_whatever_it_is_stored_in(how, shift, documents, tmp_path):
+    "Degenerate in the interval and in the fields, said on the first screen under dev, refused by the others; the rounding of float32 is no spread."
+    base = np.random.default_rng(0).normal(3.2, .4, 400)
+    both = pair(*(WindowLosses.from_arrays([f"{i}:0-64" for i in range(400)], [64] * 400, as_stored(x, how), data_id="sha256:abc", document_ids=documents) for x in (base, base + shift)))
+    assert how == "float64" or np.ptp(both.candidate.log_loss - both.baseline.log_loss) > 1e-8
+    report = compare(both, profile="dev").report()
+    d = report.document()
+    assert d["rows"][0]["value"]["fallback"]["code"] == "all_equal" and d["rows"][0]["value"]["ci"][0] == d["rows"][0]["value"]["ci"][1]
+    assert d["dataset"]["windows"]["stats"]["paired_delta_summary"]["degenerate_reason"] == "no_variation"
+    suspect, = (line for line in d["doubts"] if line.startswith("Suspect: all windows changed by the same amount"))
+    assert suspect in str(report) and suspect in report.to_markdown() and "Score the candidate again" in suspect
+    assert "All windows changed by the same amount." in d["warnings"] and report.save(tmp_path / "r") and verify(tmp_path / "r")
+    for profile in ("ci", "release"):
+        with pytest.raises(ContractError, match="got windows_differ"): compare(both, profile=profile)
+
+
+@pytest.mark.parametrize("how", ["float32", "printed"])
+@pytest.mark.parametrize("change", [lambda i: .01 + 3e-6 * (i % 2), lambda i: 1e-6 * (i % 3), lambda i: 1e-6 + 0 * i])
+def test_a_spread_above_the_rounding_of_float32_is_one(how, change):
+    "A change that varies by some roundings of float32, and one that is no larger than its rounding, pass every profile."
+    base = np.random.default_rng(0).normal(3.2, .4, 400)
+    both = pair(*(WindowLosses.from_arrays(range(400), [64] * 400, as_stored(x, how)) for x in (base, base + change(np.arange(400)))))
+    d = compare(both, profile="release").report().document()
+    assert d["rows"][0]["value"]["fallback"] is None and not [line for line in d["doubts"] if "Suspect" in line]
+
+
+def test_coarse_decimals_that_moved_by_one_step_are_not_suspect():
+    "Of losses with two decimals, twelve may well change by 0.01 each."
+    base = np.round(np.random.default_rng(0).normal(3.2, .4, 12), 2)
+    d = compare(pair(*(WindowLosses.from_arrays(range(12), [64] * 12, np.round(x, 2)) for x in (base, base + .01)))).report().document()
+    assert not [line for line in d["doubts"] if "Suspect" in line]
+
+
 def test_a_change_that_is_not_the_same_everywhere_is_not_degenerate():
     both = random_losses(.01)
     some = both.candidate.changed(log_loss=both.candidate.log_loss + 1e-12 * (np.arange(400) % 2))

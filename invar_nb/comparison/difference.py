@@ -27,7 +27,7 @@ from ..statistics.jackknife import (Jackknife, jackknife_ratio,
                                            jackknife_ratio_difference, jackknife_statistic)
 from ..statistics.serial import (serial_ratio, serial_ratio_difference,
                                         serial_statistic)
-from ..statistics.totals import round_off
+from ..statistics.totals import round_off, stored_precision
 
 # %% ../../nbs/comparison/01_difference.ipynb #c021
 METHODS = ("jackknife", "bca", "percentile")
@@ -81,7 +81,9 @@ def paired_totals(a: tuple, b: tuple) -> np.ndarray:  # totals of both arms, equ
     "Numerators of the difference, with what is rounding taken out."
     largest = np.divide(np.maximum(np.abs(a[0]), np.abs(b[0])), a[1],
                         out=np.zeros_like(a[0]), where=a[1] > 0)
-    return round_off(b[0] - a[0], a[1], largest)
+    used = a[1] > 0
+    return round_off(b[0] - a[0], a[1], largest, lambda: max(
+        stored_precision(sums[used] / a[1][used]) for sums in (a[0], b[0])))
 
 # %% ../../nbs/comparison/01_difference.ipynb #c015
 def by_unit(totals, units):

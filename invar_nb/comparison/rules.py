@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['PROFILES', 'EDITS', 'REQUIRED', 'UNITS', 'TIERS', 'OF_RUNS', 'OF_LEVELS', 'NEEDS', 'SAME_CHANGE', 'BROKEN',
            'NOT_SCORED', 'Tier', 'as_tier', 'budget_unit', 'Accepted', 'as_accepted', 'Rules', 'check_read',
-           'check_kinds', 'overlap_fraction', 'window_changes', 'why_degenerate', 'has_other_weights', 'check_enough',
-           'in_memory', 'check_windows']
+           'check_kinds', 'overlap_fraction', 'window_changes', 'is_shifted', 'why_degenerate', 'has_other_weights',
+           'check_enough', 'in_memory', 'check_windows']
 
 # %% ../../nbs/comparison/06_rules.ipynb #bac32aba
 from collections.abc import Collection, Mapping
@@ -22,14 +22,14 @@ from ..arms.windows import scored_ranges
 from .rows import POOLING
 from .difference import Settings
 from .passages import as_tail_rule
-from .units import check_units, counted
+from .units import check_units, counted, step_of
 from .verdict import as_margin
 from ..foundations.refuse import UsageError, as_choice, as_count, refuse
 from ..foundations.store import now
 from ..foundations.text_column import text_column
 from ..metrics.metric import METRICS, as_metric, is_margin, refuse_kind
 from ..statistics.multiplicity import PROCEDURES
-from ..statistics.totals import round_off
+from ..statistics.totals import round_off, stored_precision
 
 # %% ../../nbs/comparison/06_rules.ipynb #68032be9
 @dataclass(frozen=True, kw_only=True)
@@ -305,7 +305,15 @@ def window_changes(
     "Differences of the windows' losses, with what is rounding taken out."
     before, after = pair.baseline.log_loss, pair.candidate.log_loss
     largest = np.maximum(np.abs(before), np.abs(after))
-    return round_off(after - before, np.ones(len(before)), largest)
+    return round_off(after - before, np.ones(len(before)), largest,
+                     lambda: max(stored_precision(before), stored_precision(after)))
+
+
+def is_shifted(pair: Pair) -> bool:
+    "Whether all windows changed by one amount, which is more than a few steps of storage."
+    losses, changes = pair.baseline.log_loss, window_changes(pair)
+    if np.ptp(changes) != 0 or len(changes) == 1: return False
+    return abs(float(changes[0])) > 10 * step_of(losses)
 
 
 def why_degenerate(

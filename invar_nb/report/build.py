@@ -5,10 +5,10 @@
 # %% auto #0
 __all__ = ['SAID', 'TENSOR', 'STRETCH', 'MATTERS', 'SETTINGS', 'OFTEN', 'RARELY', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA',
            'CONVENTIONS', 'weights_sentence', 'weights_between', 'find_facts', 'recorded', 'language_table',
-           'worst_stretch', 'passage_section', 'listed_passages', 'copies_lines', 'pair_doubts', 'other_scores',
-           'pair_warnings', 'few_units_note', 'family_notes', 'said_of', 'gain_doubt', 'find_doubts', 'find_warnings',
-           'row_section', 'keeps_limits', 'ranking_section', 'unpaired_error', 'units_section', 'pair_section',
-           'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
+           'worst_stretch', 'passage_section', 'listed_passages', 'copies_lines', 'shift_line', 'pair_doubts',
+           'other_scores', 'pair_warnings', 'few_units_note', 'family_notes', 'said_of', 'gain_doubt', 'find_doubts',
+           'find_warnings', 'row_section', 'keeps_limits', 'ranking_section', 'unpaired_error', 'units_section',
+           'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ from ..comparison.difference import Difference, by_unit, pair_totals
 from ..comparison.looks import stop_sentences
 from ..comparison.passages import FEWEST_OF, find_passages
 from ..comparison.rows import EXCHANGEABLE, FEW, Row, rate_if_few, units_for_rate
-from ..comparison.rules import as_tier, budget_unit, check_windows
+from ..comparison.rules import as_tier, budget_unit, check_windows, is_shifted
 from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
                                        level_interval, may_be_best, shared_lines, sizes_of,
                                        smallest_of)
@@ -236,11 +236,24 @@ def _cure_of_topics(measured, d):
     return "Mark its documents, if it has any, or compare on more text."
 
 
+def shift_line(measured, d) -> str:
+    "That all windows changed by one amount, which no edit of a model does; else ''."
+    if measured.pair.kind != "losses" or not d.delta: return ""
+    if measured.totals:  # of these no windows are kept
+        has_one_change = d.fallback is not None and d.fallback.code == "all_equal"
+    else:
+        has_one_change = is_shifted(measured.pair)
+    if not has_one_change: return ""
+    return ("Suspect: all windows changed by the same amount, to the last digit that is "
+            "stored, which no edit of a model does. Score the candidate again.")
+
+
 def pair_doubts(measured, d) -> list[str]:
     "What makes the interval of a pair doubtful, one line each."
     known = [arm.provenance for arm in (measured.pair.baseline, measured.pair.candidate)]
     lines = _settings(measured, MATTERS)
     if measured.pair.kind == "losses": lines += copies_lines(measured.pair, measured.units)
+    if shift := shift_line(measured, d): lines.append(shift)
     noise = max((floor for facts in known
                  if (floor := facts.get("noise_floor")) is not None), default=None)
     moved = f"the same request, repeated, moved by {noise or 0:.2g} nats per token"
@@ -257,7 +270,6 @@ def pair_doubts(measured, d) -> list[str]:
         "This text has topics longer than its interval can see, so the interval is too "
         f"narrow and no claim is made. {_cure_of_topics(measured, d)}")
     return lines
-
 
 # %% ../../nbs/report/05_build.ipynb #g9xae9t3
 def other_scores(arm) -> list[str]:
