@@ -1,6 +1,8 @@
 "A GGUF beside its source: F16 loses nothing, the quantised types give a verdict, and what transformers would misread is refused."
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -94,6 +96,14 @@ def test_every_cut_and_every_changed_byte_of_a_header_is_read_or_refused(made, t
         except ContractError as error: assert str(error).startswith("read_gguf: x.gguf: ") and error.code == "damaged"
 
 
+def test_accelerate_is_not_needed(made):
+    "transformers refuses to open a GGUF without it; ours loads, and compares weights, without it."
+    lines = ("import sys", "sys.modules['accelerate'] = None", "from invar_nb import compare_weights, load_model",
+             "files = sys.argv[1:3]", "print(load_model(files[0], tokenizer=sys.argv[3]).name, compare_weights(*files).state)")
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines), made / "Q4_0.gguf", made / "Q8_0.gguf", BASE], capture_output=True, text=True)
+    assert done.stdout.split() == ["Q4_0.gguf", "different"], done.stderr
+
+
 def test_other_libraries_read_a_short_header_only(tmp_path, monkeypatch):
     "The package gguf makes arrays of each word of a vocabulary: it gets a copy without them, and the model is that of the whole file."
     import gguf
@@ -103,6 +113,7 @@ def test_other_libraries_read_a_short_header_only(tmp_path, monkeypatch):
     save(llama(len(words), tied=True), tmp_path / "m", words)
     merges = [" ".join(m) for m in json.loads((tmp_path / "m" / "tokenizer.json").read_text())["model"]["merges"]]
     path = write_gguf(tmp_path / "m", tmp_path / "m.gguf", "F16", merges)
+    monkeypatch.setattr("transformers.modeling_utils.is_accelerate_available", lambda: True)  # it asks, and uses nothing of it
     theirs = transformers.AutoModelForCausalLM.from_pretrained(tmp_path, gguf_file=path.name, dtype="float32")
     their_words = transformers.AutoTokenizer.from_pretrained(tmp_path, gguf_file=path.name)
 

@@ -244,3 +244,49 @@ def test_copies_of_documents_in_batches_count_as_one_and_are_said(tmp_path, m, m
     rounded = lambda x: np.round(x, 1)
     few = judged(written(tmp_path, documents=600, changes=({"log_loss": rounded, "tokens": lambda t: np.full(600, 64)}, {"log_loss": rounded, "tokens": lambda t: np.full(600, 64)})))
     assert few.n_units == 600 and "are copies" not in str(few.report())
+
+
+def test_pair_arrays_makes_no_python_object_a_window():
+    "Names, numbers and documents stay in arrays: a Python object would cost 50 bytes and more."
+    import tracemalloc
+
+    from invar_nb import WindowLosses, pair_arrays
+
+    n, rng = 100_000, np.random.default_rng(0)
+    tokens, a, b = rng.integers(60, 129, n), rng.gamma(9, 0.3, n), rng.gamma(9, 0.3, n)
+    documents = np.arange(n) // 20
+    pair_arrays(a[:99], b[:99], tokens[:99])  # imports
+    tracemalloc.start()
+    both = pair_arrays(a, b, tokens, document_ids=documents)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak / n < 150
+    expected = WindowLosses.from_arrays(
+        [str(i) for i in range(n)], tokens, b, document_ids=[str(d) for d in documents.tolist()]
+    )
+    for name in ("window_ids", "document_ids"):
+        assert getattr(both.candidate, name) == getattr(expected, name)
+        for ours, theirs in zip(
+            getattr(both.candidate, name).codes(), getattr(expected, name).codes(), strict=True
+        ):
+            np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_array_equal(both.candidate.log_loss, expected.log_loss)
+
+
+@pytest.mark.parametrize(
+    "a, b, refused",
+    [
+        ([0, 1, 1], [0, 0, 0], True),
+        ([0, 0, 0], [0, 1, 0], True),
+        ([1, 1, 1], [1, 1, 1], False),
+        ([0, 1, 2], [0, 1, 0], False),
+    ],
+)
+def test_zeros_and_ones_are_no_losses(a, b, refused):
+    from invar_nb import ContractError, pair_arrays
+
+    if refused:
+        with pytest.raises(ContractError, match="only 0 and 1"):
+            pair_arrays(a, b, [1, 1, 1])
+    else:
+        assert len(pair_arrays(a, b, [1, 1, 1])) == 3

@@ -19,6 +19,7 @@ from .predictions import as_labels
 from .window_losses import StreamedLosses, WindowLosses, refuse_zeros
 from ..foundations.refuse import (PairingError, as_counts, as_vector, refuse,
                                          refuse_misaligned)
+from ..foundations.text_column import numbered
 
 # %% ../../nbs/arms/04_pair.ipynb #form0001
 def _as_number(name):
@@ -289,11 +290,23 @@ def pair_arrays(
         refuse(where, "the three arrays must have one entry for each window, at least one",
                ", ".join(map(str, lengths)), "Pass the same windows three times",
                error=PairingError)
-    seen = [set(values.tolist()) for values in arms]
-    if {0, 1} in seen and set.union(*seen) == {0, 1}:
+    if _only_zeros_and_ones(arms):
         refuse(where, "log losses must be in nats per token", "only 0 and 1", "These look "
                "like answers, wrong or right: pair two Scores, or two Predictions")
-    a, b = (WindowLosses.from_arrays(range(len(tokens)), tokens, values, sums=False,
-                                     document_ids=document_ids) for values in arms)
-    for arm in (a, b): refuse_zeros(arm, where)
-    return Pair(baseline=a, candidate=b)
+    ids = numbered(len(tokens))
+    baseline = WindowLosses.from_arrays(
+        ids, tokens, arms[0], sums=False, document_ids=document_ids
+    )
+    candidate = WindowLosses.from_arrays(
+        ids, tokens, arms[1], sums=False, document_ids=baseline.document_ids
+    )
+    for arm in (baseline, candidate):
+        refuse_zeros(arm, where)
+    return Pair(baseline=baseline, candidate=candidate)
+
+
+def _only_zeros_and_ones(arms: Sequence[np.ndarray]) -> bool:
+    "Whether no other value occurs, and both of them in one arm at least."
+    if any(((values != 0) & (values != 1)).any() for values in arms):
+        return False
+    return any((values == 0).any() and (values == 1).any() for values in arms)
