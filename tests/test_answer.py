@@ -189,6 +189,28 @@ def test_what_could_have_been_found_and_what_pairing_did_not_help():
     assert "80 % power" not in summary(clear)
 
 
+@pytest.mark.parametrize("n, only_a, only_b", [(109, 1, 1), (164, 1, 0), (80, 3, 2), (200, 9, 5), (1000, 40, 33)])
+def test_what_paired_answers_would_have_shown_is_what_they_show(n, only_a, only_b):
+    "One against one of 109: 3.7 points are found in .56 of studies, and were said to be in .8."
+    right = np.arange(n) >= only_b
+    after = np.arange(n) < only_b + n
+    after[only_b:only_b + only_a] = False
+    report = compare(pair(*(Predictions(ids=range(n), labels=("a", "b"), label=["a"] * n, prediction=np.where(x, "a", "b").tolist(), data_id="") for x in (right, after)))).report()
+    row, text = report.document()["rows"][0], summary(report.document())
+    assert row["claim"] == "inconclusive" and row["value"]["method"] == "tango"
+    draws = 40_000
+    def rate_of_finding(size):
+        shares = max((only_a + only_b) / n, size)
+        better, worse, _ = np.random.default_rng(0).multinomial(n, [(shares + size) / 2, (shares - size) / 2, 1 - shares], size=draws).T
+        return np.mean(better - worse > stats.norm.ppf(.975) * np.sqrt(better + worse))
+    noise = 3 * np.sqrt(.2 * .8 / draws)
+    size = float(re.search(r"A change of ([\d.]+) points would have been found with 80 % power", text)[1]) / 100
+    step = .05 * 10 ** np.floor(np.log10(size))  # of the two digits that are shown
+    assert rate_of_finding(size + step) >= .8 - noise and rate_of_finding(size - step) <= .8 + noise
+    if found := re.search(r"worse by the margin is found in about (\d+)", report.to_markdown()):
+        assert abs(rate_of_finding(row["margin"]) - int(found[1]) / 100) <= .005 + noise
+
+
 def test_a_copy_that_breaks_a_limit_is_not_recommended():
     "int4 was called the smallest that is not worse and the best within the budget beside its broken limits on KL and flips."
     both = with_divergence()

@@ -7,11 +7,12 @@ __all__ = ['COLUMNS', 'SHARES', 'MOST_BARS', 'show_p', 'rows_of', 'label_of', 't
            'p_of_claim', 'dense', 'cells_of', 'difference_text', 'cells_of_row', 'shorten', 'rows_forest', 'draw_rows',
            'left_out_note', 'levels_forest', 'urgency', 'figure_rows', 'panel_of', 'panel_forest', 'answer_forest',
            'interval_picture', 'leads_of', 'size_text', 'ranking_table', 'size_picture', 'choice_lines',
-           'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'has_known_rates', 'rate_text',
-           'rates_of_one', 'rates_of_several', 'bears_claim', 'rule_line', 'unmeasured_line', 'own_metrics',
-           'blind_line', 'found_line', 'alone_tables', 'level_tables', 'rests_table', 'gate_facts', 'brief',
-           'origin_tables', 'changes_picture', 'changed_answers', 'token_marks', 'reliability_pictures', 'render_page',
-           'answer_of', 'title_of', 'render_html', 'render_markdown', 'units_text']
+           'ranking_lines', 'fact_lines', 'noise_lines', 'level_text', 'families_text', 'pilot_of', 'discordance_of',
+           'chance_to_find', 'smallest_found', 'has_known_rates', 'rate_text', 'rates_of_one', 'rates_of_several',
+           'bears_claim', 'rule_line', 'unmeasured_line', 'own_metrics', 'blind_line', 'found_line', 'alone_tables',
+           'level_tables', 'rests_table', 'gate_facts', 'brief', 'origin_tables', 'changes_picture', 'changed_answers',
+           'token_marks', 'reliability_pictures', 'render_page', 'answer_of', 'title_of', 'render_html',
+           'render_markdown', 'units_text']
 
 # %% ../../nbs/report/02_page.ipynb #9b047c71
 from collections import Counter
@@ -38,6 +39,7 @@ from .figures import (Picture, changes_figure, environment,
                                      size_figure, visible)
 from .policy import find_splits
 from ..statistics.planning import Pilot, chance_of_claim, detectable
+from ..statistics.proportions import tango_detectable, tango_power
 
 # %% ../../nbs/report/02_page.ipynb #69baf44b
 def show_p(value: float | None) -> str:
@@ -437,6 +439,36 @@ def families_text(d: Mapping) -> str:
             "claim within a family rests on adjusted p-values and is marked where the "
             "interval alone would say something else.")
 
+# %% ../../nbs/report/02_page.ipynb #powr1
+def pilot_of(value: Mapping) -> Pilot:
+    "The spread of a unit that the standard error of a row shows, as if it were known."
+    return Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+
+
+def discordance_of(value: Mapping) -> float:
+    "Share of paired answers that one model alone has right, from a row's standard error."
+    n = value["n_units"]
+    share = value["standard_error"] ** 2 * (n - 1) + value["delta"] ** 2
+    return round(n * share) / n
+
+
+def chance_to_find(value: Mapping, margin: float) -> float:
+    "Chance that a loss of the margin is found at the spread seen here."
+    n, level = value["n_units"], value["level"]
+    if value["method"] == "tango":
+        return tango_power(n, discordance_of(value), margin, level)
+    found = chance_of_claim(pilot_of(value), n, delta=margin, margin=margin, level=level)
+    return min(1 - (1 - level) / 2, found)
+
+
+def smallest_found(value: Mapping) -> float | None:
+    "The change that is found with 80 % power at the spread seen here; None where none is."
+    n, level = value["n_units"], value["level"]
+    if value["method"] == "tango":
+        return tango_detectable(n, discordance_of(value), level=level)
+    return detectable(pilot_of(value), n, level=level)
+
+
 # %% ../../nbs/report/02_page.ipynb #rulec
 def has_known_rates(value: Mapping) -> bool:
     "Whether the errors of a row are tabulated by its effective units."
@@ -456,9 +488,7 @@ def rates_of_one(row: Mapping, even: str, few: str) -> str:
     line = f"an edit without effect is called regressed in about {50 * alpha:.2g} of 100 " \
            "comparisons"
     if margin > 0 and value["standard_error"] > 0:
-        seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
-        found = min(1 - alpha / 2, chance_of_claim(
-            seen, value["n_units"], delta=margin, margin=margin, level=value["level"]))
+        found = chance_to_find(value, margin)
         line += f", and one that is worse by the margin is found in about {100 * found:.0f}"
     if not few: return f"A{line[1:]}."
     rate = rate_text([value], alpha)
@@ -543,9 +573,11 @@ def found_line(d: Mapping) -> str:
         value = row["value"]
         if row["claim"] != "inconclusive" or not value["standard_error"] > 0 or (
                 value["units"] == "seeds" or not bears_claim(value)): continue
-        seen = Pilot(sd=value["standard_error"] * math.sqrt(value["n_units"]))
+        change = smallest_found(value)
+        if change is None:
+            continue
         shown, _ = axis_of(value)
-        size = shown(detectable(seen, value["n_units"], level=value["level"]))
+        size = shown(change)
         unit = cells_of_row(row, "")["unit"]
         found[unit] = max(size, found.get(unit, 0))
     sizes = " or ".join(f"{size:.2g} {unit}".strip() for unit, size in found.items())

@@ -4,14 +4,14 @@
 
 # %% auto #0
 __all__ = ['wilson_interval', 'pass_at_k', 'difference_ends', 'newcombe_interval', 'fisher_exact', 'discordant_pairs',
-           'tango_p_value', 'tango_interval', 'McNemar', 'mcnemar']
+           'tango_p_value', 'tango_interval', 'tango_power', 'tango_detectable', 'McNemar', 'mcnemar']
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c003
 import math
 from dataclasses import asdict, dataclass
 
 import numpy as np
-from scipy.special import betainc, erfinv, ndtr
+from scipy.special import bdtr, bdtrc, betainc, erfinv, ndtr
 
 from ..foundations.interval import Forest, Interval, Shown, ends_text
 from ..foundations.refuse import (PairingError, as_booleans, as_count, as_fraction,
@@ -179,6 +179,45 @@ def tango_interval(
             else: outside = middle
         ends.append(inside)
     return Interval(low=ends[0], high=ends[1], level=level, method="tango")
+
+# %% ../../nbs/statistics/06_proportions.ipynb #tpow2
+def tango_power(
+    n: int,              # examples in all
+    discordance: float,  # psi, share that one model alone has right; at least |delta|
+    delta: float,        # p_B - p_A, the true difference
+    level: float = 0.95,
+) -> float:
+    "Chance that Tango's interval lies on delta's side of 0, by enumeration."
+    delta = abs(delta)
+    psi = max(discordance, delta)
+    if psi == 0:
+        return 0.0
+    reach = 9 * math.sqrt(n * psi * (1 - psi)) + 20
+    first, last = max(0, math.floor(n * psi - reach)), min(n, math.ceil(n * psi + reach))
+    m = np.arange(first, last + 1)
+    share_of_m = np.diff(bdtr(m, n, psi), prepend=bdtr(first - 1, n, psi) if first else 0.0)
+    highest_unclear = np.minimum(np.floor((m + _normal(level) * np.sqrt(m)) / 2), m)
+    return float(share_of_m @ bdtrc(highest_unclear, m, (1 + delta / psi) / 2))
+
+
+def tango_detectable(
+    n: int,              # examples in all
+    discordance: float,  # psi, as observed
+    power: float = 0.8,
+    level: float = 0.95,
+) -> float | None:
+    "The smallest difference that is found with this power; None where none is."
+    if tango_power(n, discordance, 1.0, level) < power:
+        return None
+    low, high = 0.0, 1.0
+    while high - low > 1e-6:
+        middle = (low + high) / 2
+        if tango_power(n, discordance, middle, level) < power:
+            low = middle
+        else:
+            high = middle
+    return high
+
 
 # %% ../../nbs/statistics/06_proportions.ipynb #c049
 @dataclass(frozen=True, kw_only=True, repr=False)
