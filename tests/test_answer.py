@@ -9,6 +9,8 @@ from rich.cells import cell_len
 from scipy import stats
 from studies import answers, arms_of, losses, looked, marks, recipes, with_divergence
 
+from invar_nb.experiments.improvement import RunsArm
+from invar_nb.experiments.runs import read_row
 from invar_nb import METRICS, Metric, Predictions, Rules, Scores, WindowLosses, compare, evaluate, pair, pair_arrays, study
 from invar_nb.report.answer import WIDTH, summary, summary_markdown, text_table
 from invar_nb.report.build import document_of
@@ -209,6 +211,37 @@ def test_what_paired_answers_would_have_shown_is_what_they_show(n, only_a, only_
     assert rate_of_finding(size + step) >= .8 - noise and rate_of_finding(size - step) <= .8 + noise
     if found := re.search(r"worse by the margin is found in about (\d+)", report.to_markdown()):
         assert abs(rate_of_finding(row["margin"]) - int(found[1]) / 100) <= .005 + noise
+
+
+def test_where_all_changed_alike_there_is_no_interval_and_the_sign_test_is_named():
+    "-5.71 (-5.71 to -5.71) pretends to be certain; of runs the text named the paired t test where the signs were tested."
+    base = np.random.default_rng(0).integers(1, 9, 40) / 8
+    mark = lambda values: Scores(ids=range(40), values=values, score="mark")
+    same = losses(0, 0).baseline
+    for result, why in ((compare(pair(mark(base), mark(base - .5)), margin=.1), "no interval: all 40 examples changed alike"),
+                        (compare(pair(same, same.changed(log_loss=same.log_loss + .01))), "no interval: all 96 documents changed alike")):
+        text = "\n".join([summary(result.report().document()), result.report().to_markdown(), repr(result), str(result), result.rationale])
+        assert why in text and "interval lies" not in text and "interval excludes" not in text
+        assert not re.search(r"\(([-+]?[\d.]+)(?: %)? to \1", text) and "there is no interval" in text
+    right = Predictions(ids=range(40), labels=("a", "b"), label=["a", "b"] * 20, prediction=["a"] * 20 + ["b"] * 20, data_id="")
+    text = summary(compare(pair(right, right.changed(model="new")), metrics=["accuracy", "macro_f1"]).report().document())
+    assert "(0.00 to 0.00)" not in text and "(-8.8 to 8.8)" in text and "there is no interval" in text
+    assert "there is no interval" not in summary(compare(losses()).report().document())
+    arm = lambda losses, name: RunsArm(runs=tuple(read_row({"seed": seed, "terminal": "ok", "loss": float(loss)}) for seed, loss in enumerate(losses)), model=name)
+    runs = lambda drop: document_of(study({("baseline", "runs"): arm(np.full(6, 3.5), "old"), ("new", "runs"): arm(3.5 - np.asarray(drop), "new")}, Rules(metrics=["loss"], better={"loss": "lower"})))
+    alike, spread = summary(runs(np.full(6, .2))), summary(runs(.2 + np.arange(6) / 100))
+    assert "; sign test, p = 0.031" in alike and "paired t" not in alike and "(-5.71 to" not in alike
+    assert "; paired t test, p = " in spread and "sign test" not in spread
+
+
+def test_a_claim_by_its_test_says_so_beside_an_interval_that_ends_at_zero():
+    rng = np.random.default_rng(2)
+    right = rng.random(300) < .7
+    answer = lambda sure, name: Predictions(ids=range(300), labels=("a", "b"), label=["a"] * 300, prediction=np.where(right, "a", "b").tolist(), confidence=sure, data_id="", model=name)
+    found = compare(pair(answer(np.full(300, .99), "old"), answer(np.clip(.7 + rng.normal(0, .01, 300), 0, 1), "new")), metrics=["calibration"])
+    assert found.claim == "improved" and "by its test of no change" in found.headline
+    worse = compare(pair(answer(np.clip(.7 + rng.normal(0, .01, 300), 0, 1), "old"), answer(np.full(300, .99), "new")), metrics=["calibration"])
+    assert worse.claim == "regressed" and "by its test of no change" in worse.headline
 
 
 def test_a_copy_that_breaks_a_limit_is_not_recommended():

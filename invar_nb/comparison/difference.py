@@ -186,7 +186,7 @@ def difference_line(
     "What changed by how much, with its interval and what that rests on."
     ends, unit = [change_text(x, d) for x in d.interval], shown_unit(d)[1]
     if len(unit) > 2: ends = [end.removesuffix(unit) for end in ends]  # written once
-    span = ", no interval" if d.n_units < 2 or d.interval.of_one_unit \
+    span = ", no interval" if d.n_units < 2 or d.interval.is_point \
         else f" [{', '.join(ends)}]"
     return (f"{d.title} {change_text(d.delta, d)}{span}, "
             f"{counted(d.n_units, noun_of(d.units))}")

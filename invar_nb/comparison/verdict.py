@@ -7,8 +7,8 @@ __all__ = ['WITHIN', 'CLAIMS', 'QUESTIONS', 'KINDS', 'HEAVY', 'FAR', 'MOST_NAMED
            'is_identical', 'claim_alone', 'questions', 'claim_within', 'units_for_power', 'BlindSpot', 'rounded_down',
            'loss_text', 'blind_spot', 'farthest_unit', 'counted_alike', 'changes_of_units', 'of_member',
            'change_without', 'has_ruined_unit', 'over_what_decides', 'is_decided_by_few', 'units_that_decide',
-           'lost_text', 'few_text', 'margin_text', 'span_text', 'interval_text', 'is_beyond', 'documents_text',
-           'claim_word', 'headline', 'rationale', 'Verdict']
+           'lost_text', 'few_text', 'margin_text', 'span_text', 'point_text', 'interval_text', 'is_beyond',
+           'documents_text', 'claim_word', 'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -311,9 +311,19 @@ def span_text(low: float, high: float, d: Difference) -> str:
     return f"{first.removesuffix(unit) if len(unit) > 2 else first} to {last}"
 
 
+def point_text(d: Difference) -> str:
+    "Why there is no interval, where the units show no spread."
+    if d.n_units == 1 or d.interval.of_one_unit:
+        return "no interval from one unit"
+    if d.unmoved or d.fallback.code != "all_equal":
+        return "no interval"
+    return f"no interval: all {counted(d.n_units, noun_of(d.units))} changed alike"
+
+
 def interval_text(d: Difference) -> str:
-    "`95 % CI +0.1 % to +0.4 %`."
-    if d.n_units == 1 or d.interval.of_one_unit: return "no interval from one unit"
+    "`95 % CI +0.1 % to +0.4 %`, or why there is none."
+    if d.n_units == 1 or d.interval.is_point:
+        return point_text(d)
     return f"{100 * d.level:g} % CI {span_text(d.interval.low, d.interval.high, d)}"
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c019
@@ -381,6 +391,8 @@ def headline(
         far = f", beyond the margin of {size}" if beyond and margin > 0 else ""
         if claim == "regressed" and margin > 0 and not far:
             far = f", perhaps by less than {size}"
+        if d.metric.by_test:
+            far = ", by its test of no change"
         return f"{said}{of}: {change}{far}."
     if is_decided_by_few(d, margin): change += f", beyond the margin of {size}"
     if not d.enough: return f"Inconclusive{of}: {change}; {_no_claim(d, margin)}."
@@ -421,6 +433,7 @@ def rationale(
             "its test of no change shows one"
     if is_identical(d): why = "it is the same on every item"
     elif not d.enough: why = _no_claim(d, margin)
+    elif d.interval.is_point: why = "all changed by the same amount, so no spread was seen"
     elif alone: why = (f"the interval alone would say {alone}, but adjusted for all rows "
                        f"judged together p = {p_alone:.2g}")
     elif claim in ("improved", "regressed") and margin > 0:

@@ -234,6 +234,11 @@ class Interval(Shown):
         "Whether one unit made it: the ends are the estimate, and there is no interval."
         return self.fallback is not None and self.fallback.code == "single_pair"
 
+    @property
+    def is_point(self) -> bool:
+        "Whether the units show no spread to make an interval of: both ends are the estimate."
+        return self.fallback is not None and self.low == self.high
+
     def _line(self):
         if self.of_one_unit:
             return f"no interval from one unit ({self.low:.4g}), {self.method}"

@@ -6,9 +6,9 @@
 __all__ = ['WIDEST', 'BESIDE', 'MOST', 'WIDTH', 'GO_FIRST', 'LOSSES', 'MOST_BYTES', 'BADGE', 'TONES', 'MOST_ROWS', 'padded',
            'align', 'level_cells', 'headed', 'subject_of', 'alone_rows', 'lead_cells', 'titled', 'ranked_rows',
            'answer_rows', 'change_column', 'table_columns', 'short_names', 'text_table', 'no_margin_text', 'of_mean',
-           'rests_line', 'next_line', 'first_line', 'ignored_line', 'models_line', 'change_head', 'wrapped', 'summary',
-           'cut', 'matrix', 'table_ranks', 'shortened', 'answer_table', 'texts_line', 'exit_lines', 'summary_markdown',
-           'badge', 'result_picture', 'result_html']
+           'test_of_seeds', 'no_spread_text', 'rests_line', 'next_line', 'first_line', 'ignored_line', 'models_line',
+           'change_head', 'wrapped', 'summary', 'cut', 'matrix', 'table_ranks', 'shortened', 'answer_table',
+           'texts_line', 'exit_lines', 'summary_markdown', 'badge', 'result_picture', 'result_html']
 
 # %% ../../nbs/report/03_answer.ipynb #ans02
 from collections import Counter
@@ -259,6 +259,24 @@ def of_mean(d: Mapping) -> str:
                    f"the perplexity, on its log scale: --margin {name}={2 / mean:.2g}%.")
 
 # %% ../../nbs/report/03_answer.ipynb #rstln1
+def test_of_seeds(value: Mapping) -> str:
+    "The test of a change over seeds: of the signs where all changed alike."
+    code = value["fallback"] and value["fallback"]["code"]
+    name = "sign test" if code == "all_equal" else "paired t test"
+    return f"{name}, p = {value['p_value']:.2g}"
+
+
+def no_spread_text(d: Mapping) -> str:
+    "Why rows of several units are shown without an interval; '' where none is."
+    values = [row["value"] for row in rows_of(d, "pooled", "lead", "rest")]
+    are_points = [value["n_units"] > 1 and value["ci"][0] == value["ci"][1]
+                  for value in values]
+    are_bare = [bool(cells.get("claim")) and not cells.get("low") for cells in answer_rows(d)]
+    if not any(are_points) or not any(are_bare):
+        return ""
+    return " Where all changed alike, no spread is seen and there is no interval."
+
+
 def rests_line(d: Mapping) -> str:
     "What the intervals of the rows that decide rest on."
     chosen = {*d["rules"].get("deciding", ())}
@@ -281,7 +299,7 @@ def rests_line(d: Mapping) -> str:
     leads = rows_of(d, "pooled", "lead")
     if units[0]["kind"] == "seeds":
         if len(leads) == 1 and leads[0]["value"]["p_value"] is not None:
-            line = f"{line[:-1]}; paired t test, p = {leads[0]['value']['p_value']:.2g}."
+            line = f"{line[:-1]}; {test_of_seeds(leads[0]['value'])}."
         if out := {seed for row in leads for seed in row["about"].get("dropped", ())}:
             line += f" Left out: {counted(len(out), 'seeds')} of which a run failed."
         if min(n) < FEWEST: line += (f" With fewer than {FEWEST} seeds the test decides, not "
@@ -295,7 +313,7 @@ def rests_line(d: Mapping) -> str:
         if few := named(v for v in judged if v["units_eff"] >= FEWEST
                         and not v["fallback"] and (v["nu"] or 4) < 4):
             line += f" No claim is made where a few {few} dominate the spread."
-    line += level_text(d) + no_margin_text(leads)
+    line += level_text(d) + no_spread_text(d) + no_margin_text(leads)
     if units[0]["kind"] == "seeds": line += of_mean(d)
     if len(units) == 1 and (units[0]["pairing"] or 1) < 1 and "pairing" in units[0]["words"]:
         line += f" {units[0]['words']['pairing']}"

@@ -432,8 +432,8 @@ def row_section(row: Row, accepted: str = "") -> dict:
             "value": d.estimate, "n": d.n, "missing": d.missing,
             "ci": d.interval and [d.interval.low, d.interval.high]}}
     words = {"change": change_text(d.delta, d), "margin": margin_text(row.margin, d),
-             "interval": span_text(d.interval.low, d.interval.high, d) if d.n_units > 1
-             else "-",
+             "interval": "-" if d.n_units == 1 or d.interval.is_point
+             else span_text(d.interval.low, d.interval.high, d),
              "claim": row.word}
     if ends := row.about.get("prediction"): words["next text"] = span_text(*ends, d)
     if accepted: words["accepted"] = accepted
@@ -671,7 +671,8 @@ CONVENTIONS = {
                      "BLEU is a number from 0 to 1; papers print 100 times that. The "
                      "interval leaves out one sentence at a time."),
     "runs": ("Runs are paired by seed; the test is the paired t test with n - 1 degrees of "
-             "freedom.", "The word follows the evaluator's two thresholds."),
+             "freedom, and the sign test where all seeds change by the same amount.",
+             "The word follows the evaluator's two thresholds."),
     "family": ("Every interval is individual. A change that decides alone is judged by it; "
                "in a family each kind of claim rests on p-values adjusted for all its "
                "rows.",),
