@@ -137,15 +137,17 @@ def copies_of(n, parts, **more):
 
 
 def test_the_note_says_how_many_documents_would_do_and_with_so_many_it_is_gone():
-    note, = (line for line in find_doubts(copies_of(60, 6)) if "such reports" in line)
-    rate, needed = re.fullmatch(r"60 documents are few for 6 rows judged together: where as few as 2 % of the documents carry the whole change, up to (\d+) of 100 such reports "
-                                r"make a wrong claim; where all change about evenly, 5 do\. About (\d+) documents a row would keep that to 10\.", note).groups()
-    assert int(rate) == round(100 * rate_if_few(6, 60)) and int(needed) == units_for_rate(6, .1)
-    assert rate_if_few(6, int(needed)) <= .1 and not any("such reports" in line for line in find_doubts(copies_of(int(needed), 6)))
+    few = copies_of(60, 6)
+    note, = (line for line in find_doubts(few) if "too few" in line)
+    needed, kept = re.fullmatch(r"If as few as 2 % of the documents carried the whole change, 60 would be too few for 6 rows judged together; "
+                                r"about (\d+) a row would keep wrong claims to (\d+) of 100 reports\.", note).groups()
+    rate = re.search(r"where as few as 2 % of them carry the whole change, up to (\d+) of 100 do", rule_line(few.report().document()))[1]
+    assert int(rate) == round(100 * rate_if_few(6, 60)) and int(needed) == units_for_rate(6, .1) and kept == "10"
+    assert rate_if_few(6, int(needed)) <= .1 and not any("too few" in line for line in find_doubts(copies_of(int(needed), 6)))
     cells = [r for r in STORED if r["effective"] >= int(needed) and r["rows"] <= 5]
     assert max(max(r["equivalent"], r["changed"]) if r["rows"] > 1 else r["equivalent"] for r in cells) <= .1 + 3 * math.sqrt(.09 / 2000)
-    assert not any("such reports" in line for line in find_doubts(study(arms_of({f"task {k}": answers(n=60) for k in range(6)}))))  # right and wrong: an exact test
-    assert any("60 examples are few for 4 rows" in line for line in find_doubts(study(arms_of({f"task {k}": marks(n=60, seed=k) for k in range(4)}))))
+    assert not any("too few" in line for line in find_doubts(study(arms_of({f"task {k}": answers(n=60) for k in range(6)}))))  # right and wrong: an exact test
+    assert any("examples carried the whole change, 60 would be too few for 4 rows" in line for line in find_doubts(study(arms_of({f"task {k}": marks(n=60, seed=k) for k in range(4)}))))
 
 
 @pytest.mark.slow

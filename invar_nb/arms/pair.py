@@ -157,7 +157,7 @@ def _match_units(a: Arm, b: Arm) -> None:
         spans = [f"{v.min():g} to {v.max():g}" for v in (x, y)]
         refuse("pair", "both arms must be in one unit", f"{name or a.score!r} from {spans[0]} "
                f"in the baseline and from {spans[1]} in the candidate", "Divide one by 100, "
-               "or write both alike; where the unit is one, say same_unit=True (a key of the "
+               "or write both alike; if both are in one unit, say same_unit=True (a key of the "
                "provenance)",
                error=PairingError, code="unit")
 

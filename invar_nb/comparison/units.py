@@ -163,9 +163,12 @@ def units_rule(
     if documents is None: return "serial", f"No documents are given, so {order}; {speaks}"
     if asked == "documents": return asked, "Chosen by the caller."
     if effective >= FEWEST: return "documents", "Windows of one document are not independent."
-    heavy = f"; one has {largest:.0%} of the tokens".replace("%", " %") * (largest > 0.1)
-    return "serial", (f"Too few documents to speak about other documents ({documents}, "
-                      f"{effective:.3g} effective{heavy}), so {order}; {speaks}")
+    named = counted(documents, "documents")
+    if documents >= FEWEST:
+        heavy = f"; one has {100 * largest:.0f} % of the tokens" if largest > 0.1 else ""
+        named += f" ({effective:.2g} effective{heavy})"
+    verb = "is" if documents == 1 else "are"
+    return "serial", f"{named} {verb} too few to be the units, so {order}; {speaks}"
 
 # %% ../../nbs/comparison/00_units.ipynb #c009
 _ASKED = {"losses": ("auto", "documents", "serial", "windows"), "runs": ("auto", "seeds")}

@@ -325,16 +325,16 @@ OFTEN, RARELY = 0.5, 0.1  # wrong claims of which a note warns, and which enough
 def few_units_note(values: Sequence[Difference], alpha: float) -> str:
     "That some claim of these rows may well be wrong, and how many units would do; else ''."
     few, m = min(values, key=lambda d: d.units_eff), len(values)
-    rate, noun = rate_if_few(m, few.units_eff), noun_of(few.units)
-    if rate <= OFTEN or alpha > 0.05: return ""
-    line = (f"{counted(few.n_units, noun)} are few for {m} rows judged together: where as few "
-            f"as {100 * FEW:g} % of the {noun} carry the whole change, up to "
-            f"{100 * rate:.0f} of 100 such reports make a wrong claim; where all change "
-            f"about evenly, {100 * alpha:.2g} do.")
+    if alpha > 0.05 or rate_if_few(m, few.units_eff) <= OFTEN:
+        return ""
+    line = (f"If as few as {100 * FEW:g} % of the {noun_of(few.units)} carried the whole "
+            f"change, {few.n_units:,} would be too few for {m} rows judged together")
     enough = units_for_rate(m, RARELY)
-    if enough is None: return line
+    if enough is None:
+        return f"{line}."
     enough = 10 * math.ceil(enough * few.n_units / few.units_eff / 10 - 1e-9)
-    return f"{line} About {enough:,} {noun} a row would keep that to {100 * RARELY:.0f}."
+    return (f"{line}; about {enough:,} a row would keep wrong claims to {100 * RARELY:.0f} "
+            "of 100 reports.")
 
 
 def family_notes(study: Study, leading: bool) -> list[str]:

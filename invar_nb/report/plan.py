@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['BLOCK', 'MOST', 'SIZED_IN', 'GATE_LINE', 'choose_pilot', 'pilot_of', 'Supply', 'between_share', 'for_text', 'Goal',
-           'gate_limit', 'gate_rates', 'plan_sentences', 'plan_table', 'gate_table', 'plan_curves', 'draw_plan',
-           'plot_plan', 'Plan', 'plan_comparison']
+           'gate_limit', 'gate_rates', 'pilot_line', 'plan_sentences', 'plan_table', 'gate_table', 'plan_curves',
+           'draw_plan', 'plot_plan', 'Plan', 'plan_comparison']
 
 # %% ../../nbs/report/04_plan.ipynb #59d9fa9a
 import math
@@ -337,6 +337,20 @@ def gate_rates(
 def _number(value): return f"{value:,.0f}" if value >= 100 else f"{value:.2g}"
 
 
+def pilot_line(plan) -> list[str]:
+    "How many of such pilots are followed by a run that keeps its promise; [] without one."
+    decides = ""
+    if plan.at_pilot:
+        decides = f"{plan.at_pilot:,} {plan.items} decide if the true change is the pilot's"
+    if math.isinf(plan.pilot.dof):
+        return [f"{decides}."] if decides else []
+    line = f"The table is right for {100 * plan.goal.assurance:g} of 100 such pilots"
+    if decides:
+        line += (f", after which {decides}; `compare` names fewer, as it takes the spread of "
+                 "the pilot for exact")
+    return [f"{line}."]
+
+
 def plan_sentences(plan) -> list[str]:
     "What is planned, for which goal, whether the text is enough, and what the pilot was."
     goal, r = plan.goal, plan.needed
@@ -377,15 +391,7 @@ def plan_sentences(plan) -> list[str]:
         lines.append(f"With --profile ci or release at least {gate} windows are required; "
                      "--set tier=aggressive asks for fewer.")
     lines.append(f"Pilot: {plan.source}. Independent: {noun_of(plan.units)}.")
-    if plan.at_pilot:
-        exact = "" if math.isinf(plan.pilot.dof) else (
-            f", in {100 * goal.assurance:g} of 100 such pilots; `compare` names fewer, as it "
-            "takes the spread of the pilot for exact")
-        lines.append(f"If the true change is the pilot's, {plan.at_pilot:,} {plan.items} "
-                     f"decide{exact}.")
-    if not math.isinf(plan.pilot.dof):
-        lines.append(f"The table is right for {100 * goal.assurance:g} of 100 such pilots, "
-                     f"which know the spread to {_number(plan.pilot.dof)} degrees of freedom.")
+    lines += pilot_line(plan)
     if plan.if_skewed and plan.if_skewed < goal.assurance - 0.025:
         lines[-1] += (f" If {noun_of(plan.units)} are skewed, with tails as heavy as the "
                       f"pilot's, it is right for about {5 * round(20 * plan.if_skewed)}.")
