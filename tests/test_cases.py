@@ -13,7 +13,7 @@ from frozen_inputs import DATA
 from invar_nb.arms.arm import Scores
 from invar_nb.arms.pair import pair, pair_arrays
 from invar_nb.arms.window_losses import WindowLosses
-from invar_nb.comparison.study import evaluate, study
+from invar_nb.comparison.study import compare, evaluate, study
 from invar_nb.experiments.improvement import MetricSpec, compare_runs
 from invar_nb.files import losses
 from invar_nb.foundations.refuse import ContractError, PairingError
@@ -192,7 +192,9 @@ SHARE, FLAGS = np.linspace(.3, .75, 16), (np.arange(16) % 4 > 0) * 1.0
 
 @pytest.mark.parametrize("a, b, name, better", [
     (SHARE, SHARE * 100, "f1", "higher"), (FLAGS * 1., FLAGS * 100., "acc", "higher"), (FLAGS * 1., SHARE * 100, "acc", "higher"), (SHARE, FLAGS * 50., "passed", "higher"), (SHARE * 100, SHARE, "wer", "lower"),
-    (FLAGS * 1., FLAGS * 100., "error", "lower"), (FLAGS * 1., FLAGS * 100., "flag", "lower")])
+    (FLAGS * 1., FLAGS * 100., "error", "lower"), (FLAGS * 1., FLAGS * 100., "flag", "lower"),
+    (SHARE + (FLAGS == 0) * (1.0000001 - SHARE), SHARE * 100, "f1", "higher"), (FLAGS * 1.0000001, FLAGS * 100., "acc", "higher"), (FLAGS * 1. - 1e-9, FLAGS * 100., "acc", "higher"),
+    (SHARE, SHARE * 100, "toxicity", "lower"), (SHARE / 9, SHARE * 11, "ece", "lower"), (SHARE, SHARE * 100, "hallucination_rate", "lower"), (SHARE, SHARE * 90, "refusals", "lower")])
 def test_a_share_and_a_percentage_are_two_units(a, b, name, better):
     for x, y in ((a, b), (b, a)):
         with pytest.raises(PairingError, match="both arms must be in one unit; got .* Divide one by 100") as caught: pair(scores(x, name, better), scores(y, name, better))
@@ -200,6 +202,19 @@ def test_a_share_and_a_percentage_are_two_units(a, b, name, better):
         with pytest.raises(PairingError, match="'second' from"): pair(scores(FLAGS, others={"second": x}), scores(FLAGS, others={"second": y}))
         assert len(pair(scores(x, name, better, provenance={"same_unit": True}), scores(y, name, better))) == 16
     with pytest.raises(PairingError, match="one unit"): study({("baseline", "t"): scores(a, name, better), ("new", "t"): scores(b, name, better)})
+
+
+@pytest.mark.parametrize("a, b, name, better", [
+    (SHARE, SHARE * 1000, "f1", "higher"), (FLAGS * 1., FLAGS * 1000., "acc", "higher"), (SHARE * 1000, SHARE, "wer", "lower"), (FLAGS * .5, FLAGS * 1000., "f1", "higher")])
+def test_a_share_and_per_mille_are_two_units(a, b, name, better):
+    with pytest.raises(PairingError, match="both arms must be in one unit; got .* Divide one by 1000, or"): pair(scores(a, name, better), scores(b, name, better))
+
+
+def test_where_two_units_can_only_be_guessed_a_line_says_so():
+    "Seconds may well be 100 times as many; of a name that is not known the ranges are said, and compared."
+    doubt = "tricks is 0.3 to 0.75 in the baseline and 30 to 75 in the candidate: if one is in per cent, write both alike."
+    lines = lambda b, **more: " ".join(compare(pair(scores(SHARE, "tricks", "lower", **more), scores(b, "tricks", "lower"))).report().document()["warnings"])
+    assert doubt in lines(SHARE * 100) and "per cent" not in lines(SHARE * 3) and "per cent" not in lines(SHARE * 100, provenance={"same_unit": True})
 
 
 @pytest.mark.parametrize("a, b, better", [
@@ -261,11 +276,21 @@ def test_a_wrong_option_is_answered_with_the_right_one(said, words, parts):
     assert code == 2 and all(part in text for part in parts), text
 
 
-def test_unequal_repeats_are_allowed_by_the_key_that_the_refusal_names(said, tmp_path):
-    for name, n in (("a", 2), ("b", 3)): (tmp_path / f"{name}.csv").write_text("id,f1\n" + "".join(f"{i},0.{i % 7}{k}\n" for i in range(12) for k in range(n)))
-    assert "--set repeats=mean" in said("compare", "a.csv", "b.csv")[1]
-    assert "--set repeats=unequal" in said("compare", "a.csv", "b.csv", "--set", "repeats=mean")[1]
+@pytest.mark.parametrize("counts, lines", [((2, 3), ("b.csv, line 4", "'0' 3 times", "2 times in a.csv (line 3)")), ((3, 2), ("a.csv, line 4", "'0' 3 times", "2 times in b.csv (line 3)")),
+                                           ((1, 2), ("b.csv, line 3", "'0' 2 times", "once in a.csv (line 2)"))])
+@pytest.mark.parametrize("words", [(), ("--set", "repeats=mean")])
+def test_unequal_repeats_have_one_refusal_whose_cure_works(said, tmp_path, counts, lines, words):
+    "Said at once, with both lines: `repeats=mean` led into the next refusal, which named a position."
+    for name, n in zip("ab", counts, strict=True): (tmp_path / f"{name}.csv").write_text("id,f1\n" + "".join(f"{i},0.{i % 7}{k}\n" for i in range(12) for k in range(n)))
+    code, text = said("compare", "a.csv", "b.csv", *words)
+    assert code == 3 and all(part in text for part in lines) and "Say --set repeats=unequal" in text and "repeats=mean" not in text, text
     assert said("compare", "a.csv", "b.csv", "--set", "repeats=unequal")[0] in (0, 1)
+
+
+def test_equal_repeats_are_averaged_by_the_key_that_the_refusal_names(said, tmp_path):
+    for name in "ab": (tmp_path / f"{name}.csv").write_text("id,f1\n" + "".join(f"{i},0.{i % 7}{k}\n" for i in range(12) for k in range(2)))
+    assert "a.csv, line 3: every id must occur once; got '0' again. Say --set repeats=mean" in said("compare", "a.csv", "b.csv")[1]
+    assert said("compare", "a.csv", "b.csv", "--set", "repeats=mean")[0] in (0, 1)
 
 
 # --- the same of runs over seeds, of files that are read in batches, and of one arm alone ------------------------------------------------
@@ -273,11 +298,11 @@ def write_runs(path, values, name="accuracy"): path.write_text(f"seed,terminal,{
 
 
 @pytest.mark.parametrize("name, a, b, refused", [
-    ("accuracy", .6, 60, True), ("accuracy", 60, .6, True), ("val/f1", .5, 52, True), ("top1_acc", .97, 99, True), ("wer", .1, 11, True), ("accuracy", .6, .62, False), ("accuracy", 60, 61, False), ("reward", .5, 60, False), ("loss", .5, 60, False)])
+    ("accuracy", .6, 60, True), ("accuracy", 60, .6, True), ("val/f1", .5, 52, True), ("top1_acc", .97, 99, True), ("wer", .1, 11, True), ("toxicity", .1, 11, True), ("val_ece", .1, 11, True), ("hallucination_rate", .1, 11, True), ("accuracy", .6, .62, False), ("accuracy", 60, 61, False), ("reward", .5, 60, False), ("loss", .5, 60, False)])
 def test_runs_of_two_units_are_refused(said, tmp_path, name, a, b, refused):
     noise = 1 + np.sin(np.arange(6)) / 50
     for arm, mean in (("a", a), ("b", b)): write_runs(tmp_path / f"{arm}.csv", mean * noise, name)
-    better = "lower" if name in ("wer", "loss") else "higher"
+    better = "lower" if name in ("wer", "loss", "toxicity", "val_ece", "hallucination_rate") else "higher"
     code, text = said("compare", "a.csv", "b.csv", "--metric", name, "--better", better)
     assert (code == 3) == refused and (f"both arms must be in one unit; got '{name}' from" in text and "Divide one by 100" in text) == refused, text
     if refused:

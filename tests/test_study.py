@@ -813,3 +813,13 @@ def test_the_interval_of_one_arm_stays_where_its_metric_lies():
         for row in evaluate(arm).rows:
             most = 2 if row.key.metric == "brier" else 1
             if row.value.interval: assert 0 <= row.value.interval.low <= row.value.estimate <= row.value.interval.high <= most, row
+
+
+@pytest.mark.parametrize("shift, needs_nats", [(.0199, True), (-.0199, False), (.0195, False), (.0005, False)])
+def test_a_change_above_two_per_cent_is_not_within_two_per_cent(shift, needs_nats):
+    "The margin of 2 % is 0.02 nats, which is 2.02 % of the perplexity: +2.0099 % stood beside `within 2 %`."
+    base, noise = np.random.default_rng(0).gamma(9, .3, 200), np.random.default_rng(1).normal(0, 5e-5, 200)
+    found = compare(pair_arrays(base, base + shift + noise, np.full(200, 64), document_ids=np.arange(200)))
+    assert found.claim == "equivalent"
+    for text in (found.headline, found.rationale, repr(found.row)):
+        assert ("0.02 nats, 2.02 %" in text) == needs_nats and ("within 2 %" in text or "margin of 2 %" in text) != needs_nats

@@ -21,7 +21,7 @@ from .difference import Difference, difference_forest
 from .verdict import (QUESTIONS, WITHIN, BlindSpot, blind_spot,
                                          change_text, claim_alone, claim_within,
                                          claim_word, headline, is_beyond, is_identical,
-                                         margin_text, questions)
+                                         margin_beside, questions)
 from .units import FEWEST
 from ..foundations.interval import Forest, Interval, Shown, ends_text
 from ..foundations.refuse import PairingError, UsageError, refuse
@@ -149,7 +149,7 @@ class Row(OfValue):
         said = self.word if self.claim or self.role == "rest" else ""
         said = WITHIN.get(said, said)
         if said in ("equivalent", *WITHIN.values()) and not is_identical(self.value):
-            said += f" within {margin_text(self.margin, self.value)}"
+            said += f" within {margin_beside(self.margin, self.value)}"
         about = ", ".join(filter(None, (self.name, said)))
         return f"{about}: {self.value._line()}" if about else self.value._line()
 

@@ -7,8 +7,8 @@ __all__ = ['WITHIN', 'CLAIMS', 'QUESTIONS', 'KINDS', 'HEAVY', 'FAR', 'MOST_NAMED
            'is_identical', 'claim_alone', 'questions', 'claim_within', 'units_for_power', 'BlindSpot', 'rounded_down',
            'loss_text', 'blind_spot', 'farthest_unit', 'counted_alike', 'changes_of_units', 'of_member',
            'change_without', 'has_ruined_unit', 'over_what_decides', 'is_decided_by_few', 'units_that_decide',
-           'lost_text', 'few_text', 'margin_text', 'span_text', 'point_text', 'interval_text', 'is_beyond',
-           'documents_text', 'claim_word', 'headline', 'rationale', 'Verdict']
+           'lost_text', 'few_text', 'margin_text', 'margin_beside', 'span_text', 'point_text', 'interval_text',
+           'is_beyond', 'documents_text', 'claim_word', 'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -304,6 +304,15 @@ def margin_text(margin: float, d: Difference) -> str:
     return f"{100 * margin / d.whole:.3g} % ({text})" if d.whole else text
 
 
+def margin_beside(margin: float, d: Difference) -> str:
+    "The margin beside a change: in nats where its name, in per cent, would contradict it."
+    rounded = d.scale == "log" and any(
+        abs(x) < margin <= abs(math.expm1(x)) for x in (d.delta, *d.interval))
+    if not rounded:
+        return margin_text(margin, d)
+    return f"{margin:.4g} nats, {100 * math.expm1(margin):.3g} %"
+
+
 def span_text(low: float, high: float, d: Difference) -> str:
     "`+0.1 % to +0.4 %`, or `-6.4 to -1.1 points`: a longer unit is written once."
     first, last = change_text(low, d), change_text(high, d)
@@ -379,7 +388,8 @@ def headline(
     beyond = is_beyond(d, margin) if beyond is None else beyond
     change = f"{d.title} {change_text(d.delta, d)} ({interval_text(d)})"
     change = " ".join(filter(None, (change, documents_text(d))))
-    size, word, of = margin_text(margin, d), claim_word(d, claim, not_worse), of and f" ({of})"
+    size, word = margin_beside(margin, d), claim_word(d, claim, not_worse)
+    of = of and f" ({of})"
     said = word.capitalize()
     if is_identical(d): return f"Identical{of}: {d.title} is the same on every item."
     if word == "small enough": return f"{said}{of}: {change}, below the margin of {size}."
@@ -420,7 +430,7 @@ def rationale(
     moved = f"went from {d.baseline:.5g} to" if d.baseline is not None else "is"
     first = (f"{d.title} {moved} {d.candidate:.5g}, "
              f"{change_text(d.delta, d)} ({interval_text(d)}, {p}, {items})")
-    size = margin_text(margin, d)
+    size = margin_beside(margin, d)
     why = {"equivalent": f"the whole interval lies within the margin of {size}",
            "inconclusive": f"the interval neither excludes 0 nor lies within {size}"
            if margin > 0 else "the interval contains 0"}.get(claim, "the interval excludes 0")

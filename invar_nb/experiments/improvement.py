@@ -22,7 +22,7 @@ import numpy as np
 from scipy.special import stdtrit
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c003
-from ..arms.pair import in_shares
+from ..arms.pair import LOWER_SHARES, in_shares, unit_factor
 from ..comparison.difference import Difference, change_text, difference_forest
 from ..comparison.rows import Key, Level, Row, pass_on, tested_better
 from ..comparison.rules import OF_RUNS, Rules, check_read
@@ -352,8 +352,9 @@ class RunsComparison(ShownRuns):
             multiplicity=family if self.multiplicity else None)
 
 # %% ../../nbs/experiments/01_improvement.ipynb #c047
-_SHARES = {"acc", "accuracy", "precision", "recall", "auc", "auroc", "em", "exact", "f", "wer",
-           "cer", "ter"}  # words in the names of metrics that are shares
+_SHARES = LOWER_SHARES - {"error", "errors", "err"} | {
+    "acc", "accuracy", "precision", "recall", "auc", "auroc", "em", "exact", "f"}
+#   words in the names of metrics that are shares
 
 
 def _match_units(name, baseline, candidate):
@@ -362,9 +363,10 @@ def _match_units(name, baseline, candidate):
     words = {*re.findall("[a-z]+", re.sub(r"f\d", "f", name.lower()))}
     if not words & _SHARES or not in_shares(a, b, rising=True): return
     spans = [f"{values.min():g} to {values.max():g}" for values in (a, b)]
+    factor = 100 if unit_factor(a, b) <= 316 else 1000
     refuse("compare_runs", "both arms must be in one unit", f"{name!r} from {spans[0]} in the "
-           f"baseline and from {spans[1]} in the candidate", "Divide one by 100, or write "
-           "both alike", error=PairingError, code="unit")
+           f"baseline and from {spans[1]} in the candidate", f"Divide one by {factor}, or "
+           "write both alike", error=PairingError, code="unit")
 
 
 def compare_runs(

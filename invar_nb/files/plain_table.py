@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['USUAL', 'ARRAYS', 'BESIDE', 'DOCUMENTS', 'COUNTS', 'REPEATS', 'Roles', 'token_losses', 'read_reply', 'PlainColumns',
-           'read_columns', 'average_repeats', 'read_plain']
+           'read_columns', 'average_repeats', 'refuse_unequal', 'read_plain']
 
 # %% ../../nbs/files/06_plain_table.ipynb #5c7cb1cc
 import math, os, re
@@ -19,7 +19,8 @@ from ..arms.window_losses import WindowLosses, as_means
 from ..arms.windows import SPLITS
 from .predictions import ELSEWHERE, one_temperature
 from .tables import Table, check_names, column_named, read_table
-from ..foundations.refuse import UsageError, as_choice, is_finite, refuse
+from ..foundations.refuse import (PairingError, UsageError, as_choice, is_finite,
+                                         refuse)
 from ..foundations.store import canonical_json, digest, strict_json
 from ..metrics.means import usual_direction
 from ..statistics.proportions import pass_at_k
@@ -282,7 +283,7 @@ def _refuse_repeated(plain, codes, cure):
     first = np.unique(codes, return_index=True)[1]
     i = int(np.flatnonzero(first[codes] != np.arange(len(codes)))[0])
     refuse(f"{plain.table.where}, {plain.table.place(i)}", "every id must occur once",
-           f"{plain.cells['id'][i]!r} again", cure)
+           f"{plain.cells['id'][i]!r} again", cure, code="repeated")
 
 
 def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict]:
@@ -307,6 +308,32 @@ def average_repeats(plain: PlainColumns, repeats: str) -> tuple[np.ndarray, dict
                        f"{cells['id'][k]!r}", "Correct the column")
         cells[role] = [values[k] for k in first.tolist()]
     return counts, cells
+
+# %% ../../nbs/files/06_plain_table.ipynb #rpt2
+def _times(count: int) -> str: return "once" if count == 1 else f"{count} times"
+
+
+def refuse_unequal(
+    one: PlainColumns,    # of the baseline
+    other: PlainColumns,  # of a candidate
+) -> None:
+    "Refuse the first id that two tables both hold, one of them more often, with its line."
+    rows = [{}, {}]  # id -> its rows
+    for plain, rows_of in zip((one, other), rows, strict=True):
+        for i, name in enumerate(plain.cells["id"]):
+            rows_of.setdefault(name, []).append(i)
+    for name in rows[0]:
+        counts = [len(rows_of.get(name, ())) for rows_of in rows]
+        if counts[0] == counts[1] or not all(counts):
+            continue
+        more = counts.index(max(counts))
+        tables = [plain.table for plain in (one, other)]
+        place, place_beside = (tables[k].place(rows[k][name][-1]) for k in (more, 1 - more))
+        path = tables[1 - more].where.partition(": ")[2]
+        refuse(f"{tables[more].where}, {place}", "both files must have as many rows of an id",
+               f"{name!r} {_times(counts[more])}, and {_times(counts[1 - more])} in {path} "
+               f"({place_beside})", "Say repeats='unequal' to average what each file has, or "
+               "complete the file", error=PairingError, code="repeats")
 
 # %% ../../nbs/files/06_plain_table.ipynb #doc0
 def _windows(plain: PlainColumns) -> tuple:

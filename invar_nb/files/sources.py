@@ -22,7 +22,8 @@ from .llama_cpp import (is_logit_file, is_perplexity_log, read_logit_arm,
                                       read_perplexity_pair)
 from .lm_eval import is_lm_eval, read_lm_eval
 from .losses import REQUIRED, losses_of
-from .plain_table import ARRAYS, USUAL, Roles, read_plain
+from .plain_table import (ARRAYS, USUAL, Roles, read_columns, read_plain,
+                                          refuse_unequal)
 from .predictions import read_predictions
 from ..foundations.store import (as_file, as_path, as_shape, open_file, read_file,
                                         read_lines)
@@ -351,6 +352,23 @@ def _check_whole(path: str | os.PathLike, source: Source, other: Source) -> None
     (losses_of if losses else read_table)(path)
 
 
+def _check_repeats(paths: Mapping[str, str | os.PathLike], reading: Reading) -> None:
+    "Refuse tables that hold other numbers of rows of an id than the first one does."
+    roles = Roles(**{f.name: getattr(reading, f.name) for f in fields(Roles)})
+    first, *others = [read_columns(as_path(path), roles, reading.arm.get(name))
+                      for name, path in paths.items()]
+    for other in others:
+        refuse_unequal(first, other)
+
+
+def _have_other_counts(arms: list[dict[str, Scores]]) -> bool:
+    "Whether some arm averages another number of rows of an id than the first."
+    first, *others = [dict(zip(arm.ids, arm.repeats.tolist(), strict=True))
+                      for by_task in arms for arm in by_task.values()]
+    return any(first[name] != count for counts in others for name, count in counts.items()
+               if name in first)
+
+
 def read_together(
     paths: Mapping[str, str | os.PathLike],  # baseline and candidates -> file or folder
     reading: Reading | None = None,
@@ -375,12 +393,19 @@ def read_together(
     options.pop("arm", None)
     for name, path in paths.items():
         rows = {"rows": reading.arm[name]} if reading.arm else {}
-        with of_part(name): read = source.read(as_path(path), **options, **rows)
+        try:
+            with of_part(name): read = source.read(as_path(path), **options, **rows)
+        except ContractError as error:
+            if error.code == "repeated":
+                _check_repeats(paths, reading)
+            raise
         arms[name] = read if isinstance(read, dict) else {"": read}
         with of_part(name):
             for arm in arms[name].values(): refuse_zeros(arm, f"read_together: {path}")
         if reading.same_unit: arms[name] = {task: arm.changed(provenance={
             **arm.provenance, "same_unit": True}) for task, arm in arms[name].items()}
+    if reading.repeats == "mean" and _have_other_counts([*arms.values()]):
+        _check_repeats(paths, reading)
     for who, other in [two for name in others for two in ((base, name), (name, base))]:
         if lacking := [task for task in arms[other] if task not in arms[who]]:
             shared = [task for task in arms[other] if task in arms[who]]

@@ -21,7 +21,7 @@ import re
 import numpy as np
 
 import invar_nb
-from ..arms.pair import Pair
+from ..arms.pair import Pair, units_doubts
 from ..arms.window_losses import StreamedLosses
 from ..arms.windows import perplexity
 from ..comparison.difference import Difference, by_unit, pair_totals
@@ -308,6 +308,8 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     if len(heats) > 1: lines.append("The samples were drawn at different temperatures: "
                                     f"{min(heats):g} and {max(heats):g}.")
     lines += other_scores(measured.pair.candidate)
+    if measured.pair.kind == "scores":
+        lines += units_doubts(measured.pair.baseline, measured.pair.candidate)
     if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(
         f"There is no field {name!r}: nothing is clustered by it.")
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
