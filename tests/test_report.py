@@ -366,6 +366,19 @@ def test_a_profile_refuses_before_there_is_a_claim(made, code, words, profile):
         assert (str(again.value), again.value.cure) == (str(caught.value), caught.value.cure)
 
 
+@pytest.mark.parametrize("profile", ["ci", "release"])
+def test_a_profile_of_answers_alone_is_refused(tmp_path, profile):
+    "What it requires is of windows: beside answers nothing was enforced, and the report said `profile ci`."
+    for made, kind in ((answers, "answers"), (marks, "scores")):
+        with pytest.raises(UsageError, match=f"study: profile needs losses; got {kind}. Leave it out."): compare(made(), profile=profile)
+        assert compare(made(), profile="dev").claim
+    for name in "ab": (tmp_path / f"{name}.csv").write_text("id,correct\n" + "".join(f"{i},{i % 3 != (name == 'b') * (i % 7)}\n".replace("True", "1").replace("False", "0") for i in range(40)))
+    asked = "compare", tmp_path / "a.csv", tmp_path / "b.csv", "--out", tmp_path / "r"
+    code, _, err = shell(*asked, "--profile", profile)
+    assert code == 2 and "profile needs losses; got scores. Leave it out" in err and not (tmp_path / "r").exists(), err
+    assert shell(*asked)[0] in (0, 1)
+
+
 def test_a_profile_names_the_candidate_or_the_text_that_lacks_windows():
     both, few = losses(.001, n=400), losses(.001, n=20)
     with pytest.raises(ContractError, match="study: news: the profile ci .* 360 windows; got 20"): study(arms_of({"law": both, "news": few}), profile="ci")

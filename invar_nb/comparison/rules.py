@@ -247,11 +247,11 @@ def _check_pooling(pooling):
 
 # %% ../../nbs/comparison/06_rules.ipynb #20c1b9b8
 OF_RUNS = ("metrics", "margin", "better", "scale", "multiplicity", "intersect",
-           "drop_failed", "level", "profile", "fail_inconclusive")
+           "drop_failed", "level", "fail_inconclusive")
 OF_LEVELS = ("metrics", "by", "level")  # one arm alone
-NEEDS = {"tier": "losses", "gate": "losses", "tail": "losses", "better": "runs",
-         "scale": "runs", "multiplicity": "runs", "intersect": "runs",
-         "drop_failed": "runs"}
+NEEDS = {"tier": "losses", "gate": "losses", "tail": "losses",
+         "profile": "losses", "better": "runs", "scale": "runs", "multiplicity": "runs",
+         "intersect": "runs", "drop_failed": "runs"}
 
 
 def check_read(rules: Rules, read: Collection[str], what: str) -> None:
