@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Count', 'Size', 'Line', 'natural_order', 'listed', 'as_name', 'each_once', 'of_all_items', 'slice_name',
-           'column_of_each', 'Source', 'TensorName', 'Spoken', 'Weights', 'Provenance', 'as_text', 'plain_json',
-           'counts_of_each', 'numbers_to', 'one_of', 'entries_at', 'columns_given', 'Arm', 'Scores', 'text_of_each',
-           'Translations']
+           'column_of_each', 'Source', 'TensorName', 'Spoken', 'Weights', 'TextRead', 'Provenance', 'as_text',
+           'plain_json', 'counts_of_each', 'numbers_to', 'one_of', 'entries_at', 'columns_given', 'Arm', 'Scores',
+           'text_of_each', 'Translations']
 
 # %% ../../nbs/arms/00_arm.ipynb #c005
 import json, numbers
@@ -160,6 +160,12 @@ class Weights(msgspec.Struct, frozen=True):
 
 
 # %% ../../nbs/arms/00_arm.ipynb #prov0004
+class TextRead(msgspec.Struct, frozen=True):
+    "How much of a text was read, where its first windows were asked for."
+    bytes: Count
+    of: Size
+
+
 class Provenance(msgspec.Struct, frozen=True):
     "What is read of a provenance, where it is there; whatever else it holds is kept."
     source: Source | None = None
@@ -169,7 +175,8 @@ class Provenance(msgspec.Struct, frozen=True):
     weight_bytes: Size | None = None
     bits_per_weight: Size | None = None
     noise_floor: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    windows_planned: Count | None = None
+    windows_planned: Count | None = None  # of what was read of the text
+    text_read: TextRead | None = None
     windows_scored: Count | None = None
     dtype: Line | None = None
     device: Line | None = None

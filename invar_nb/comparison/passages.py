@@ -305,6 +305,8 @@ def judge_tail(
                     for name in [*rule][:-2])
     arm, known = pair.baseline, pair.baseline.provenance.get("windows_planned")
     fraction = min(1.0, pair.n / known) if isinstance(known, int) and known > 0 else 1.0
+    if text_read := arm.provenance.get("text_read"):
+        fraction *= text_read["bytes"] / text_read["of"]
     failed = [result.because for result in results if not result.passed]
     if arm.weight < rule["tokens"]:
         failed.append(f"{arm.weight:g} {arm.weight_unit} are scored; {rule['tokens']:g} are "

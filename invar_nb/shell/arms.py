@@ -4,12 +4,12 @@
 
 # %% auto #0
 __all__ = ['LOCAL', 'SCORED', 'RECORDED', 'ANSWERED', 'BOTH_HERE', 'ALWAYS_COMPARED', 'FEWEST_TOKENS', 'PACKED', 'GPU',
-           'BYTES_A_TOKEN', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'follow', 'recorded_cut', 'check_origin',
-           'follow_answers', 'vouch', 'scored_here', 'Earlier', 'earlier_arms', 'amount', 'kept', 'fitting',
-           'score_again', 'Opened', 'load', 'say_host', 'open_model', 'release', 'fit_models', 'check_tokenizer',
-           'find_tokenizer', 'check_documents', 'check_inputs', 'plan_texts', 'tokens_to_score', 'leave_out',
-           'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms', 'memory_needed',
-           'check_memory', 'score_beside', 'Rounds', 'score_rounds']
+           'BYTES_A_TOKEN', 'DIVERGENCE', 'arm_kind', 'planned', 'one_text', 'text_of', 'part_read', 'follow',
+           'recorded_cut', 'check_origin', 'follow_answers', 'vouch', 'scored_here', 'Earlier', 'earlier_arms',
+           'amount', 'kept', 'fitting', 'score_again', 'Opened', 'load', 'say_host', 'open_model', 'release',
+           'fit_models', 'check_tokenizer', 'find_tokenizer', 'check_documents', 'check_inputs', 'plan_texts',
+           'tokens_to_score', 'leave_out', 'find_weights', 'Unchanged', 'leave_unchanged', 'with_weights', 'score_arms',
+           'memory_needed', 'check_memory', 'score_beside', 'Rounds', 'score_rounds']
 
 # %% ../../nbs/shell/04_arms.ipynb #c008
 import contextlib
@@ -58,7 +58,7 @@ from ..models.score import differing, planned_losses, score_plan, scoring_facts
 from ..models.servers import (KEY_VARIABLE, Requests, ask_server, check_fits,
                                      host_of, is_address, score_served)
 from ..models.together import score_together
-from ..models.windows import (DEFAULT_LENGTH, SHORT, TextPlan, check_short,
+from ..models.windows import (DEFAULT_LENGTH, SHORT, TextPlan, bytes_to_read, check_short,
                                      find_classes, plan_text)
 from ..models.weights import compare_weights
 from ..report.report import Report, evidence_names
@@ -143,7 +143,23 @@ def one_text(o: Scoring):
     if len(o.texts) > 1:
         usage("one text must be given", ", ".join(o.texts), "compare takes several, where all "
               f"models are on one machine. {BOTH_HERE}")
-    return read_documents(o.texts[""], pieces=o.documents)
+    return text_of(o.texts[""], o)
+
+
+def text_of(paths: list[str], o: Scoring, pieces: str | None = None) -> Documents:
+    "The documents of files: of the first windows no more than they need."
+    budget = Budget.of(o.windows) if o.windows else None
+    first_bytes = bytes_to_read(budget, 0) if budget and budget.rule == "first" else None
+    return read_documents(paths, pieces=pieces or o.documents, first_bytes=first_bytes)
+
+
+def part_read(plan: TextPlan) -> str:
+    "How much of the text was read, where that is not all of it."
+    text_read = plan.provenance.get("text_read")
+    if text_read is None:
+        return ""
+    return (f" of the first {text_read['bytes'] / 1e6:.3g} MB of a text of "
+            f"{text_read['of'] / 1e6:.3g} MB; the rest was not read")
 
 
 def _recorded(arm, usual, o):
@@ -339,7 +355,7 @@ def score_again(
             continue
         if not known:
             if why: say(f"{label}: nothing of {why} can be kept", quiet)
-            say(f"{label}: scoring {amount(plan.counts)}{kept(journal)}", quiet)
+            say(f"{label}: scoring {amount(plan.counts)}{part_read(plan)}{kept(journal)}", quiet)
         try: return act(on_known=taken, known=known[0] if len(known) == 1 else tuple(
             known) or None)
         except ContractError as error:
@@ -486,7 +502,7 @@ def check_documents(documents: Documents, models: Iterable[str], o: Scoring) -> 
 def check_inputs(models: Mapping[str, str], o: Scoring) -> None:
     "Refuse a package, a text or a tokenizer that will not do, before any weights are read."
     if not all(map(is_address, models.values())): import_torch("compare")
-    texts = [read_documents(paths, pieces=o.documents) for paths in o.texts.values()]
+    texts = [text_of(paths, o) for paths in o.texts.values()]
     if o.tokenizer: load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
     for documents in texts: check_documents(documents, models.values(), o)
     folders = {} if o.tokenizer else {name: as_path(argument) for name, argument
@@ -506,7 +522,7 @@ def plan_texts(
     "The plan of each text, all of them before any is scored."
     plans, o = {}, model.scoring
     for text, paths in o.texts.items():
-        plan = model.plan(read_documents(paths, pieces=o.documents))
+        plan = model.plan(text_of(paths, o))
         for losses in files: check_origin(plan, losses, o)
         plans[text] = prepare(plan)
     return plans

@@ -46,7 +46,7 @@ from .arms import (BOTH_HERE, DIVERGENCE, LOCAL, SCORED, arm_kind,
                                  check_origin, earlier_arms, fit_models, follow,
                                  follow_answers, leave_unchanged, open_model, planned,
                                  recorded_cut, release, score_arms, score_rounds, scored_here,
-                                 vouch)
+                                 text_of, vouch)
 from .rules import (check_planned, check_runs, find_metrics,
                                   find_rules)
 from .terminal import say
@@ -295,7 +295,7 @@ def find_control(
     scoring = replace(scoring, batch_tokens=other_batch(baseline),
                       dtype=s.control_dtype or scoring.dtype)
     model = open_model(arguments[BASELINE], scoring, "control", quiet)
-    plan = model.plan(read_documents(files, pieces=scoring.documents))
+    plan = model.plan(text_of(files, scoring))
     check_origin(plan, baseline, scoring)
     losses = model.score(plan, "control", journal, quiet, backwards=True)
     data = losses_bytes(losses, path.suffix)

@@ -43,7 +43,7 @@ from . import options as o
 from .arms import (LOCAL, SCORED, Earlier, amount, arm_kind,
                                  check_documents, check_origin, earlier_arms,
                                  find_tokenizer, fitting, follow, kept, load, one_text,
-                                 open_model, planned, recorded_cut, release, vouch)
+                                 open_model, planned, recorded_cut, release, text_of, vouch)
 from .terminal import Progress, check_out, say
 
 # %% ../../nbs/shell/06_work.ipynb #c005
@@ -420,8 +420,8 @@ def score_report_again(
         _check_weights(opened[name], checkpoints.get(model_of(who, facts)), name, facts)
         if part not in plans:  # one for all models: their digests of it agree
             job = follow(arm, g.Scoring(text=files[part]))
-            plans[part] = planned(opened[name], read_documents(
-                files[part], pieces=recorded_cut(facts, "verify")), job)
+            plans[part] = planned(opened[name], text_of(
+                files[part], job, recorded_cut(facts, "verify")), job)
             check_origin(plans[part], arm, job)
         _check_rows(plans[part], arm, name)
         what = "to measure its noise" if how else "that were drawn"
