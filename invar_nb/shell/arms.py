@@ -58,8 +58,8 @@ from ..models.score import differing, planned_losses, score_plan, scoring_facts
 from ..models.servers import (KEY_VARIABLE, Requests, ask_server, check_fits,
                                      host_of, is_address, score_served)
 from ..models.together import score_together
-from ..models.windows import (DEFAULT_LENGTH, SHORT, TextPlan, bytes_to_read, check_short,
-                                     find_classes, plan_text)
+from ..models.windows import (DEFAULT_LENGTH, SHORT, TextPlan, bytes_to_read,
+                                     check_short, find_classes, plan_text)
 from ..models.weights import compare_weights
 from ..report.report import Report, evidence_names
 from .groups import Comparing, Loading, Scoring
@@ -355,7 +355,8 @@ def score_again(
             continue
         if not known:
             if why: say(f"{label}: nothing of {why} can be kept", quiet)
-            say(f"{label}: scoring {amount(plan.counts)}{part_read(plan)}{kept(journal)}", quiet)
+            scored = f"{amount(plan.counts)}{part_read(plan)}"
+            say(f"{label}: scoring {scored}{kept(journal)}", quiet)
         try: return act(on_known=taken, known=known[0] if len(known) == 1 else tuple(
             known) or None)
         except ContractError as error:
