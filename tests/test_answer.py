@@ -250,6 +250,19 @@ def test_why_windows_are_the_units_is_said_in_one_clause(documents, said):
     assert f"Intervals over 8 windows in text order. {said} are taken in text order; the interval speaks of other passages of this text." in text
 
 
+@pytest.mark.parametrize("level, shown", [(.95, "95"), (.9999, "99.99"), (.99995, "99.995"), (.9999999, "99.99999")])
+def test_no_interval_is_at_a_hundred_per_cent(level, shown):
+    found = compare(losses(.01), level=level)
+    for text in (summary(found.report().document()), found.report().to_markdown(), repr(found.row.value.interval)):
+        assert re.search(rf"\b{re.escape(shown)} %", text) and "100 % CI" not in text
+
+
+def test_of_a_loss_in_nats_the_hint_names_the_margin_of_its_perplexity():
+    arm = lambda shift, name: RunsArm(runs=tuple(read_row({"seed": seed, "terminal": "ok", "val_loss": 3.1 + shift + seed / 1000}) for seed in range(6)), model=name)
+    text = summary(document_of(study({("baseline", "runs"): arm(0, "old"), ("new", "runs"): arm(-.01, "new")}, Rules(metrics=["val_loss"], better={"val_loss": "lower"}))), 500)
+    assert "Changes are in per cent of the baseline's mean, shares too. 2 % of val_loss is 0.062; of a loss in nats 0.02 is 2 % of the perplexity, on its log scale: --margin val_loss=0.64%." in text
+
+
 def test_a_copy_that_breaks_a_limit_is_not_recommended():
     "int4 was called the smallest that is not worse and the best within the budget beside its broken limits on KL and flips."
     both = with_divergence()

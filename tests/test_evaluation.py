@@ -11,13 +11,15 @@ from studies import losses
 
 from invar_nb.arms.arm import Scores, Translations
 from invar_nb.arms.predictions import Predictions
+from invar_nb.comparison.difference import conclude
 from invar_nb.comparison.study import compare, evaluate, study
-from invar_nb.comparison.verdict import claim_alone
+from invar_nb.comparison.verdict import claim_alone, questions
 from invar_nb.files.plain_table import read_plain
 from invar_nb.files.predictions import read_predictions
 from invar_nb.foundations.refuse import ContractError, UsageError
 from invar_nb.metrics.calibration import root_change, square_fit
 from invar_nb.metrics.metric import METRICS, Detail, Metric
+from invar_nb.statistics.jackknife import jackknife_ratio
 from invar_nb.report.answer import summary
 from invar_nb.report.build import document_of
 from invar_nb.report.verify import verify
@@ -299,3 +301,17 @@ def test_clusters_are_not_taken_for_independent_in_words():
     ece, classes = alone(arm, "ece"), alone(arm, "macro_f1")
     assert "confident" not in ece["brief"] and "not independent" in " ".join(ece["notes"]) and "not" in classes["notes"][-1]
     assert "overconfident" in alone(model(1.2, 2.5), "ece")["brief"] and not alone(model(1.2, 2.5), "macro_f1")["notes"]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+@pytest.mark.parametrize("p, ends, shown", [(.01, (-.05, .25), (0, .25)), (.01, (.02, .25), (.02, .25)), (.2, (.02, .25), (0, .25)), (.2, (-.05, .25), (-.05, .25)), (.05, (-.05, .25), (0, .25))])
+def test_an_interval_lies_on_the_side_of_zero_that_its_test_shows(p, ends, shown, sign):
+    "Ends that say something else than the test are cut at 0, or reach it; the only question of such a metric is of a change."
+    squares = (.04, .09)[::sign]  # the calibration error goes from .2 to .3, or back
+    moves = np.random.default_rng(0).normal(squares[1] - squares[0], .1, 40)
+    turned = lambda pair: tuple(sorted(sign * end for end in pair))
+    d = conclude(METRICS["calibration"], list(squares), (jackknife_ratio(moves, np.ones(40)), None), 40, "items", .95,
+                 (lambda level: None, lambda null: p), None, lambda level: turned(ends))
+    assert d.delta == pytest.approx(sign * .1) and tuple(d.interval) == pytest.approx(turned(shown))
+    assert questions(d, .02) == {"change": p} and questions(d, 0) == {"change": p}
+    assert claim_alone(d, .5) == ("inconclusive" if p > .05 else "regressed" if sign > 0 else "improved")

@@ -399,7 +399,8 @@ def test_a_summary_that_cannot_be_written_changes_no_verdict(tmp_path, monkeypat
     a, b = (write_answers(tmp_path / f"{name}.jsonl", wrong) for name, wrong in (("a", 0), ("b", 30)))
     usual = shell("compare", a, b, "--out", tmp_path / "r")
     assert usual[0] == 1 and "egressed" in usual[1]
-    for page in (tmp_path / "no" / "such", tmp_path, "/dev/full"):
+    os.mkfifo(tmp_path / "fifo")  # nobody reads it: to open it would wait for ever
+    for page in (tmp_path / "no" / "such", tmp_path, "/dev/full", "/dev/null", tmp_path / "fifo"):
         monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(page))
         code, out, err = shell("compare", a, b, "--out", tmp_path / "r", "--force")
         assert (code, out) == usual[:2] and err.count("the summary of this job was not written") == 1, err
@@ -414,6 +415,16 @@ def test_a_name_is_no_command_of_a_runner(name, tmp_path):
     assert outputs[0][0] == 0
     for line in "".join(out + err for _, out, err in outputs).splitlines(): assert not line.lstrip().startswith("::") and not re.search(r"##\w*\[", line), line
     terminal.answer(f"  {name}\n\t{name}")
+
+
+@pytest.mark.parametrize("name", ["##[error]all good", "##vso[task.complete result=Succeeded]", "x ##[group]y ##[z]"])
+def test_json_on_a_log_holds_no_command_of_a_runner(name, tmp_path):
+    for file, wrong in (("a", 8), ("b", 11), ("c", 12)): write_answers(tmp_path / f"{file}.jsonl", wrong)
+    study = study_file(tmp_path / "s.toml", f'[arms]\nbaseline = "{tmp_path}/a.jsonl"\n"{name}" = "{tmp_path}/b.jsonl"\nc = "{tmp_path}/c.jsonl"\n')
+    code, out, _ = shell("compare", "--study", study, "--out", tmp_path / "r", "--json")
+    assert code == 0 and not re.search(r"##\w*\[", out) and name in {arm["name"] for arm in json.loads(out)["arms"].values()}
+    _, out, _ = shell("compare", name, "x", "--text", "t", "--json")
+    assert not re.search(r"##\w*\[", out) and json.loads(out)["exit_code"] == 2
 
 
 @pytest.mark.parametrize("name", ["\x1b", "\u202e", "a\u00a0b", "\x85", "\u2028", "tab\there", "x: [y", "- z", "\u200b"])

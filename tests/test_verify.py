@@ -412,3 +412,13 @@ def test_a_profile_is_checked_on_files_that_are_added_up(tmp_path):
     arms = {name: StreamedLosses(file=open_losses(tmp_path / f"{name}.jsonl")) for name in ("baseline", "candidate")}
     assert study(arms).report()
     with pytest.raises(ContractError, match="the profile ci needs every contract to hold; got no_token_is_scored_twice"): study(arms, profile="ci").report()
+
+
+
+def test_the_report_that_was_named_is_verified_and_another_beside_it_is_said(tmp_path):
+    compare(marks()).report().save(tmp_path / "r")
+    (tmp_path / "r" / "honest.json").write_bytes((tmp_path / "r" / "report.json").read_bytes())
+    (tmp_path / "r" / "report.json").write_text("{}")
+    found = verify(tmp_path / "r" / "honest.json")
+    assert "report.json beside it: honest.json was named and verified, report.json was not" in found.not_covered and "honest.json" in found.files
+    with pytest.raises(ContractError): verify(tmp_path / "r")

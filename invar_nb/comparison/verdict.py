@@ -20,7 +20,7 @@ from scipy.special import stdtrit
 from .difference import Difference, change_text, shown_unit
 from ..metrics.metric import is_margin
 from .units import FEWEST, counted, noun_of
-from ..foundations.interval import Shown
+from ..foundations.interval import Shown, confidence_text
 from ..foundations.refuse import UsageError, refuse
 from ..statistics.jackknife import Jackknife, jackknife_ratio
 from ..statistics.planning import n_for_power
@@ -333,7 +333,7 @@ def interval_text(d: Difference) -> str:
     "`95 % CI +0.1 % to +0.4 %`, or why there is none."
     if d.n_units == 1 or d.interval.is_point:
         return point_text(d)
-    return f"{100 * d.level:g} % CI {span_text(d.interval.low, d.interval.high, d)}"
+    return f"{confidence_text(d.level)} % CI {span_text(d.interval.low, d.interval.high, d)}"
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c019
 def is_beyond(d: Difference, margin: float) -> bool:

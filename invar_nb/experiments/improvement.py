@@ -33,7 +33,8 @@ from ..comparison.verdict import (BlindSpot, Verdict, blind_spot, margin_text,
 from .runs import (ExperimentResult, RunPairs, as_runs, find_failure,
                                        find_failures, pair_runs, spelled)
 from ..files.plain_table import usual_direction
-from ..foundations.interval import Fallback, Interval, Shown, aligned
+from ..foundations.interval import (Fallback, Interval, Shown, aligned,
+                                             confidence_text)
 from ..foundations.refuse import (PairingError, UsageError, as_choice, as_count,
                                          as_fraction, is_number, of_part, refuse)
 from ..metrics.metric import Metric
@@ -203,7 +204,7 @@ def _sentences(c, claim: str, p: float | None, seeds: int | None) -> tuple[str, 
     margin = margin_text(spec.improvement_threshold, d)
     if d.fallback is None:
         low, high = percent(d.interval.low), percent(d.interval.high)
-        span = f"{100 * c.level:.4g} % CI {low} to {high}"
+        span = f"{confidence_text(c.level, 4)} % CI {low} to {high}"
     equal = d.fallback is not None and d.fallback.code == "all_equal"
     if c.p_value is not None:
         shown = f"p = {c.p_value:.2g}" if c.p_value >= 1e-4 else "p < 0.0001"
@@ -283,7 +284,8 @@ class ShownRuns(Shown):
         return [v.headline, said, *([self.blind_spot.sentence] if self.blind_spot else [])]
 
     def _table(self):
-        d, v, level = self.difference, self.verdict, f" ({100 * self.level:.4g} % CI)"
+        d, v = self.difference, self.verdict
+        level = f" ({confidence_text(self.level, 4)} % CI)"
         if d is None: return []
         span = f" ({span_text(*d.interval, d)})" if d.fallback is None else ""
         return [["", "before", "after", f"change{level * bool(span)}", "claim"],

@@ -22,7 +22,7 @@ from rich.cells import cell_len
 from ..comparison.study import ITEMS, WORST_FIRST, model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from ..comparison.verdict import WITHIN
-from ..foundations.interval import Shown
+from ..foundations.interval import Shown, confidence_text
 from ..foundations.store import canonical_text
 from .figures import environment, interval_figure, markdown, visible
 from .page import (answer_of, blind_line, cells_of_row, interval_picture,
@@ -383,9 +383,9 @@ def models_line(d: Mapping) -> str:
 
 def change_head(d: Mapping) -> str:
     "The head of the column of changes, or of the values of one arm."
-    levels = sorted({f"{100 * row['value']['level']:.4g}"
+    levels = sorted({confidence_text(row["value"]["level"], 4)
                      for row in rows_of(d, "pooled", "lead")} or {
-        f"{100 * d['rules'].get('level', 0.95):.4g}"})
+        confidence_text(d["rules"].get("level", 0.95), 4)})
     return f"{'change' if d['pairs'] else 'value'} ({' or '.join(levels)} % CI)"
 
 

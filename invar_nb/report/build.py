@@ -38,6 +38,7 @@ from ..comparison.verdict import (HEAVY, change_text, counted_alike, farthest_un
                                          is_identical, margin_text,
                                          shown_unit, span_text)
 from ..files.losses import LARGE
+from ..foundations.interval import confidence_text
 from ..files.predictions import UNREAD
 from ..foundations.refuse import refuse, usual_rounding
 from ..foundations.store import canonical_json
@@ -180,7 +181,7 @@ def passage_section(pair, level: float) -> dict | None:
                 if first.bound is None else (
                     f" Had all changed alike, the worst of {ranked.n} would show about "
                     f"{percent(first.expected)} by noise, and at most {percent(first.bound)} "
-                    f"({100 * ranked.level:g} % confidence): "
+                    f"({confidence_text(ranked.level)} % confidence): "
                     f"{', '.join(beyond) or 'none'} stand{'s' * (len(beyond) < 2)} out.")
         section[kind]["sentence"] = sentence
         for row in (*section[kind]["lost"], *section[kind]["gained"]):
@@ -293,7 +294,8 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     if d.fallback and not is_identical(d): lines.append(d.fallback.reason)
     if 10 <= d.units_eff < 40 and d.units != "seeds":
         lines.append(f"Only {d.units_eff:.0f} effective {measured.units.noun}: with skewed "
-                     f"differences a {100 * level:.4g} % interval of so few may cover less.")
+                     f"differences a {confidence_text(level, 4)} % interval of so few may "
+                     "cover less.")
     lines += _settings(measured, SETTINGS)
     for name in ("baseline", "candidate"):
         if older := getattr(measured.pair, name).source.get("older_files"):

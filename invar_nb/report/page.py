@@ -32,7 +32,7 @@ from ..comparison.rules import budget_unit
 from ..comparison.study import WORST_FIRST, model_name
 from ..comparison.units import FEWEST, counted, noun_of
 from ..comparison.verdict import WITHIN
-from ..foundations.interval import Forest
+from ..foundations.interval import Forest, confidence_text
 from ..metrics.metric import BUILT_IN
 from .figures import (Picture, changes_figure, environment,
                                      interval_figure, percent, reliability_figure, show,
@@ -292,7 +292,8 @@ def ranking_table(d: Mapping, ranking: Mapping) -> list[list[str]]:
         if unit is None: return []
         return [size_text(ranking["sizes"].get(name), unit).removesuffix(f" {unit}")]
     first = leads[ranking["order"][0]]["value"]
-    levels = sorted({f"{100 * row['value']['level']:.4g} %" for row in leads.values()})
+    levels = sorted({f"{confidence_text(row['value']['level'], 4)} %"
+                     for row in leads.values()})
     tested = ["adjusted p"] * bool(ranking["groups"] or ranking["may_be_best"])
     lettered = ["group"] * bool(ranking["groups"])
     table = [["candidate", *([unit.replace("bytes", "size")] if unit else []), first["title"],
@@ -399,7 +400,7 @@ def noise_lines(d: Mapping) -> list[str]:
         below = abs(lead["value"]["delta"]) <= lead["floor"]
         lines.append(
             f"The baseline scored twice ({how}): {value['title']} "
-            f"{control['words']['change']} ({100 * value['level']:g} % CI "
+            f"{control['words']['change']} ({confidence_text(value['level'])} % CI "
             f"{control['words']['interval']}). The change made by the edit is "
             f"{'below' if below else 'larger than'} this numerical noise.")
     return lines
@@ -408,7 +409,8 @@ def noise_lines(d: Mapping) -> list[str]:
 def level_text(d: Mapping) -> str:
     "Why intervals have another level than was asked for; '' where they have not."
     asked = d["rules"].get("level", 0.95)
-    own = sorted({f"{100 * row['value']['level']:.4g}" for row in rows_of(d, "lead", "rest")
+    own = sorted({confidence_text(row["value"]["level"], 4)
+                  for row in rows_of(d, "lead", "rest")
                   if row["value"]["level"] != asked})
     return own and (f" Each is at {' or '.join(own)} %, so that all of them hold together at "
                     f"{100 * asked:.4g} %.") or ""
@@ -517,7 +519,7 @@ def rule_line(d: Mapping) -> str:
              if row["value"]["units"] != "seeds" and not row["value"]["positive"]
              and bears_claim(row["value"])]
     if not leads or d["looks"]: return ""
-    levels = {f"{100 * row['value']['level']:.4g}" for row in leads}
+    levels = {confidence_text(row["value"]["level"], 4) for row in leads}
     margins = {row["words"]["margin"] for row in leads if row["margin"] > 0}
     line = f"Rule: {' or '.join(sorted(levels))} % intervals"
     if margins: line += f", margin {' or '.join(sorted(margins))}"

@@ -25,7 +25,7 @@ from ..comparison.units import FEWEST, Units, choose_units, counted, noun_of
 from ..comparison.verdict import (as_margin, change_text, claim_alone, interval_text,
                                          is_beyond, margin_text, shown_unit)
 from ..experiments.improvement import RunsComparison, decide
-from ..foundations.interval import Shown, aligned, as_axes
+from ..foundations.interval import Shown, aligned, as_axes, confidence_text
 from ..foundations.refuse import UsageError, as_fraction, is_number, refuse
 from ..metrics.metric import METRICS, Metric
 from .figures import Picture, plan_figure
@@ -374,7 +374,7 @@ def plan_sentences(plan) -> list[str]:
             f"equivalent within {plan.amount(goal.margin, 3)}")
         wishes.append(f"{claim} with {100 * goal.power:g} % power if {change}")
     if goal.half_width: wishes.append(f"half-width at most {plan.amount(goal.half_width, 3)}")
-    lines.append(f"Goal: {', and '.join(wishes)}; {100 * goal.level:g} % interval.")
+    lines.append(f"Goal: {', and '.join(wishes)}; {confidence_text(goal.level)} % interval.")
     if whole := plan.text:
         size = counted(f"{whole['windows']:,}", "windows")
         lines.append(f"The text has {size}, enough." if plan.enough else

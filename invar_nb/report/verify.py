@@ -194,11 +194,17 @@ def check_pages(path: Path, report: Report) -> tuple[list[str], list[str]]:
 
 
 def other_files(path: Path, ours: Collection[str]) -> list[str]:
-    "A line on what else lies in the folder of a report; none where there is nothing."
+    "Lines on what else lies in the folder of a report; none where there is nothing."
     names = sorted({*os.listdir(path.parent)} - {*ours})
-    more = f" and {len(names) - 5} more" * (len(names) > 5)
-    return [f"other files in the folder: {', '.join(map(visible, names[:5]))}{more}"] * bool(
-        names)
+    lines = []
+    if "report.json" in names:  # what folders, actions and badges are read from
+        lines.append(f"report.json beside it: {visible(path.name)} was named and verified, "
+                     "report.json was not")
+        names.remove("report.json")
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    if names:
+        lines.append(f"other files in the folder: {', '.join(map(visible, names[:5]))}{more}")
+    return lines
 
 # %% ../../nbs/report/07_verify.ipynb #c013
 @dataclass(frozen=True, kw_only=True)

@@ -81,6 +81,9 @@ def _out(metavar, text, kind=Optional[Path]):
 def _post(text):
     "Append to the summary of a job of GitHub Actions, where this runs in one."
     if page := os.environ.get("GITHUB_STEP_SUMMARY"):
+        if os.path.exists(page) and not os.path.isfile(page):  # a pipe may wait for ever
+            say(f"the summary of this job was not written: not a file: {page}")
+            return
         try:
             with open(page, "a", encoding="utf-8") as file: file.write(f"{text}\n")
         except OSError as error:  # as in a container that has the variable and not the file

@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['OK', 'REGRESSED', 'USAGE', 'REFUSED', 'INCONCLUSIVE', 'FAILED', 'INTERRUPTED', 'PLAN_FILES', 'without_secrets',
-           'without_commands', 'one_line', 'say', 'Data', 'answer', 'Progress', 'describe_error', 'run_app',
-           'check_out', 'free_out']
+           'without_commands', 'one_line', 'say', 'Data', 'json_text', 'answer', 'Progress', 'describe_error',
+           'run_app', 'check_out', 'free_out']
 
 # %% ../../nbs/shell/03_terminal.ipynb #c000
 import contextlib
@@ -68,6 +68,11 @@ _INK = {"regressed": 31, "inconclusive": 33, "improved": 34, "equivalent": 32,
 
 class Data(str):
     "An answer that another program reads: YAML, XML, JSON."
+
+
+def json_text(value: object, **options) -> Data:
+    "JSON of which a CI runner takes no word for a command; `##[` has an escape in it."
+    return Data(re.sub(r"##(?=\w*\[)", r"#\\u0023", json.dumps(value, **options)))
 
 
 def answer(text: str, *, ink: bool = False) -> None:
@@ -277,8 +282,8 @@ class _Ending:
             if not gone: say(f"invar-nb: {line}")
         if self.as_json and not gone:
             with contextlib.suppress(OSError, ValueError):
-                answer(Data(json.dumps({"error": one_line(line), "kind": kind.__name__,
-                                        "exit_code": self.code})))
+                answer(json_text({"error": one_line(line), "kind": kind.__name__,
+                                  "exit_code": self.code}))
                 sys.stdout.flush()
         return True
 
@@ -329,8 +334,7 @@ def run_app(app: typer.Typer, arguments: list[str]) -> int:
         try:
             facts, text = copy_context().run(_run, command, words)  # TYPED is of one command
             facts = {"exit_code": OK} | facts
-            if ending.as_json: answer(Data(json.dumps(facts, sort_keys=True,
-                                                      allow_nan=False)))
+            if ending.as_json: answer(json_text(facts, sort_keys=True, allow_nan=False))
             else: answer(text, ink=True)
             ending.code = facts["exit_code"]
         except typer.Exit as leaving: ending.code = leaving.exit_code
