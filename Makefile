@@ -5,6 +5,7 @@
 #   make room R=04_bootstrap  while writing: export one page, run it, run it again on the installed module
 #   make fresh          run every page again and store its outputs, then rebuild README.md (ARGS=--slow: slow cells too)
 #   make slow           the long checks (coverage by simulation, slow cells, the checks of the pages on the installed modules)
+#   make real           real models and llama.cpp: fetch, build, quantise, and hold the package against the engine, in .real/ (ARGS=--gemma: Gemma 3 too)
 #   make versions       the tests under the lowest and the newest versions that settings.ini admits, each in a venv of its own
 #   make processors     pages and tests under the kernels of other processors (ARGS=lowest: those marked for it, the lowest kernels)
 #   make sbom           what is installed as CycloneDX (sbom.cdx.json); its files, versions and licences are checked without a network
@@ -41,7 +42,7 @@ test_ready := $(stamps)/test-torch-$(TORCH)
 demo_extras := hf
 test_extras := $(if $(filter yes,$(TORCH)),hf$(comma)gguf$(comma)referees$(comma))inspect,servers,cloud,bleu,plots,card,dev,docs
 
-.PHONY: help demo test docs room fresh slow versions processors bench sbom clean check-python check-torch
+.PHONY: help demo test docs room fresh slow real versions processors bench sbom clean check-python check-torch
 help:
 	@sed -n 's/^#   //p' Makefile
 
@@ -87,6 +88,9 @@ test: check-python $(test_ready)
 
 slow: check-python $(test_ready)
 	@$(run) -m pytest -n $(WORKERS) --dist worksteal -m slow $(ARGS)
+
+real: check-torch $(test_ready)
+	@$(run) tools/real.py $(ARGS)
 
 versions:
 	@$(MAKE) test TORCH=no PYTHON=$(LOWEST) VENV=.venv-lowest CONSTRAINTS=constraints-lowest.txt

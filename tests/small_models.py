@@ -219,7 +219,7 @@ def save(model, folder, tokenizer=None):
 
 
 # --- GGUF ------------------------------------------------------------------------------------------------------------------------------
-def write_gguf(folder, path, kind, merges=None):
+def write_gguf(folder, path, kind, merges=None, splitting="default"):
     "A Llama-type folder as llama.cpp's converter writes it: rows of q and k permuted, rows that no block divides in F16, norms in F32."
     import json
 
@@ -232,7 +232,7 @@ def write_gguf(folder, path, kind, merges=None):
     w.add_feed_forward_length(c["intermediate_size"]); w.add_head_count(heads); w.add_head_count_kv(groups); w.add_vocab_size(c["vocab_size"])
     w.add_layer_norm_rms_eps(c["rms_norm_eps"]); w.add_rope_freq_base(c["rope_parameters"]["rope_theta"]); w.add_rope_dimension_count(c["head_dim"])
     words = json.loads((folder / "tokenizer.json").read_text())["model"]
-    w.add_tokenizer_model("gpt2"); w.add_tokenizer_pre("default"); w.add_token_list(sorted(words["vocab"], key=words["vocab"].get))
+    w.add_tokenizer_model("gpt2"); w.add_tokenizer_pre(splitting); w.add_token_list(sorted(words["vocab"], key=words["vocab"].get))
     if merges is not None: w.add_token_merges(merges)
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, c["num_hidden_layers"])
     for name, x in load_file(folder / "model.safetensors").items():

@@ -11,6 +11,7 @@ from small_models import llama, merged_tokenizer, save, write_gguf
 from test_shell import shell
 
 import invar_nb
+from invar_nb import compare, pair
 from invar_nb.files.losses import read_losses
 from invar_nb.foundations.refuse import ContractError, PairingError
 from invar_nb.models.load import load_model, read_gguf
@@ -62,6 +63,30 @@ def test_the_files_own_tokenizer(tmp_path):
     loaded = load_model(write_gguf(tmp_path / "m", tmp_path / "m.gguf", "F32", merges))
     assert loaded.tokenizer("the cat sat")["input_ids"] == words("the cat sat")["input_ids"]
     assert loaded.max_length == 40 and loaded.name == "m.gguf"
+
+
+def test_words_are_cut_as_the_merges_were_learned(tmp_path):
+    "SmolLM2 learned its merges with every digit apart: '\\n\\n1' was one token more than llama.cpp reads, and every later one stood elsewhere."
+    import transformers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+    from tokenizers.trainers import BpeTrainer
+
+    source = Tokenizer(models.BPE())
+    source.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)])
+    source.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    source.train_from_iterator(["the list:\n\n12. End\n\n34. "] * 4, BpeTrainer(vocab_size=300, initial_alphabet=alphabet, show_progress=False))
+    words = transformers.PreTrainedTokenizerFast(tokenizer_object=source)
+    save(llama(len(words), tied=True), tmp_path / "m", words)
+    merges = [" ".join(m) for m in json.loads((tmp_path / "m" / "tokenizer.json").read_text())["model"]["merges"]]
+    text = "the list:\n\n12. End"
+    read = {rule: load_model(write_gguf(tmp_path / "m", tmp_path / f"{rule}.gguf", "F16", merges, rule)) for rule in ("smollm", "gpt-2", "unheard-of")}
+    ids = {rule: model.tokenizer(text)["input_ids"] for rule, model in read.items()}
+    assert ids["smollm"] == words(text)["input_ids"] and len(ids["gpt-2"]) == len(ids["unheard-of"]) == len(ids["smollm"]) + 1
+    assert {rule: model.provenance["gguf"].get("unknown_splitting") for rule, model in read.items()} == {"smollm": None, "gpt-2": None, "unheard-of": "unheard-of"}
+    arms = [score_text(read["unheard-of"], [text * k for k in (2, 3, 4)], max_length=20) for _ in range(2)]
+    warnings = compare(pair(*arms)).report().document()["warnings"]
+    assert [line.split(" file cuts words by 'unheard-of'")[0] for line in warnings if "cuts words" in line] == ["The baseline's", "The candidate's"]
 
 
 def test_what_is_refused(made, tmp_path):

@@ -94,6 +94,20 @@ def test_rows_at_the_cut_off_and_without_spread_are_counted_apart():
     assert old[1][0] == 0 and 0 < floored < len(old) and math.isclose(old[1][1], -math.log(7), rel_tol=1e-6)
 
 
+@pytest.mark.parametrize("spread, said", [(1, False), (30, True)])
+def test_a_report_says_what_the_cut_off_may_hide(tmp_path, spread, said):
+    "Tokens at the cut-off were counted in the provenance, where nobody reads it."
+    arms, tokens = example(spread=spread)
+    for name, rows in zip(("a.kld", "b.kld"), arms, strict=True): (tmp_path / name).write_bytes(stored(rows, tokens, 8, 7))
+    both = read_logit_pair(tmp_path / "a.kld", tmp_path / "b.kld")
+    cut = [arm.provenance["source"]["tokens_at_cut_off"] for arm in (both.baseline, both.candidate)]
+    lines = [line for line in compare(both).report().document()["warnings"] if "cut-off" in line]
+    assert bool(any(cut)) == said == bool(lines)
+    if said:
+        more = 100 * (math.exp(max(cut) / both.baseline.tokens.sum()) - 1)
+        assert f"{cut[0]} tokens of the baseline and {cut[1]} of the candidate" in lines[0] and lines[0].endswith(f"One nat more for each would be {more:.2g} % of perplexity.")
+
+
 @pytest.fixture
 def files(tmp_path):
     arms, tokens = example()

@@ -6,9 +6,10 @@
 __all__ = ['SAID', 'TENSOR', 'STRETCH', 'MATTERS', 'SETTINGS', 'OFTEN', 'RARELY', 'LOSSY', 'SPEAKS_OF', 'HIDDEN', 'SCHEMA',
            'CONVENTIONS', 'weights_sentence', 'weights_between', 'find_facts', 'recorded', 'language_table',
            'worst_stretch', 'passage_section', 'listed_passages', 'copies_lines', 'shift_line', 'pair_doubts',
-           'other_scores', 'pair_warnings', 'few_units_note', 'family_notes', 'said_of', 'gain_doubt', 'find_doubts',
-           'find_warnings', 'row_section', 'keeps_limits', 'ranking_section', 'unpaired_error', 'units_section',
-           'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of', 'document_of']
+           'other_scores', 'cut_off_line', 'pair_warnings', 'few_units_note', 'family_notes', 'said_of', 'gain_doubt',
+           'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section', 'unpaired_error',
+           'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of',
+           'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -22,7 +23,7 @@ import numpy as np
 
 import invar_nb
 from ..arms.pair import Pair, units_doubts
-from ..arms.window_losses import StreamedLosses
+from ..arms.window_losses import StreamedLosses, WindowLosses
 from ..arms.windows import perplexity
 from ..comparison.difference import Difference, by_unit, pair_totals
 from ..comparison.looks import stop_sentences
@@ -287,6 +288,22 @@ def other_scores(arm) -> list[str]:
             for word, name, option, asked in rows
             if not asked and (others := source.get(f"other_{name}s"))]
 
+# %% ../../nbs/report/05_build.ipynb #bcut01
+def cut_off_line(baseline: WindowLosses, candidate: WindowLosses) -> str:
+    "How much the tokens at the cut-off of llama.cpp's logits files may move the change."
+    sources = [arm.provenance.get("source") for arm in (baseline, candidate)]
+    cut = [s.get("tokens_at_cut_off", 0) if isinstance(s, Mapping) else 0 for s in sources]
+    if not any(cut):
+        return ""
+    n = int(candidate.tokens.sum())
+    percent = 100 * math.expm1(max(cut) / n)
+    return (
+        f"{cut[0]:,} tokens of the baseline and {cut[1]:,} of the candidate, of {n:,}, lie at "
+        "the cut-off of the logits files, 16 nats below the likeliest token; what they lost "
+        "beyond it is not known. "
+        f"One nat more for each would be {percent:.2g} % of perplexity."
+    )
+
 # %% ../../nbs/report/05_build.ipynb #b680z5yy
 def pair_warnings(measured, d, level: float) -> list[str]:
     "What else a reader should know before the numbers of a pair are used, one line each."
@@ -303,6 +320,9 @@ def pair_warnings(measured, d, level: float) -> list[str]:
         known = getattr(measured.pair, name).provenance
         if known.get("digest", "") is None: lines.append(
             f"The {name}'s loss file has no digest: a changed row would not be noticed.")
+        if rule := known.get("gguf", {}).get("unknown_splitting"): lines.append(
+            f"The {name}'s file cuts words by {rule!r}, which is not known here: its text "
+            "was cut as GPT-2 cuts it, and tokens may differ from the engine's.")
         if unused := known.get("unexpected_weights"): lines.append(
             f"The {name}'s files hold weights that the model does not use, as {unused[0]}.")
     arms = measured.pair.baseline, measured.pair.candidate
@@ -312,6 +332,7 @@ def pair_warnings(measured, d, level: float) -> list[str]:
     lines += other_scores(measured.pair.candidate)
     if measured.pair.kind == "scores":
         lines += units_doubts(measured.pair.baseline, measured.pair.candidate)
+    if line := cut_off_line(*arms): lines.append(line)
     if name := measured.pair.baseline.provenance.get("unclustered"): lines.append(
         f"There is no field {name!r}: nothing is clustered by it.")
     lines += [f"{name} not computed: {why}." for name, why in measured.missing.items()]
