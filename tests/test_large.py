@@ -233,6 +233,13 @@ def test_copies_of_documents_in_batches_count_as_one_and_are_said(tmp_path, m, m
         for name, loss in (("baseline", base), ("candidate", new)):
             n = 30 * m * times
             write_losses(WindowLosses.from_arrays(window_ids=[f"w{i}" for i in range(n)], tokens=np.tile(tokens, times), log_loss=np.tile(loss, times), document_ids=[f"d{i // m}" for i in range(n)], model=name, data_id="sha256:ab"), tmp_path / str(times) / f"{name}.parquet")
+    noise = lambda: 1 + np.random.default_rng(5).uniform(-1e-9, 1e-9, 300 * m)
+    (tmp_path / "noisy").mkdir()
+    for name in ("baseline", "candidate"):
+        arm = open_losses(tmp_path / f"10/{name}.parquet").read()
+        write_losses(arm.changed(log_loss=arm.log_loss * noise()), tmp_path / f"noisy/{name}.parquet")
+    other = judged([tmp_path / f"noisy/{name}.parquet" for name in ("baseline", "candidate")])
+    assert other.n_units == 30 and "270 of 300 documents are copies of others in tokens and losses, up to the order of their windows and the rounding of another batch" in str(other.report())
     once, often = (judged([tmp_path / str(times) / f"{name}.parquet" for name in ("baseline", "candidate")]) for times in (1, 10))
     np.testing.assert_allclose([*often.interval, often.delta, often.p_value], [*once.interval, once.delta, once.p_value], rtol=1e-9)
     assert (often.n_units, often.units, often.claim) == (30, "documents", once.claim)

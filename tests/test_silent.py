@@ -93,6 +93,75 @@ def test_one_ruined_document_of_few_is_named_though_windows_are_the_units(n, m, 
     assert compare(pair(a, b), accepted=[known]).report().exit_code == 0
 
 
+def ruined(n, hit, by="window", spread=.1):
+    "n windows or documents whose change has this spread, and those of `hit` changed by so much more."
+    change = np.random.default_rng(5).normal(0, spread, n)
+    change -= change.mean()
+    for i, x in hit.items(): change[i] += x
+    more = {} if by == "window" else {"document_ids": np.repeat(np.arange(n), 4)}
+    m = 1 if by == "window" else 4
+    return arms(6 + np.arange(n * m) / 10 % 7, np.repeat(change, m), **more)
+
+
+@pytest.mark.parametrize("by", ["window", "document"])
+@pytest.mark.parametrize("n, hit, named", [
+    (13, {3: 5, 7: 5}, "2 {s} alone decide: {} 3 lost"), (6, {3: 5, 4: 5}, "2 {s} alone decide: {} 3 lost"), (9, {0: 5, 8: 3}, "2 {s} alone decide: {} 0 lost"),
+    (40, {3: 5, 7: 5, 9: 4}, "3 {s} alone decide: {} 3 lost"), (80, {1: 5, 2: 5, 3: 5, 4: 5}, "4 {s} alone decide: {} 1 lost")])
+def test_a_few_ruined_units_are_named_and_red(by, n, hit, named, tmp_path):
+    "Two or more, up to a tenth of all, lost 5 nats per token and the rest next to nothing: no claim, their names, exit 1, no power; without them green, gains are none, and the loss can be accepted."
+    if by == "document" and n < 10: pytest.skip("its windows are the units")
+    a, b = ruined(n, hit, by)
+    found = compare(pair(a, b))
+    report = found.report()
+    report.save(tmp_path / "r")
+    first = named.replace("{s}", f"{by}s").replace("{} ", f"{by} w0" if by == "window" else f"{by} ")
+    assert found.claim == "inconclusive" and report.exit_code == 1 and report.exit["rule"] == "few_units_decide" and first in report.exit["because"], (report.exit, found.headline)
+    assert first in found.headline and "beyond the margin of 2 %" in found.headline and verify(tmp_path / "r")
+    assert (len(hit) <= 3) == ("more" not in found.headline.partition("decide: ")[2]) and found.headline.count(" lost ") == min(3, len(hit))
+    for text in (str(found), str(report), report.to_markdown(), found.rationale): assert "80 % power" not in text and "would have been found" not in text
+    m = len(a) // n
+    keep = np.flatnonzero(~np.isin(np.arange(len(a)) // m, [*hit]))
+    for quiet in (compare(pair(a.take(keep), b.take(keep))), compare(pair(b, a))):
+        assert quiet.report().exit_code == 0 and "alone decide" not in quiet.headline
+    known = {"up_to": 9, "reason": "ticket 1", "expires": "2999-01-01"}
+    assert compare(pair(a, b), accepted=[known]).report().exit_code == 0
+
+
+@pytest.mark.parametrize("hit, spread", [({3: 5, 7: 5}, .6), ({3: .15, 7: .15}, .001), ({3: 5, 7: 5, 9: 5}, .1), ({3: 5, 7: 5, 9: -5}, .1)])
+def test_what_is_no_matter_of_a_few_units_stays_inconclusive(hit, spread):
+    "Noise that is no tenth of the loss, losses of few margins, more than two of 13, and a gain among them."
+    found = compare(pair(*ruined(13, hit, spread=spread)))
+    assert found.claim == "inconclusive" and "alone decide" not in found.headline and found.report().exit["rule"] == "no_regression_shown"
+
+
+@pytest.mark.parametrize("n, hit, line", [
+    (600, {33: 5}, "Look at window w33: it lost"), (60, {3: 5, 7: -5}, "Look at window w03: it lost"), (60, {3: 5, 7: -9}, "Look at window w03: it lost"), (9, {3: 5, 7: -5}, "Look at window w03: it lost"),
+    (600, {33: 5, 44: 4, 50: -8}, "Look at these: window w33 lost")])
+def test_a_ruined_unit_that_the_mean_hides_is_named(n, hit, line, tmp_path):
+    "One or two lost 5 nats per token, and a gain elsewhere or hundreds of others hide it: said on the first screen, with no other exit code."
+    a, b = ruined(n, hit, spread=.05)
+    found = compare(pair(a, b))
+    report = found.report()
+    report.save(tmp_path / "r")
+    said, = (one for one in report.document()["doubts"] if one.startswith(line))
+    assert report.exit_code == 0 and said in str(report) and said in report.to_markdown() and verify(tmp_path / "r")
+    assert f"{n - len(hit)} of {n} windows moved by less than a tenth of that" in said and "window w07" not in said.replace("w07 lost 5", "")
+    keep = np.setdiff1d(np.arange(n), [*hit])
+    for quiet in (compare(pair(a.take(keep), b.take(keep))), compare(pair(*ruined(n, {i: -x for i, x in hit.items() if x > 0}, spread=.05)))):
+        assert "Look at" not in str(quiet.report())
+
+
+def test_a_ruined_document_that_the_mean_hides_is_named():
+    "Of five documents, whose windows are the units, one lost 5 and one gained 5 nats per token; of sixty, one lost, and a short one does not count."
+    a, b = ruined(5, {1: 5, 3: -5}, "document", .01)
+    report = compare(pair(a, b)).report()
+    assert report.exit_code == 0 and "Look at document 1: it lost 5" in str(report)
+    a, b = ruined(60, {1: 1}, "document", .01)
+    assert "Look at document 1: it lost 1" in str(compare(pair(a, b), margin=.05).report())
+    tokens = np.where(np.asarray(a.document_ids).astype(int) == 1, 1, 64)
+    assert "Look at" not in str(compare(pair(*(arm.changed(tokens=tokens) for arm in (a, b))), margin=.05).report())
+
+
 @pytest.mark.parametrize("law", ["normal", "exponential", "lognormal"])
 @pytest.mark.parametrize("n", [3, 5, 9])
 def test_small_studies_without_a_change_are_seldom_red(law, n):
@@ -260,6 +329,74 @@ def test_what_agrees_by_chance_is_no_copy(base, new):
     assert found.n_units == 120 and "copies" not in str(found.report())
 
 
+def rearranged(arms, n_documents, noise=0.0, shuffle=True):
+    "The same arms, the windows of each document in another order in all documents after the first ones, with so much noise in each loss."
+    rng, (a, b) = np.random.default_rng(12), arms
+    m = len(a) // len({*a.document_ids})
+    order = np.concatenate([m * k + (rng.permutation(m) if shuffle and k >= n_documents else np.arange(m)) for k in range(len(a) // m)])
+    losses = [x[order] * (1 + rng.uniform(-noise, noise, len(x))) for x in (a.log_loss, b.log_loss)]
+    names = [a.document_ids[i] for i in order]
+    return [WindowLosses.from_arrays(range(len(a)), a.tokens[order], x, document_ids=names) for x in losses]
+
+
+@pytest.mark.parametrize("m, step, noise, shuffle", [(3, None, 0, True), (8, None, 0, True), (3, 1e-4, 0, True), (40, 1e-3, 0, True), (1, None, 1e-9, False), (3, None, 1e-9, False), (3, None, 1e-6, False),
+                                                     (3, None, 1e-9, True), (8, None, 1e-6, True), (600, None, 1e-9, True)])
+def test_copies_in_another_order_or_of_another_batch_count_as_one(m, step, noise, shuffle, tmp_path):
+    "Twelve documents ten times, their windows in another order each time, or as another batch gives them: the interval and the claim of twelve, said as what they are."
+    once, often = compare(pair(*twelve(m=m, step=step))), compare(pair(*rearranged(twelve(10, m=m, step=step), 12, noise, shuffle)))
+    np.testing.assert_allclose([*often.interval, often.delta, often.p_value], [*once.interval, once.delta, once.p_value], rtol=1e-3 if noise else 1e-9, atol=1e-12)
+    assert (often.n_units, often.units, often.claim) == (12, "documents", once.claim)
+    report = often.report()
+    report.save(tmp_path / "r")
+    line, = (line for line in report.document()["doubts"] if "108 of 120 documents are copies of others" in line)
+    assert "in tokens and losses, up to the order of their windows and the rounding of another batch" in line and "bit for bit" not in line
+    assert line in str(report) and "Copies count as one: 12 documents differ." in line and verify(tmp_path / "r")
+
+
+def test_a_regression_of_thirty_documents_is_one_ten_times_over():
+    "It became equivalent: with 300 units the interval lay within the margin, with the 30 that there are it does not."
+    rng, n, m = np.random.default_rng(4), 30, 4
+    change = rng.normal(0, 1, n)
+    change = np.repeat(.0125 + .0245 * (change - change.mean()) / change.std(), m)
+    tokens, base = np.full(n * m, 64), rng.gamma(9, .3, n * m)
+    names = lambda times: [f"d{i // m}-{k}" for k in range(times) for i in range(n * m)]
+    made = lambda times: [WindowLosses.from_arrays(range(times * n * m), np.tile(tokens, times), np.tile(x, times), document_ids=names(times)) for x in (base, base + change)]
+    once = compare(pair(*made(1)))
+    for noise, shuffle in ((0, False), (0, True), (1e-9, False)):
+        often = compare(pair(*rearranged(made(10), n, noise, shuffle)))
+        assert (often.claim, often.n_units) == (once.claim, 30) == ("regressed", 30), (noise, shuffle, often)
+
+
+@pytest.mark.parametrize("how", ["exact and rearranged", "windows", "arrays", "one arm"])
+def test_near_copies_elsewhere(how):
+    "Beside exact ones, of windows alone, in arrays, of one arm."
+    from invar_nb import evaluate
+    if how == "exact and rearranged":
+        a, b = twelve(10, m=3)
+        order = np.r_[np.arange(200), np.arange(200, 360)[::-1]]  # the last ones backwards, one of them cut in two by that
+        made = [WindowLosses.from_arrays(range(360), arm.tokens[order], arm.log_loss[order], document_ids=[arm.document_ids[i] for i in order]) for arm in (a, b)]
+        assert compare(pair(*made)).n_units == 12
+    elif how == "one arm":
+        assert "108 of 120 documents are copies" in str(evaluate(rearranged(twelve(10, m=3), 12)[0]).report())
+    else:
+        made = rearranged(twelve(10), 12, 1e-9, False)
+        if how == "arrays": made = [arm.changed(document_ids=None) for arm in made]
+        found = compare(pair(*made), units="auto" if how == "arrays" else "windows")
+        assert found.n_units == 12 and "108 of 120 windows are copies of others in tokens and losses, up to the rounding of another batch" in str(found.report())
+
+
+@pytest.mark.parametrize("make", [lambda rng, n, m: (np.round(rng.gamma(9, .3, n * m), 1), np.round(rng.gamma(9, .3, n * m), 1)), lambda rng, n, m: (np.full(n * m, 3.), np.full(n * m, 3.03)),
+                                  lambda rng, n, m: 2 * (rng.choice([2., 3.], n * m),), lambda rng, n, m: (x := rng.gamma(9, .3, n * m), x + rng.normal(0, 1e-7, n * m)),
+                                  lambda rng, n, m: (x := 3 + rng.normal(0, 1e-5, n * m), x + rng.normal(0, 1e-5, n * m)), lambda rng, n, m: (x := np.round(rng.gamma(9, .3, n * m), 2), np.round(x + rng.choice([0, .01], n * m), 2))])
+@pytest.mark.parametrize("n, m", [(400, 1), (400, 2), (3000, 1)])
+def test_what_is_near_by_chance_is_no_copy(make, n, m):
+    "Coarse losses in any order, constant ones, models of equal losses up to noise, losses that hardly vary: nothing is merged."
+    base, new = make(np.random.default_rng(n + m), n, m)
+    a, b = (WindowLosses.from_arrays(range(n * m), np.full(n * m, 64), x, document_ids=np.arange(n * m) // m) for x in (base, new))
+    found = compare(pair(a, b))
+    assert found.n_units in (n, n * m) and "copies" not in str(found.report())
+
+
 def test_documents_of_equal_sums_are_no_copies():
     "Two documents whose windows differ and add up to the same, under both models."
     a, b = twelve(m=2)
@@ -279,7 +416,7 @@ def test_eight_documents_under_eighty_names_are_eight():
 def test_candidates_of_which_one_has_no_equal_losses_share_a_family():
     "A candidate that was scored with noise has no copies; the table is judged all the same."
     a, b = twelve(10)
-    noisy = b.changed(model="noisy", log_loss=b.log_loss + np.random.default_rng(1).normal(0, 1e-6, len(b)))
+    noisy = b.changed(model="noisy", log_loss=b.log_loss + np.random.default_rng(1).normal(0, 1e-3, len(b)))
     found = study({"baseline": a, "q4": b.changed(model="q4"), "noisy": noisy})
     assert {row.key.candidate: row.value.n_units for row in found.leading} == {"q4": 12, "noisy": 120} and found.report().document()["rankings"]
 
@@ -298,6 +435,11 @@ def test_a_text_is_not_pooled_with_itself():
     assert "x and y have 24 windows in common" in str(study(part, pooling="equal").report())
     inside = both | {("baseline", "y"): twelve(2, m=3, seed=8)[0], ("new", "y"): twelve(2, m=3, seed=8)[1]}  # copies within y are none of x
     assert "in common" not in str(study(inside).report()) and study(inside, pooling="equal").row.role == "pooled"
+    near = [arm.changed(log_loss=arm.log_loss * (1 + np.random.default_rng(3).uniform(-1e-7, 1e-7, len(arm)))) for arm in (a, b)]
+    noisy = both | {("baseline", "y"): near[0], ("new", "y"): near[1]}
+    with pytest.raises(UsageError, match="texts that are pooled must differ; got equal losses of 'x' and 'y'"): study(noisy, pooling="equal")
+    bare = {key: arm.changed(document_ids=None) for key, arm in noisy.items()}
+    assert "x and y have 36 windows in common, up to the rounding of another batch" in str(study(bare).report())
     again = [arm.changed(log_loss=arm.log_loss + np.random.default_rng(3).normal(0, 1e-5, len(arm))) for arm in (a, b)]
     named = both | {("baseline", "y"): again[0], ("new", "y"): again[1]}
     assert "x and y have 12 documents in common, by name and number of tokens, as d0-0" in str(study(named).report())

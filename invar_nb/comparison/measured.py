@@ -22,7 +22,8 @@ from ..arms.window_losses import StreamedLosses, ZeroLosses
 from .difference import (Difference, conclude, measure, pair_totals,
                                             positive_interval)
 from .rules import Rules
-from .units import (Units, choose_units, find_equal_totals, find_slices,
+from .units import (Units, choose_units, find_equal_totals,
+                                       find_near_totals, find_slices, join_copies,
                                        slice_names, units_rule)
 from ..foundations.refuse import (ContractError, PairingError, UsageError, of_part,
                                          refuse)
@@ -195,7 +196,9 @@ def sum_files(
     del once, spans  # 8 bytes a window are free before the totals are joined
     totals, copies = {key: each.total() for key, each in sums.items()}, ()
     if by_document := [key for key in totals if key[1] == "documents"]:
-        copies = find_equal_totals(totals[by_document[0]])
+        exact = find_equal_totals(totals[by_document[0]])
+        near = find_near_totals(totals[by_document[0]], exact)
+        copies = join_copies(documents, exact, near)
     if len(copies):
         owner = np.arange(documents)
         owner[copies[:, 0]] = copies[:, 1]
@@ -213,7 +216,8 @@ def sum_files(
     few = documents if name == "serial" and units != "serial" else 0
     chosen = Units(name=name, codes=np.empty(0, int), because=because, effective=effective,
                    n_units=documents if name == "documents" else start, documents=few or 0)
-    if name == "documents" and len(copies): chosen = replace(chosen, copied=copies)
+    if name == "documents" and len(copies):
+        chosen = replace(chosen, copied=copies, has_near_copies=len(near) > 0)
     return (Pair(baseline=arms[0], candidate=replace(arms[1], same=same)), chosen,
             {metric: totals[metric, name] for metric in metrics})
 

@@ -14,7 +14,8 @@ __all__ = ['BASELINE', 'CONTROL', 'POOLED', 'MOST_LETTERS', 'FEWEST_SLICES', 'IT
 
 # %% ../../nbs/comparison/08_study.ipynb #c002
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (Callable, Collection, Iterable, Iterator, Mapping,
+                             Sequence)
 from dataclasses import dataclass, field, fields, replace
 from itertools import combinations, combinations_with_replacement
 import math
@@ -37,7 +38,7 @@ from .rows import (Key, Level, Row, above_floor, check_control, family_of,
 from .rules import (OF_LEVELS, Rules, as_tier, check_kinds, check_read,
                                        check_windows)
 from .units import (FEWEST, check_by, choose_units, counted, find_copies,
-                                       find_slices, slice_names)
+                                       find_near_copies, find_slices, slice_names)
 from .verdict import (WITHIN, Verdict, as_margin, change_text,
                                          documents_text, few_text, is_decided_by_few,
                                          margin_text, rationale)
@@ -155,15 +156,19 @@ def _share_answers(one, two):
     return one.n if alike and one.n >= FEWEST else 0
 
 
-def share_copies(one: Pair, two: Pair) -> int:
-    "How many windows, or examples with their ids, two parts have in common, bit for bit."
+def share_copies(
+    one: Pair,
+    two: Pair,
+    find: Callable = find_copies,  # or `find_near_copies`
+) -> int:
+    "How many windows, or examples with their ids, two parts have in common."
     if one.kind != two.kind or any(isinstance(both.baseline, StreamedLosses)
                                    for both in (one, two)): return 0
     if one.kind != "losses": return _share_answers(one, two)
     columns = [np.concatenate([get(one), get(two)]) for get in (
         lambda both: both.baseline.tokens, lambda both: both.baseline.log_loss,
         lambda both: both.candidate.log_loss)]
-    copies = find_copies(*columns)
+    copies = find(*columns)
     return int(np.sum((copies[:, 0] >= one.n) & (copies[:, 1] < one.n)))
 
 
@@ -182,7 +187,6 @@ def share_documents(one: Pair, two: Pair) -> list[str]:
     alike = sorted(name for name in named if sizes[0][name] == sizes[1][name])
     telling = len({sizes[0][name] for name in alike}) >= 3 and 2 * len(alike) > len(named)
     return alike if telling else []
-
 
 # %% ../../nbs/comparison/08_study.ipynb #shr2
 def _first_pairs(pairs):
@@ -204,6 +208,9 @@ def shared_lines(pairs: Mapping[tuple[str, str], Pair]) -> list[str]:
             lines.append(f"{both} have {counted(len(known), 'documents')} in common, by name "
                          f"and number of tokens, as {known[0]}: what they say is not "
                          "independent.")
+        elif n := share_copies(one, two, find_near_copies):
+            lines.append(f"{both} have {counted(n, 'windows')} in common, up to the rounding "
+                         "of another batch: what they say is not independent.")
     return lines
 
 
@@ -211,7 +218,8 @@ def check_pooled(pairs: Mapping[tuple[str, str], Pair]) -> None:
     "Refuse to pool a text with itself."
     of_part = _first_pairs(pairs)
     for (first, one), (second, two) in combinations(of_part.items(), 2):
-        if one.n == two.n and share_copies(one, two) == two.n:
+        if one.n != two.n: continue
+        if two.n in (share_copies(one, two), share_copies(one, two, find_near_copies)):
             refuse("study", "texts that are pooled must differ", f"equal losses of {first!r} "
                    f"and {second!r}", "Leave one of them out", error=UsageError,
                    code="equal_texts")

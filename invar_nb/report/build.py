@@ -212,9 +212,11 @@ def copies_lines(pair: Pair, units: Units) -> list[str]:
     total = units.n_units + n
     counts = f"Copies count as one: {counted(units.n_units, noun_of(units.name))} differ."
     nouns = "documents" if documents else "windows"
-    return [f"{n:,} of {total:,} {nouns} are copies of others, bit for bit in tokens and "
-            f"losses{example}. {counts}"]
-
+    how = " in tokens and losses, up to the rounding of another batch"
+    if units.has_near_copies and documents:
+        how = how.replace("up to", "up to the order of their windows and")
+    if not units.has_near_copies: how = ", bit for bit in tokens and losses"
+    return [f"{n:,} of {total:,} {nouns} are copies of others{how}{example}. {counts}"]
 
 # %% ../../nbs/report/05_build.ipynb #91adae14
 MATTERS = ("dtype", "windowing", "first_window", "bos", "max_length", "stride")
