@@ -6,9 +6,10 @@
 __all__ = ['WITHIN', 'CLAIMS', 'QUESTIONS', 'KINDS', 'HEAVY', 'FAR', 'MOST_NAMED', 'RUINED', 'OF_TEXT', 'as_margin', 'claim_of',
            'is_identical', 'claim_alone', 'questions', 'claim_within', 'units_for_power', 'BlindSpot', 'rounded_down',
            'loss_text', 'blind_spot', 'farthest_unit', 'counted_alike', 'changes_of_units', 'of_member',
-           'change_without', 'has_ruined_unit', 'over_what_decides', 'is_decided_by_few', 'units_that_decide',
-           'lost_text', 'few_text', 'margin_text', 'margin_beside', 'span_text', 'point_text', 'interval_text',
-           'is_beyond', 'documents_text', 'claim_word', 'headline', 'rationale', 'Verdict']
+           'change_without', 'most_ruined', 'ruined_units', 'over_what_decides', 'is_decided_by_few',
+           'units_that_decide', 'hidden_losses', 'lost_text', 'few_text', 'named_losses', 'hidden_text', 'margin_text',
+           'margin_beside', 'span_text', 'point_text', 'interval_text', 'is_beyond', 'documents_text', 'claim_word',
+           'headline', 'rationale', 'Verdict']
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c002
 import math
@@ -223,31 +224,43 @@ RUINED = 10  # margins, and times as much as any other unit: a unit that chance 
 OF_TEXT = ("documents", "serial", "windows")
 
 
-def has_ruined_unit(d: Difference, margin: float) -> bool:
-    """Whether one unit of a text lost far more than the rest, which is within the margin.
+def most_ruined(n: int) -> int:
+    "How many of n units may be ruined: a tenth of them, at least two, and fewer than half."
+    return min(max(2, n // 10), (n - 1) // 2)
+
+
+def ruined_units(d: Difference, margin: float) -> list[int]:
+    """The fewest units that lost far more than the rest, which is within the margin, worst first.
 
     Of 3 to 9 units of skewed noise without any change, one takes the mean beyond the margin
     in about a quarter of all studies; ten times as far from 0 as every other it is in fewer
     than 5 of 100, even where units are lognormal."""
-    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None: return False
+    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None: return []
     sign = 1 if d.better == "lower" else -1
     lost = sign * changes_of_units(d)
-    unit = int(lost.argmax())
-    others = float(np.abs(np.delete(lost, unit)).max())
-    is_far = lost[unit] > RUINED * max(margin, others)
-    return bool(is_far and sign * change_without(d, [unit]) <= margin)
+    order = np.argsort(-lost, kind="stable")
+    most, losses = most_ruined(lost.size), lost[order]
+    others = np.maximum(np.abs(losses[1:most + 1]), abs(losses[-1]))  # without the first k
+    is_far = losses[:most] > RUINED * np.maximum(margin, others)
+    for k in np.flatnonzero(is_far) + 1:
+        units = order[:k].tolist()
+        if sign * change_without(d, units) <= margin: return units
+    return []
 
 
 def over_what_decides(d: Difference, margin: float) -> Difference | None:
     "The change over windows, or over the few documents, of which a few alone make the loss."
     if not d.judged or d.units == "seeds" or d.fallback is not None: return None
     if not 0 < margin < -d.improvement: return None
-    if d.units_eff >= FEWEST and d.nu < 4 or d.units_eff < FEWEST and has_ruined_unit(
-            d, margin): return d
-    if d.by_document is None: return None
-    return each if has_ruined_unit(each := d.by_document(), margin) else None
+    if d.units_eff >= FEWEST and d.nu < 4: return d
+    units = ruined_units(d, margin)
+    if len(units) == 1: return d
+    if d.by_document is not None:
+        documents = d.by_document()
+        if ruined_units(documents, margin): return documents
+    return d if units else None
 
-
+# %% ../../nbs/comparison/02_verdict.ipynb #few6b
 def is_decided_by_few(d: Difference, margin: float) -> bool:
     "Whether a few units alone make a loss beyond the margin; asked where nothing is claimed."
     return over_what_decides(d, margin) is not None
@@ -258,11 +271,28 @@ def units_that_decide(
     margin: float,
 ) -> tuple[list[int], bool]:
     "The units that lost most, the worst first; whether all others are within the margin."
+    if units := ruined_units(d, margin): return units, True
     moves, sign = d.influence()[0], 1 if d.better == "lower" else -1
     worst = np.argsort(-sign * moves, kind="stable")[:min(MOST_NAMED, moves.size - 1)].tolist()
     for n in range(1, len(worst) + 1):
         if sign * change_without(d, worst[:n]) <= margin: return worst[:n], True
     return worst[:1], False
+
+
+def hidden_losses(d: Difference, margin: float) -> tuple[list[int], int]:
+    "(units that lost far more than all but a few moved, how many moved so little)."
+    if d.units not in OF_TEXT or d.n_units < 3 or d.influence is None: return [], 0
+    changes, weights = changes_of_units(d), d.influence()[1]
+    sizes, most = np.abs(changes), most_ruined(changes.size)
+    order = np.argsort(-sizes, kind="stable")
+    ranked = sizes[order]
+    is_far = ranked[:most] > RUINED * np.maximum(margin, ranked[1:most + 1])
+    if not is_far.any(): return [], 0
+    n_far = int(np.flatnonzero(is_far)[-1]) + 1
+    is_lost = changes > 0 if d.better == "lower" else changes < 0
+    has_weight = weights > 0.1 / weights.size  # a tenth of the mean: no scrap of text
+    units = [unit for unit in order[:n_far].tolist() if is_lost[unit] and has_weight[unit]]
+    return units, changes.size - n_far
 
 # %% ../../nbs/comparison/02_verdict.ipynb #few8
 def lost_text(d: Difference, units: list[int]) -> str:
@@ -291,7 +321,25 @@ def few_text(d: Difference, margin: float) -> str:
     verb = "decides" if len(units) == 1 else "decide"
     who = counted(len(units), nouns).replace("1 ", "one ", len(units) == 1)
     first = f"{who} alone {verb}" if within else f"a few {nouns} dominate"
-    return first if d.name_of is None else f"{first}: {lost_text(d, units)}"
+    if d.name_of is None: return first
+    return f"{first}: {named_losses(d, units)}"
+
+
+def named_losses(d: Difference, units: list[int]) -> str:
+    "What the worst units lost, with their names, and how many more there are."
+    shown, unnamed = units[:MOST_NAMED], len(units) - MOST_NAMED
+    text = lost_text(d, shown)
+    return f"{text}, and {unnamed} more" if unnamed > 0 else text
+
+
+def hidden_text(d: Difference, margin: float) -> str:
+    "That units which the mean hides lost far more than the rest moved; '' where none did."
+    units, n_calm = hidden_losses(d, margin)
+    if not units or d.name_of is None: return ""
+    nouns = noun_of(d.units).partition(" ")[0]
+    first = "Look at this" if len(units) == 1 else "Look at these"
+    return (f"{first}: {named_losses(d, units)}; {n_calm:,} of {counted(d.n_units, nouns)} "
+            "moved by less than a tenth of that.")
 
 # %% ../../nbs/comparison/02_verdict.ipynb #c003
 def margin_text(margin: float, d: Difference) -> str:

@@ -7,9 +7,9 @@ __all__ = ['SAID', 'TENSOR', 'STRETCH', 'MATTERS', 'SETTINGS', 'OFTEN', 'RARELY'
            'CONVENTIONS', 'weights_sentence', 'weights_between', 'find_facts', 'recorded', 'language_table',
            'worst_stretch', 'passage_section', 'listed_passages', 'copies_lines', 'shift_line', 'pair_doubts',
            'other_scores', 'cut_off_line', 'pair_warnings', 'few_units_note', 'family_notes', 'said_of', 'gain_doubt',
-           'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section', 'unpaired_error',
-           'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section', 'looks_section', 'signature_of',
-           'document_of']
+           'hidden_doubt', 'find_doubts', 'find_warnings', 'row_section', 'keeps_limits', 'ranking_section',
+           'unpaired_error', 'units_section', 'pair_section', 'part_section', 'arm_files', 'arm_section',
+           'looks_section', 'signature_of', 'document_of']
 
 # %% ../../nbs/report/05_build.ipynb #74389758
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -36,6 +36,7 @@ from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
 from ..comparison.units import Units, choose_units, counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import (HEAVY, change_text, counted_alike, farthest_unit,
+                                         hidden_text, is_decided_by_few,
                                          is_identical, margin_text,
                                          shown_unit, span_text)
 from ..files.losses import LARGE
@@ -406,6 +407,16 @@ def gain_doubt(study: Study, row: Row) -> list[str]:
             "(--divergence) show how far the copy moved."]
 
 
+def hidden_doubt(row: Row) -> list[str]:
+    "That units lost far more than the rest moved, where the row does not say so already."
+    d, margin = row.value, row.margin
+    if not margin or row.claim == "inconclusive" and is_decided_by_few(d, margin): return []
+    texts = [hidden_text(d, margin)]
+    if d.by_document is not None and not texts[0]:
+        texts.append(hidden_text(d.by_document(), margin))
+    return list(filter(None, texts))
+
+
 def find_doubts(study: Study) -> list[str]:
     "What makes intervals of a study doubtful, or a claim, one line each."
     alone = [] if study.measured else [
@@ -414,8 +425,9 @@ def find_doubts(study: Study) -> list[str]:
         for both in [Pair(baseline=arm, candidate=arm)]
         for line in copies_lines(both, choose_units(both))]
     shared = shared_lines({key: m.pair for key, m in study.measured.items()})
-    return alone + shared + said_of(study, lambda row: gain_doubt(study, row) + pair_doubts(
-        study.measured[row.key[:2]], row.value)) + family_notes(study, True)
+    return alone + shared + said_of(study, lambda row: gain_doubt(study, row)
+                            + pair_doubts(study.measured[row.key[:2]], row.value)
+                            + hidden_doubt(row)) + family_notes(study, True)
 
 
 def find_warnings(study: Study, pairs: Iterable[Mapping]) -> list[str]:
