@@ -36,7 +36,7 @@ from ..comparison.study import (BASELINE, CONTROL, POOLED, Study, find_groups,
 from ..comparison.units import Units, choose_units, counted, noun_of
 from ..comparison.passages import as_tail_rule, judge_tail
 from ..comparison.verdict import (HEAVY, change_text, counted_alike, farthest_unit,
-                                         hidden_text, is_decided_by_few,
+                                         few_text, hidden_text, is_decided_by_few,
                                          is_identical, margin_text,
                                          shown_unit, span_text)
 from ..files.losses import LARGE
@@ -476,6 +476,9 @@ def row_section(row: Row, accepted: str = "") -> dict:
              "claim": row.word}
     if ends := row.about.get("prediction"): words["next text"] = span_text(*ends, d)
     if accepted: words["accepted"] = accepted
+    if row.role in ("lead", "pooled") and row.claim == "inconclusive" \
+            and is_decided_by_few(d, row.margin):
+        words["few units"] = few_text(d, row.margin)
     if spot := row.blind_spot:
         section["blind_spot"] = {"share": spot.share, "loss": spot.loss}
         words["blind spot"] = spot.sentence

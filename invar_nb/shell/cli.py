@@ -435,9 +435,17 @@ def _arm_of_card(d, candidate):
     return name, model_name(model) if name in ("candidate", "baseline") else name
 
 
+def _claim_of_card(row):
+    "The claim of a row, with its margin, or with the units that alone decide it."
+    from invar_nb.report.page import claim_text
+    claim, words = claim_text(row), row["words"]
+    if words["claim"] == "equivalent": return f"{claim} within {words['margin']}"
+    if "few units" not in words: return claim
+    return f"{claim}, worse by more than {words['margin']}: {words['few units']}"
+
+
 def _values_of_card(d, name):
     "(part, metric and its title, value, what makes it checkable) of a candidate's metrics."
-    from invar_nb.report.page import claim_text
     digits = lambda value: None if value is None else float(f"{value:.4g}")
     for row in d["rows"]:
         key, value, level = row["key"], row["value"], row["role"] == "level"
@@ -448,8 +456,7 @@ def _values_of_card(d, name):
         if not level:
             ends = {"baseline": digits(value["baseline"]), "change": row["words"]["change"],
                     "interval": row["words"]["interval"], "level": value["level"],
-                    "claim": claim_text(row) + (f" within {row['words']['margin']}" if row[
-                        "words"]["claim"] == "equivalent" else "")}
+                    "claim": _claim_of_card(row)}
         metric = value["metric"]  # perplexity per word and per byte: a type of its own
         kind = value["title"].replace(" ", "_") if metric == "perplexity" else metric
         yield key["part"], (kind, value["title"]), digits(
