@@ -176,14 +176,16 @@ def chance_of_near(a: np.ndarray, b: np.ndarray) -> float:  # losses of differen
 
 
 def is_beyond_chance(
-    rows: np.ndarray,  # windows of each document
+    rows: np.ndarray,  # windows of each copy that was found
     chance: float,     # that two windows agree
     pairs: float,      # of documents that might agree
-    copies: int,       # that were found
-) -> np.ndarray:
-    "Whether chance, in any order of the windows, would make twenty times fewer copies."
-    orders = gammaln(rows + 1.0)
-    return math.log(20 * pairs) + rows * math.log(chance) + orders < math.log(copies)
+) -> np.ndarray:       # shape of rows
+    "Whether chance, in any order, makes so many copies of as many windows once in a million."
+    _, place, counts = np.unique(rows, return_inverse=True, return_counts=True)
+    copies = counts[place]
+    expected = math.log(pairs) + rows * math.log(chance) + gammaln(rows + 1.0)
+    is_rare = copies * expected - gammaln(copies + 1.0) < math.log(1e-6)
+    return is_rare & (math.log(20) + expected < np.log(copies))
 
 # %% ../../nbs/comparison/00_units.ipynb #cop6
 def _cut(groups: np.ndarray, values: np.ndarray, tolerance: np.ndarray) -> np.ndarray:
@@ -284,7 +286,7 @@ def find_near_copies(
                       rows=np.bincount(unit, minlength=n))
     members = np.flatnonzero(is_near)
     pairs, chance = pairs_alike(counts), chance_of_near(a, b)
-    can_be_sure = is_beyond_chance(windows.rows[members], chance, pairs, members.size)
+    can_be_sure = is_beyond_chance(windows.rows[members], chance, pairs)
     members = members[can_be_sure]
     candidate = np.bincount(unit, tokens * b, n)
     counts = np.array([counts[members], windows.rows[members]])
@@ -299,7 +301,7 @@ def find_near_copies(
     a, b = a[is_single], b[is_single]
     if repeats_values(a, b): return _none()
     chance = chance_of_near(a, b)
-    is_sure = is_beyond_chance(windows.rows[copies], chance, pairs, copies.size)
+    is_sure = is_beyond_chance(windows.rows[copies], chance, pairs)
     return np.column_stack([copies, firsts])[is_sure]
 
 
@@ -332,7 +334,7 @@ def find_near_totals(totals: UnitTotals, exact: np.ndarray) -> np.ndarray:  # sh
     a, b = (np.delete(side / weights, copies) for side in (baseline, candidate))
     if repeats_values(a, b): return _none()
     is_sure = is_beyond_chance(np.ones(copies.size), chance_of_near(a, b),
-                               pairs_alike(weights), copies.size)
+                               pairs_alike(weights))
     return np.column_stack([copies, firsts])[is_sure]
 
 # %% ../../nbs/comparison/00_units.ipynb #c010

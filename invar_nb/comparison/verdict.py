@@ -230,7 +230,7 @@ def most_ruined(n: int) -> int:
 
 
 def ruined_units(d: Difference, margin: float) -> list[int]:
-    """The fewest units that lost far more than the rest, which is within the margin, worst first.
+    """The fewest units that lost far more than the rest, worst first; it is within the margin.
 
     Of 3 to 9 units of skewed noise without any change, one takes the mean beyond the margin
     in about a quarter of all studies; ten times as far from 0 as every other it is in fewer
