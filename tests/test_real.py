@@ -141,16 +141,11 @@ def test_a_real_llama_server_is_refused_and_the_gguf_is_named(tmp_path):
     server = subprocess.Popen([*map(str, command), "-c", "512"], **quiet)
     try:
         wait_for(f"{address}/health")
-        code, _, error = shell(
-            "score",
-            f"openai:{address}",
-            "--text",
-            real.text_file(),
-            "--out",
-            tmp_path / "l.jsonl",
-        )
+        text, losses = tmp_path / "t.txt", tmp_path / "l.jsonl"
+        text.write_text("The rows are sorted by name. " * 40)
+        code, _, error = shell("score", f"openai:{address}", "--text", text, "--out", losses)
         show("llama-server", "no log-probabilities of a prompt", f"exit {code}", "refused")
-        assert code == 2 and "score the GGUF itself" in error
+        assert code == 3 and "score the GGUF itself" in error
     finally:
         server.terminate()
         server.wait()

@@ -482,6 +482,15 @@ def test_the_limit_of_a_server_is_said_before_a_model_is_scored(truths, tmp_path
             assert "at most 255 tokens" in err and "Choose --max-length 255 or less" in err and "scoring" not in err and not server.asked
 
 
+def test_a_server_that_cannot_be_scored_is_refused_for_that_before_anything_else(truths, tmp_path, capsys, monkeypatch):
+    "The user of llama-server was sent for a tokenizer, and refused after that."
+    (text := tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
+    monkeypatch.setitem(LISTED, "openai", {"id": "demo", "owned_by": "llamacpp"})
+    with Server("openai", truths["base"]) as server:
+        assert main(["score", f"openai:{server.url}", "--text", str(text), "--out", str(tmp_path / "l.jsonl")]) == 3
+    assert "score the GGUF itself" in capsys.readouterr().err
+
+
 def test_the_shell_scores_a_server_and_compares_it_with_a_checkpoint(truths, tmp_path, capsys, monkeypatch):
     (text := tmp_path / "text.txt").write_text(TEXT, encoding="utf-8")
     common = ["--text", str(text), "--max-length", "40", "--json"]

@@ -443,6 +443,7 @@ def open_model(argument: str, o: Scoring, label: str, quiet: bool = False,
         return Opened(argument=argument, scoring=o, loaded=loaded, tokenizer=loaded.tokenizer)
     _check_classes(o)
     if o.tokenizer is None and tokenizer is None:  # the server is sent ids
+        ask_server(argument)  # one that cannot be scored is refused for that, first
         usage("a server needs --tokenizer DIR", "none",
               "Give the folder of its model's tokenizer")
     words = tokenizer or load_tokenizer(o.tokenizer, trust_remote_code=o.trust_remote_code)
