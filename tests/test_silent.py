@@ -105,7 +105,8 @@ def ruined(n, hit, by="window", spread=.1):
 
 def test_the_card_of_a_row_that_a_few_units_decide_says_so(tmp_path):
     "The same words as the headline, alone and of one candidate of two; an accepted loss says them too, and a row that is only unclear has none."
-    hub, yaml = pytest.importorskip("huggingface_hub"), pytest.importorskip("yaml")
+    pytest.importorskip("huggingface_hub")
+    yaml = pytest.importorskip("yaml")
     claim_of = lambda *words: yaml.safe_load(shell("card", tmp_path / "r", *words)[1])["model-index"][0]["results"][0]["metrics"][0]["args"]["claim"]
     a, b = ruined(13, {3: 5.5, 7: 5}, spread=.02)
     known = {"up_to": 9, "reason": "ticket 1", "expires": "2999-01-01"}

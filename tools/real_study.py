@@ -1,0 +1,207 @@
+"""SmolLM2 in eight types on three texts, by llama.cpp, and on minimal pairs: the numbers of the guide *Which quant is good enough?*
+
+    python tools/real_study.py FOLDER     wikitext-2.test.txt, tinyshakespeare.txt and blimp_100.jsonl are in FOLDER
+
+`make real` comes first. About two hours on two cores; what is there already is not made again. It writes tests/data/real_study.parquet (a row a type, text and window), tests/data/real_pairs.parquet (a row a type and pair) and tests/data/real_study.json (sizes, digests, what the engine printed). The texts themselves are not kept.
+"""
+
+import argparse
+import json
+import re
+import sys
+from hashlib import sha256
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import real
+
+DATA = real.ROOT / "tests" / "data"
+TYPES = ("F16", *real.QUANTS)
+N_CHUNKS = 24
+N_PASSAGES = 45
+PASSAGE = 1500  # characters
+PAIRS_OF_KIND = 20
+TEXTS = {"encyclopedia": "wikitext-2.test.txt", "drama": "tinyshakespeare.txt"}
+COLUMNS = ("kl_divergence", "top1_changed", "probability_change")
+
+
+def passages(text: str) -> str:
+    "Passages of whole lines from all over a text, a blank line between them."
+    starts = np.linspace(0, len(text) - 2 * PASSAGE, N_PASSAGES).astype(int)
+    chosen = []
+    for start in starts:
+        begin = text.index("\n", start) + 1
+        end = text.rfind("\n", begin, begin + PASSAGE)
+        chosen.append(text[begin:end].strip())
+    return "\n\n".join(chosen)
+
+
+def text_files(folder: Path) -> dict[str, Path]:
+    "The three texts as the engine reads them, by their names in the study."
+    from invar_nb import demo_documents
+
+    sources = {name: (folder / file).read_text("utf-8") for name, file in TEXTS.items()}
+    sources["documentation"] = "\n\n".join(demo_documents()[1])
+    files = {}
+    for name, source in sources.items():
+        files[name] = real.REAL / f"study-{name}.txt"
+        files[name].write_text(passages(source), encoding="utf-8")
+    return files
+
+
+def logits(text: str, name: str) -> Path:
+    return real.REAL / "logits" / f"study-{text}-{name}.kld"
+
+
+def log(text: str, name: str) -> Path:
+    return real.log(f"study-{text}-{name}")
+
+
+def run_engine(text: str, file: Path, name: str) -> None:
+    "One pass of the engine: losses of windows in the log, log-probabilities in the logits."
+    target = logits(text, name)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    beside = target.with_suffix(".partial")
+    words = ["-m", real.model(name), "-f", file, "-c", real.N_CTX, "--chunks", N_CHUNKS]
+    options = ["--ppl-output-type", 1, "--kl-divergence-base", beside]
+    real.engine("llama-perplexity", *words, *options, log=log(text, name))
+    beside.rename(target)
+
+
+def rows_of(text: str, file: Path) -> pa.Table:
+    "Windows of one text under every type; a part that is kept is not made again."
+    kept = real.REAL / f"study-{text}.parquet"
+    if kept.exists():
+        return pq.read_table(kept)
+    run_engine(text, file, "F16")
+    tables = []
+    for name in TYPES:
+        if name != "F16":
+            run_engine(text, file, name)
+        tables.append(windows(text, name))
+        if name != "F16":
+            logits(text, name).unlink()
+        real.say(f"{text}, {name}")
+    logits(text, "F16").unlink()
+    table = pa.concat_tables(tables)
+    pq.write_table(table, kept)
+    return table
+
+
+def windows(text: str, name: str) -> pa.Table:
+    "Losses from the log, which are not cut off; the distance from F16 from both logits files."
+    from invar_nb.files.llama_cpp import read_logit_pair, read_perplexity_log
+
+    losses = read_perplexity_log(log(text, name))
+    if name == "F16":
+        distance = dict.fromkeys(COLUMNS, np.zeros(len(losses)))
+    else:
+        both = read_logit_pair(logits(text, "F16"), logits(text, name))
+        distance = {column: both.candidate.columns[column] for column in COLUMNS}
+    return pa.table(
+        {
+            "text": [text] * len(losses),
+            "type": [name] * len(losses),
+            "window": np.arange(len(losses), dtype="i4"),
+            "tokens": losses.tokens.astype("i4"),
+            "log_loss": losses.log_loss,
+            **{column: np.asarray(values, "f4") for column, values in distance.items()},
+        }
+    )
+
+
+def pair_rows(file: Path) -> pa.Table:
+    "How much more a type expects the good sentence of a pair than the bad one, in nats."
+    pairs = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    taken = [pair for k, pair in enumerate(pairs) if k % 100 < PAIRS_OF_KIND]
+    tables = []
+    for name in TYPES:
+        kept = real.REAL / f"study-pairs-{name}.parquet"
+        if not kept.exists():
+            pq.write_table(pa.table(preferences(taken, name)), kept)
+        tables.append(pq.read_table(kept))
+        real.say(f"minimal pairs, {name}")
+    return pa.concat_tables(tables)
+
+
+def preferences(pairs: list[dict], name: str) -> dict[str, object]:
+    "The weights of a type in single precision; each sentence begins behind the model's BOS."
+    import torch
+
+    from invar_nb import load_model
+
+    loaded = load_model(real.model(name))
+    bos = loaded.tokenizer.bos_token_id
+
+    def total(sentence: str) -> float:
+        ids = torch.tensor([[bos, *loaded.tokenizer(sentence).input_ids]])
+        with torch.inference_mode():
+            log_p = loaded.model(ids).logits[0, :-1].log_softmax(-1)
+        return float(log_p.gather(-1, ids[0, 1:, None]).sum())
+
+    preference = [total(pair["good"]) - total(pair["bad"]) for pair in pairs]
+    return {
+        "type": [name] * len(pairs),
+        "id": [pair["id"] for pair in pairs],
+        "kind": [pair["kind"] for pair in pairs],
+        "field": [pair["field"] for pair in pairs],
+        "preference": np.asarray(preference, "f4"),
+    }
+
+
+def facts(files: dict[str, Path]) -> dict:
+    "What a reader must know of the models and texts, and what the engine printed."
+    from invar_nb.models.load import read_gguf
+
+    printed = r"Final estimate: PPL = ([0-9.]+) \+/- ([0-9.]+)"
+    engine = {
+        text: {
+            name: [float(x) for x in re.search(printed, log(text, name).read_text()).groups()]
+            for name in TYPES
+        }
+        for text in files
+    }
+    models = {}
+    for name in TYPES:
+        tensors = read_gguf(real.model(name)).tensors
+        bits = 8 * sum(t.n_bytes for t in tensors) / sum(t.n for t in tensors)
+        data = real.model(name).read_bytes()
+        models[name] = {
+            "bytes": len(data),
+            "bits_per_weight": round(bits, 4),
+            "sha256": sha256(data).hexdigest(),
+        }
+    texts = {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
+    return {
+        "model": f"{real.SMOLLM2}, F16 made from the published Q4_1",
+        "engine": "llama.cpp, build 11434",
+        "n_ctx": real.N_CTX,
+        "models": models,
+        "texts_sha256": texts,
+        "perplexity_and_sigma": engine,
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="with the two texts and the minimal pairs")
+    parser.add_argument("--only", choices=("texts", "pairs"), help="this part alone")
+    chosen = parser.parse_args()
+    if not real.is_ready():
+        real.stop("run make real first")
+    if chosen.only != "pairs":
+        files = text_files(chosen.folder)
+        table = pa.concat_tables([rows_of(text, file) for text, file in files.items()])
+        pq.write_table(table, DATA / "real_study.parquet", compression="zstd")
+        known = json.dumps(facts(files), indent=1)
+        (DATA / "real_study.json").write_text(known + "\n", encoding="utf-8")
+    if chosen.only != "texts":
+        table = pair_rows(chosen.folder / "blimp_100.jsonl")
+        pq.write_table(table, DATA / "real_pairs.parquet", compression="zstd")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
