@@ -71,23 +71,21 @@ def run_engine(text: str, file: Path, name: str) -> None:
 
 
 def rows_of(text: str, file: Path) -> pa.Table:
-    "Windows of one text under every type; a part that is kept is not made again."
-    kept = real.REAL / f"study-{text}.parquet"
-    if kept.exists():
-        return pq.read_table(kept)
-    run_engine(text, file, "F16")
+    "Windows of one text under every type; what is kept of a type is not made again."
     tables = []
     for name in TYPES:
-        if name != "F16":
-            run_engine(text, file, name)
-        tables.append(windows(text, name))
-        if name != "F16":
-            logits(text, name).unlink()
+        kept = real.REAL / f"study-{text}-{name}.parquet"
+        if not kept.exists():
+            for needed in dict.fromkeys(("F16", name)):
+                if not logits(text, needed).exists():
+                    run_engine(text, file, needed)
+            pq.write_table(windows(text, name), kept)
+            if name != "F16":
+                logits(text, name).unlink()
+        tables.append(pq.read_table(kept))
         real.say(f"{text}, {name}")
-    logits(text, "F16").unlink()
-    table = pa.concat_tables(tables)
-    pq.write_table(table, kept)
-    return table
+    logits(text, "F16").unlink(missing_ok=True)
+    return pa.concat_tables(tables)
 
 
 def windows(text: str, name: str) -> pa.Table:
