@@ -84,6 +84,9 @@ def test_words_are_cut_as_the_merges_were_learned(tmp_path):
     ids = {rule: model.tokenizer(text)["input_ids"] for rule, model in read.items()}
     assert ids["smollm"] == words(text)["input_ids"] and len(ids["gpt-2"]) == len(ids["unheard-of"]) == len(ids["smollm"]) + 1
     assert {rule: model.provenance["gguf"].get("unknown_splitting") for rule, model in read.items()} == {"smollm": None, "gpt-2": None, "unheard-of": "unheard-of"}
+    given = load_model(tmp_path / "unheard-of.gguf", tokenizer=tmp_path / "m")  # the folder's words are cut by the folder's rule
+    gpt2 = load_model(write_gguf(BASE, tmp_path / "base.gguf", "F16"), tokenizer=BASE)  # by name "default", which is not known either
+    assert "unknown_splitting" not in given.provenance["gguf"] and "unknown_splitting" not in gpt2.provenance["gguf"]
     arms = [score_text(read["unheard-of"], [text * k for k in (2, 3, 4)], max_length=20) for _ in range(2)]
     warnings = compare(pair(*arms)).report().document()["warnings"]
     assert [line.split(" file cuts words by 'unheard-of'")[0] for line in warnings if "cuts words" in line] == ["The baseline's", "The candidate's"]

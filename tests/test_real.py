@@ -87,6 +87,19 @@ def test_divergence_and_first_choices(name):
 
 
 @pytest.mark.parametrize("name", QUANTISED)
+def test_the_printed_ratio_has_a_cut_baseline(name):
+    "The engine divides the perplexity of an uncut run by that of a base file that is cut."
+    ratio = printed(r"Mean PPL\(Q\)/PPL\(base\)\s*:\s*([0-9.]+)", f"{name}.divergence")
+    log, base_log = (read_perplexity_log(real.log(each)) for each in (name, "F16"))
+    direct = log.perplexity / base_log.perplexity
+    cut = log.perplexity / read_logit_arm(real.logits("F16")).perplexity
+    reason = f"only its baseline is cut: {cut:.4f} expected"
+    show(f"ratio of perplexities, {name}", f"{ratio:.4f}", f"{direct:.4f}", reason)
+    assert abs(np.log(ratio / cut)) <= STEP + 2 * PRINTED * real.N_CHUNKS
+    assert ratio > direct * 1.001  # too high, by what is below the cut-off
+
+
+@pytest.mark.parametrize("name", QUANTISED)
 def test_change_of_probability(name):
     study = compare(read_logit_pair(real.logits("F16"), real.logits(name)))
     ours = 100 * study["probability_change"].value.delta

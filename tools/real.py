@@ -42,7 +42,7 @@ BEGUN = (
     "Once upon a ti",
     "the United States of Ameri",
 )
-UNEXPECTED = ("\x00", "\u0e3f", "\u2620", "qq", "\t\t", "]]]", "ZX", "\u05d0", "99", "}{")
+UNEXPECTED = ("\u00a7", "\u0e3f", "\u2620", "qq", "\t\t", "]]]", "ZX", "\u05d0", "99", "}{")
 # Not for the processor found: in a virtual machine the compiler may believe in instructions that are not there.
 INSTRUCTIONS = ("SSE42", "AVX", "AVX2", "FMA", "F16C", "BMI2")
 PROCESSOR = ("-DGGML_NATIVE=OFF", *(f"-DGGML_{name}=ON" for name in INSTRUCTIONS))

@@ -149,7 +149,7 @@ def _stored_in_gguf(path: Path, header: GgufHeader) -> Iterator[Stored]:
 
 # %% ../../nbs/models/02_load.ipynb #gw01
 SPLITTING = "tokenizer.ggml.pre"
-# Rules by their names in the file: every digit apart, what is left as GPT-2 cuts it.
+# Names of rules as llama.cpp has them, build 11434: every digit apart, the rest as GPT-2 cuts.
 DIGITS_APART = frozenset(
     "codeshell command-r exaone mellum2 minerva-7b refact smollm starcoder".split()
 )
@@ -175,7 +175,7 @@ def unknown_splitting(
     file: Checkpoint,  # a GGUF
     words: object,  # its tokenizer
 ) -> str | None:
-    "The name of the rule by which a GGUF cuts words, where no rule of that name is known."
+    "The name of a GGUF's rule for words, where its own tokenizer was made without knowing it."
     from tokenizers import pre_tokenizers
 
     name = file.metadata.get(SPLITTING)
@@ -221,10 +221,8 @@ def gguf_facts(
                "Name the folder of the model that the file was made from",
                error=PairingError, code="tokenizers_differ")
     bits = 8 * sum(t.n_bytes for t in file.tensors) / sum(t.n for t in file.tensors)
-    known = {"types": dict(sorted(Counter(t.kind for t in file.tensors).items())),
-             "note": NOTE, "bits_per_weight": round(bits, 4)}
-    rule = unknown_splitting(file, words)
-    return {"gguf": known | ({"unknown_splitting": rule} if rule else {})}
+    return {"gguf": {"types": dict(sorted(Counter(t.kind for t in file.tensors).items())),
+                     "note": NOTE, "bits_per_weight": round(bits, 4)}}
 
 # %% ../../nbs/models/02_load.ipynb #c022
 _Name = TypeVar("_Name")
@@ -748,11 +746,14 @@ def load_model(
             config = transformers.AutoConfig.from_pretrained(
                 checkpoint.folder, trust_remote_code=code, local_files_only=True)
     check_config(config, checkpoint)
-    if checkpoint.kind == "gguf" and not tokenizer:
+    has_own_words = checkpoint.kind == "gguf" and not tokenizer
+    if has_own_words:
         words = gguf_tokenizer(checkpoint, config)
     else:
         words = load_tokenizer(tokenizer or checkpoint.folder, trust_remote_code=code)
     more = gguf_facts(checkpoint, config, words) if checkpoint.gguf_file else {}
+    if has_own_words and (rule := unknown_splitting(checkpoint, words)):
+        more["gguf"]["unknown_splitting"] = rule
     model, notes = _load_weights(checkpoint, config, dtype, place, code)
     if not getattr(model, "is_quantized", False): model = model.to(place)
     facts = {"model": name, "weights_digest": checkpoint.weights_digest,
