@@ -9,9 +9,13 @@ is printed as `missed`.
 import importlib.util
 import os
 import platform
+import resource
 import statistics
+import subprocess
+import sys
 import time
 from importlib import metadata
+from pathlib import Path
 
 import numpy as np
 
@@ -24,15 +28,29 @@ def peer(package, call):
     return call if installed(package) else None
 
 
-def alternate(runs, rounds):
-    "{name: callable or None} -> {name: [seconds of each round]}; every round runs each once, in turn, after one round nobody counts."
+def cpu_seconds():
+    "Seconds of the processor that this process and the programs it ran have taken; on a busy machine less depends on others."
+    spent = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(each.ru_utime + each.ru_stime for each in spent)
+
+
+def peak_memory(arguments):
+    "What a Python process with these arguments prints last, MiB: its own peak, which a process that did more before cannot have."
+    command = [sys.executable, *map(str, arguments)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=Path(__file__).parent)
+    return float(done.stdout.split()[-1])
+
+
+def alternate(runs, rounds, clock=time.perf_counter):
+    """{name: callable or None} -> {name: [seconds of each round]}; every round runs each once, in turn, after one round nobody counts.
+    The clock is the wall's, or `cpu_seconds`."""
     seconds = {name: [] for name in runs}
     for k in range(rounds + 1):
         for name, call in runs.items():
             if call is None: continue
-            began = time.perf_counter()
+            began = clock()
             call()
-            if k: seconds[name].append(time.perf_counter() - began)
+            if k: seconds[name].append(clock() - began)
     return seconds
 
 

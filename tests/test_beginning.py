@@ -191,6 +191,33 @@ def test_the_shell_reads_the_beginning_and_says_so(files, tmp_path):
     assert code == 0, err
 
 
+@pytest.mark.parametrize("quiet", [False, True])
+def test_a_long_text_is_announced_and_its_progress_shown(files, tmp_path, monkeypatch, quiet):
+    from functools import partial
+
+    from invar_nb.shell import arms
+
+    monkeypatch.setattr(arms, "LONG_TEXT", 10_000)
+    monkeypatch.setattr(arms, "Progress", partial(arms.Progress, every=0.0))
+    monkeypatch.setattr(text_page, "WHOLE", 2**16)
+    monkeypatch.setattr(text_page._pieces, "__defaults__", (2**14, 2**10))
+    score = ("score", BASE, "--text", files / "one.txt", "--max-length", 64, "--windows", 7)
+    code, _, err = shell(*score, "--out", tmp_path / "a.jsonl", *["-q"] * quiet)
+    lines = [line for line in err.splitlines() if line.startswith(("text:", "score:"))]
+    assert code == 0, err
+    if quiet:
+        assert lines == []
+        return
+    begun = next(i for i, line in enumerate(lines) if "text: tokenising" in line)
+    scored = next(i for i, line in enumerate(lines) if "scoring 7 windows" in line)
+    shares = [float(line.split()[1].rstrip("%,")) for line in lines[begun + 1 : scored]]
+    assert len(shares) > 9 and shares == sorted(shares) and shares[-1] == 100
+    few = tmp_path / "few.txt"
+    few.write_text("a short text, of which nothing is said " * 9)
+    code, _, err = shell(*score[:3], few, *score[4:-1], 1, "--out", tmp_path / "b.jsonl")
+    assert code == 0 and "tokenising" not in err
+
+
 def test_a_tail_rule_counts_what_was_not_read(files, tokenizer):
     from invar_nb import WindowLosses, pair
     from invar_nb.comparison.passages import as_tail_rule, judge_tail

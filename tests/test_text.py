@@ -120,16 +120,65 @@ def test_bytes_of_a_known_cut():
 # --- long texts -----------------------------------------------------------------------------------------------------------------------
 def by_pieces(tokenizer, text, piece=1024, beside=256):
     "(ids and bytes of the whole, of its pieces); None for pieces where the text must stay whole."
-    parts = text_page._pieces(tokenizer, text, piece, beside)
-    return encode_text(tokenizer, text), parts and [np.concatenate(each) for each in zip(*parts, strict=True)]
+    try:
+        parts = [*text_page._pieces(tokenizer, text, piece, beside)]
+    except text_page.StaysWhole:
+        return encode_text(tokenizer, text), None
+    return encode_text(tokenizer, text), [np.concatenate(each) for each in zip(*parts, strict=True)]
+
+
+class Watched:
+    "A tokenizer that keeps what it is called with; it may give another id where a text begins."
+
+    is_fast = True
+
+    def __init__(self, tokenizer, forgets=False):
+        self.tokenizer, self.forgets, self.calls = tokenizer, forgets, []
+
+    def __call__(self, texts, **options):
+        self.calls.append(texts)
+        got = self.tokenizer(texts, **options)
+        if self.forgets:
+            got["input_ids"] = [[i + len(self.calls) for i in ids] for ids in got["input_ids"]]
+        return got
 
 
 def test_what_cannot_be_cut_stays_whole(monkeypatch):
     tokenizer = merged_tokenizer()
-    assert by_pieces(tokenizer, "東京" * 3000)[1] is None                                          # nowhere a blank
-    one, calls = text_page._tokens, []
-    monkeypatch.setattr(text_page, "_tokens", lambda *args: calls.append(args) or one(*args) + (len(calls) > 2) * np.array([[1], [0], [0]]))  # neighbours disagree
-    assert text_page._pieces(tokenizer, "the cat sat on the mat " * 300, 1024, 256) is None and len(calls) == 3
+    assert by_pieces(tokenizer, "東京" * 3000)[1] is None  # nowhere a blank
+    text = "the cat sat on the mat " * 800
+    neighbours_disagree = Watched(tokenizer, forgets=True)
+    with pytest.raises(text_page.StaysWhole):
+        [*text_page._pieces(neighbours_disagree, text, 1024, 256)]
+    monkeypatch.setattr(text_page, "WHOLE", 1024)
+    monkeypatch.setattr(text_page._pieces, "__defaults__", (1024, 256))
+    shown = []
+    ids, sizes = encode_text(Watched(tokenizer, forgets=True), text, progress=shown.append)
+    assert len(ids) == len(tokenizer(text)["input_ids"])
+    assert sizes.sum() == len(text) == shown[-1]
+
+
+def test_a_long_text_is_read_several_pieces_at_a_time_and_shows_how_far(monkeypatch):
+    monkeypatch.setattr(text_page, "WHOLE", 1024)
+    monkeypatch.setattr(text_page._pieces, "__defaults__", (1024, 256))
+    watched, text = Watched(merged_tokenizer()), "".join(WORDS) * 3
+    shown = []
+    ids, sizes = encode_text(watched, text, prefix=(7,), progress=shown.append)
+    whole = by_pieces(merged_tokenizer(), text)[0]
+    assert ids.tolist() == [7, *whole[0]] and sizes.tolist() == [0, *whole[1]]
+    assert max(map(len, watched.calls)) > 4 and len(watched.calls) < 8
+    assert max(sum(map(len, texts)) for texts in watched.calls) < 16 * 1024  # of memory
+    assert shown == sorted(shown) and len(shown) > 8 and shown[-1] == len(text.encode())
+
+
+@pytest.mark.parametrize("texts", ["the cat sat", ["a cat", "Zürich", "東京 mat"]])
+def test_a_plan_shows_bytes_of_all_its_texts(texts):
+    shown = []
+    for tokenizer in (merged_tokenizer(), Letters()):
+        plan_text(tokenizer, texts, max_length=4, progress=lambda *row: shown.append(row))
+    total = len("".join(texts).encode())
+    assert [row for row in shown if row[0] == row[1]] == [(total, total)] * 2
+    assert {row[1] for row in shown} == {total} and shown[:len(shown) // 2] == sorted(shown[:len(shown) // 2])
 
 
 WORDS = np.random.default_rng(3).choice(["the ", "cat  ", "sat, ", "Zürich ", "東京\n\n", "🙂   ", "zurich. ", "a "], 2000)

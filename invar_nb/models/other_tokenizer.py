@@ -6,7 +6,7 @@
 __all__ = ['check_spelled', 'plan_whole', 'document_of_each_text', 'whole_data_id', 'whole_documents']
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c020
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from os.path import commonprefix
 import numpy as np
 
@@ -52,6 +52,7 @@ def plan_whole(
     stride: int | None = None,
     bos: str = "auto",
     prefix_token: int | None = None,
+    progress: Callable[[int, int], None] | None = None,  # (bytes so far, in all)
 ) -> TextPlan:
     "A plan that scores every token of every document; raises ContractError."
     if not isinstance(texts, Documents):
@@ -68,7 +69,7 @@ def plan_whole(
             refuse("plan_whole", "a token must stand before each document",
                    "a tokenizer without BOS, EOS and line break", "Give one: prefix_token=0")
     return plan_text(tokenizer, texts, max_length=max_length, stride=stride, bos=bos,
-                     prefix_token=prefix_token)
+                     prefix_token=prefix_token, progress=progress)
 
 # %% ../../nbs/models/10_other_tokenizer.ipynb #c012
 _OWN = ("tokenizer_digest", "bos_tokens", "bos", "prefix_token", "languages",

@@ -8,7 +8,7 @@ __all__ = ['WINDOWINGS', 'DEFAULT_LENGTH', 'SHORT', 'LEAST_READ', 'GROWTH', 'BYT
            'bytes_to_read', 'plan_text', 'TokenClasses', 'find_classes', 'class_sums', 'sum_columns']
 
 # %% ../../nbs/models/01_windows.ipynb #c003
-import dataclasses, hashlib
+import dataclasses, hashlib, itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NoReturn
 import numpy as np
@@ -20,7 +20,8 @@ from ..arms.spread import Budget, choose_windows
 from ..arms.windows import FIRST_WINDOWS, Window, assign_splits, plan_windows
 from ..comparison.units import CLASSES, class_columns
 from .text import (BOS_POLICIES, UNDETERMINED, Documents, document_start,
-                                  encode_text, tokenizer_digest)
+                                  encode_text, tokenizer_digest, utf8_digest,
+                                  utf8_size)
 
 # %% ../../nbs/models/01_windows.ipynb #c007
 def _hf(n: int, length: int, stride: int) -> Iterator[tuple[int, int, int]]:
@@ -283,6 +284,7 @@ def plan_text(
     *,
     windows: int | str | None = None,  # so many, spread over the documents, or first:40
     seed: int = 0,               # of their choice
+    progress: Callable[[int, int], None] | None = None,  # (bytes so far, in all)
     **cut,                       # fields of Cut: max_length, stride, bos, windowing, ...
 ) -> TextPlan:
     "Token ids and windows of every text; raises ContractError on text with nothing to score."
@@ -290,11 +292,11 @@ def plan_text(
     budget = None if windows is None else Budget.of(windows, seed)
     texts = _as_texts(texts)
     if budget is None or budget.rule != "first":
-        return _plan_of(tokenizer, texts.whole(), budget, cut)
+        return _plan_of(tokenizer, texts.whole(), budget, cut, progress)
     n_bytes = bytes_to_read(budget, cut.of(tokenizer).max_length)
     plan = None
     while plan is None:
-        plan = _plan_of(tokenizer, texts.beginning(n_bytes), budget, cut)
+        plan = _plan_of(tokenizer, texts.beginning(n_bytes), budget, cut, progress)
         n_bytes *= GROWTH
     return plan
 
@@ -304,6 +306,7 @@ def _plan_of(
     texts: Documents,
     budget: Budget | None,
     cut: Cut,
+    progress: Callable[[int, int], None] | None,
 ) -> TextPlan | None:
     "The plan of these texts; None where they are a beginning that is too short."
     tool, part_read = WINDOWINGS[cut.windowing], texts.part_read
@@ -312,8 +315,11 @@ def _plan_of(
     start = document_start(words, texts.texts[0], cut.bos)
     if cut.prefix_token is not None: start = (cut.prefix_token, *start)
     token_ids, sizes, planned, short = {}, {}, [], []
-    for i, (name, text) in enumerate(zip(texts.text_ids, texts.texts, strict=True)):
-        ids, sizes[name] = encode_text(words, text, start)
+    *before, total = itertools.accumulate(map(utf8_size, texts.texts), initial=0)
+    numbered = enumerate(zip(texts.text_ids, texts.texts, before, strict=True))
+    for i, (name, text, done) in numbered:
+        shown = _after(done, total, progress)
+        ids, sizes[name] = encode_text(words, text, start, shown)
         if len(ids) < 2:
             short.append(i)
             continue
@@ -376,8 +382,8 @@ def _joined(texts: Documents, tool: Windowing) -> Documents:
 
 def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple) -> dict:
     "What a report says of the texts: digests, bytes, files, languages of what is scored."
-    facts = {"text_digests": [digest(text.encode()) for text in texts.texts],
-             "text_bytes": [len(text.encode()) for text in texts.texts],
+    facts = {"text_digests": [*map(utf8_digest, texts.texts)],
+             "text_bytes": [*map(utf8_size, texts.texts)],
              "pieces": texts.pieces}
     if texts.name: facts["text_name"] = texts.name
     if texts.files:
@@ -390,6 +396,17 @@ def _text_facts(texts: Documents, owners: Mapping, windows: tuple, scored: tuple
     for window, document in zip(windows, scored, strict=True):
         counts[of[document]]["tokens"] += window.tokens
     return facts | {"languages": counts, "document_languages": of}
+
+
+def _after(
+    done: int,   # bytes of the texts before
+    total: int,  # bytes of all texts
+    progress: Callable[[int, int], None] | None,
+) -> Callable[[int], None] | None:
+    "Progress of one text as a part of all of them."
+    if progress is None:
+        return None
+    return lambda n_bytes: progress(done + n_bytes, total)
 
 # %% ../../nbs/models/01_windows.ipynb #c008t
 @dataclasses.dataclass(frozen=True, kw_only=True, eq=False)

@@ -451,7 +451,8 @@ def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> di
             whole[document] = whole.get(document, "") + text
         spelled = {"documents": whole, "windows": whole}
         if not scoring.per_byte:
-            words, plan = _plan_again(arm, documents, arguments, scoring)
+            words, plan = _plan_again(arm, documents, arguments, scoring,
+                                      job.output.quiet)
             spelled["windows"] = {
                 w.window_id: words.decode(plan.token_ids[w.document_id][w.score_from:w.stop])
                 for w in plan.windows if w.window_id in listed["windows"]}
@@ -466,14 +467,14 @@ def with_passages(arms: Mapping, arguments: Mapping[str, str], job: g.Job) -> di
     return found
 
 
-def _plan_again(losses, documents, arguments, scoring: g.Scoring):
+def _plan_again(losses, documents, arguments, scoring: g.Scoring, quiet: bool):
     "A tokenizer of the models, and the plan that the losses were scored on."
     folders = [scoring.tokenizer, *arguments.values()]
     folder = next((f for f in folders if f and as_path(f).is_dir()), None)
     if folder is None:
         o.usage("show_text needs a tokenizer", "no model folder", "Give --tokenizer DIR")
     words = load_tokenizer(folder, trust_remote_code=scoring.trust_remote_code)
-    plan = planned(words, documents, scoring)
+    plan = planned(words, documents, scoring, quiet)
     check_origin(plan, losses, scoring)
     return words, plan
 

@@ -105,10 +105,15 @@ class Progress:
             self.bar.add_task(label, total=None)
             self.bar.start()
 
+    def stop(self) -> None:
+        "Take the bar away; there may be no more to come."
+        if self.bar is not None and self.bar.live.is_started:
+            self.bar.stop()
+
     def __call__(self, done: int, total: int) -> None:
         if self.bar is not None:
             self.bar.update(self.bar.task_ids[0], completed=done, total=total)
-            if done >= total: self.bar.stop()
+            if done >= total: self.stop()
         elif self.clock() - self.last >= self.every:
             self.last = self.clock()
             left = (self.last - self.began) * (total - done) / max(done, 1) / 60

@@ -250,14 +250,14 @@ def find_device(device: str, count: int, environ: Mapping = os.environ) -> str:
     return f"cuda:{local[0] % count}"
 
 
-def load_work(model: str, o: g.Scoring, documents=None):
+def load_work(model: str, o: g.Scoring, documents=None, quiet: bool = True):
     "The model, looked at, and the plan of the whole text."
     documents = documents or one_text(o)
     check_documents(documents, [model], o)
     torch, _ = import_torch("score")
     o = replace(o, device=find_device(o.device, torch.cuda.device_count()))
     loaded = load(model, o)
-    plan = planned(loaded, documents, o)
+    plan = planned(loaded, documents, o, quiet)
     return plan_shards(loaded, plan, batch_tokens=o.batch_tokens)
 
 
@@ -287,7 +287,7 @@ def save_shard(
     shard, target = as_shard(find_shard(text)), Target(out)
     check_cut(target, shard)
     say(f"score: shard {shard}, loading {model}", quiet)
-    work = load_work(model, scoring)
+    work = load_work(model, scoring, quiet=quiet)
     say(f"score: {amount(work.plan.counts)} in all", quiet)
     numbers, before = work.windows(shard), part_names(target)
     name = score_shard(work, target, shard, journal=place_journal(target, shard), force=force,
@@ -421,7 +421,7 @@ def score_report_again(
         if part not in plans:  # one for all models: their digests of it agree
             job = follow(arm, g.Scoring(text=files[part]))
             plans[part] = planned(opened[name], text_of(
-                files[part], job, recorded_cut(facts, "verify")), job)
+                files[part], job, recorded_cut(facts, "verify")), job, quiet)
             check_origin(plans[part], arm, job)
         _check_rows(plans[part], arm, name)
         what = "to measure its noise" if how else "that were drawn"
