@@ -14,7 +14,8 @@ import invar_nb
 from invar_nb import compare, pair
 from invar_nb.files.losses import read_losses
 from invar_nb.foundations.refuse import ContractError, PairingError
-from invar_nb.models.load import load_model, read_gguf
+from invar_nb.models import load as load_page
+from invar_nb.models.load import Stored, load_model, read_gguf
 from invar_nb.models.score import score_text
 
 pytest.importorskip("gguf")
@@ -53,6 +54,40 @@ def test_the_shell_gives_a_verdict_on_a_gguf(made, tmp_path, kind, codes):
     if kind == "F16":
         assert shell("score", made / "F16.gguf", "--tokenizer", BASE, "--text", made / "t.jsonl", "--max-length", 64, "--out", tmp_path / "l.jsonl")[0] == 0
         assert (read_losses(tmp_path / "l.jsonl").log_loss == scored(BASE).log_loss).all()
+
+
+def packed_tensor(path, kind, shape, seed=0):
+    "A file that holds one packed tensor behind 32 bytes, where it stands, and its numbers as the package gguf has them."
+    import gguf
+
+    numbers = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    packed = gguf.quants.quantize(numbers, gguf.GGMLQuantizationType[kind])
+    path.write_bytes(bytes(32) + packed.tobytes())
+    stored = Stored(name="x", kind=kind, shape=shape, path=path, offset=32, n_bytes=packed.nbytes)
+    return stored, gguf.dequantize(packed, gguf.GGMLQuantizationType[kind])
+
+
+@pytest.mark.parametrize("shape", [(64,), (7, 64), (3, 5, 64)])
+@pytest.mark.parametrize("kind", ["F32", "F16", "BF16", "Q8_0", "Q4_0", "Q5_1"])
+@pytest.mark.parametrize("at_once", [1, 128, 2**20])
+def test_a_tensor_is_dequantised_in_parts_as_in_one(tmp_path, monkeypatch, kind, shape, at_once):
+    stored, whole = packed_tensor(tmp_path / "x.bin", kind, shape)
+    monkeypatch.setattr(load_page, "DEQUANTISED", at_once)
+    numbers = load_page.dequantised(stored)
+    assert numbers.dtype == np.float32 and numbers.flags.writeable and numbers.shape == shape
+    np.testing.assert_array_equal(numbers, whole.reshape(shape))
+
+
+def test_a_large_tensor_stands_in_memory_once(tmp_path):
+    "Its numbers, its packed bytes and little more; joining parts of it would take its numbers twice."
+    import tracemalloc
+
+    stored, _ = packed_tensor(tmp_path / "x.bin", "Q8_0", (8192, 1024))
+    tracemalloc.start()
+    numbers = load_page.dequantised(stored)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1.25 * (numbers.nbytes + stored.n_bytes)
 
 
 def test_the_files_own_tokenizer(tmp_path):
