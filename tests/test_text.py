@@ -166,7 +166,7 @@ def test_a_long_text_is_read_several_pieces_at_a_time_and_shows_how_far(monkeypa
     ids, sizes = encode_text(watched, text, prefix=(7,), progress=shown.append)
     whole = by_pieces(merged_tokenizer(), text)[0]
     assert ids.tolist() == [7, *whole[0]] and sizes.tolist() == [0, *whole[1]]
-    assert max(map(len, watched.calls)) > 4 and len(watched.calls) < 8
+    assert max(map(len, watched.calls)) >= 4 and len(watched.calls) < 9
     assert max(sum(map(len, texts)) for texts in watched.calls) < 16 * 1024  # of memory
     assert shown == sorted(shown) and len(shown) > 8 and shown[-1] == len(text.encode())
 

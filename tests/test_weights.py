@@ -310,3 +310,59 @@ def test_scoring_on_a_gpu_buys_less_comparing(monkeypatch):
     assert arms_page.leave_out(Scoring(device="cpu"), both) == ""
     monkeypatch.setattr(arms_page, "as_device", lambda device: torch.device("cuda"))
     assert "tenth of the scoring" in arms_page.leave_out(Scoring(device="cpu"), both)
+
+
+# --- what is looked at only as far as it decides -------------------------------------------------------------------------------------
+def stored_tensor(path, values, kind):
+    from invar_nb.models.load import Stored
+
+    data = np.asarray(values, {"F16": "<f2", "F32": "<f4"}[kind])
+    path.write_bytes(data.tobytes())
+    return Stored(name="x", kind=kind, shape=data.shape, path=path, offset=0, n_bytes=data.nbytes)
+
+
+@pytest.mark.parametrize("place", [None, 0, 9_999])
+@pytest.mark.parametrize("kinds", [("F16", "F32"), ("F32", "F16")])
+def test_a_recast_is_told_from_a_change_of_its_last_element(tmp_path, kinds, place):
+    "Rounded to half precision all agree; one element that does not, wherever it stands, makes a change."
+    fine = np.linspace(1, 2, 10_000, dtype="f4")
+    coarse = fine.astype("<f2")
+    values = {"F32": fine, "F16": coarse}
+    other = values[kinds[1]].copy()
+    if place is not None:
+        other[place] += 0.5
+    a = stored_tensor(tmp_path / "a", values[kinds[0]], kinds[0])
+    change = COMPARE_TENSORS(a, stored_tensor(tmp_path / "b", other, kinds[1]))
+    assert change.recast == (place is None)
+    if place is not None:
+        assert change.changed >= 1 and change.index == (place,)
+
+
+@pytest.mark.parametrize("at", [0, 2**20 + 5])
+def test_pruned_is_said_only_where_every_change_is_a_zero(tmp_path, at):
+    "The first change that is none decides; a later piece cannot make it pruned again."
+    x = np.ones(2**20 + 10, "f4")
+    y = x.copy()
+    y[[1, 2**20 + 1]] = 0
+    a = stored_tensor(tmp_path / "a", x, "F32")
+    assert COMPARE_TENSORS(a, stored_tensor(tmp_path / "b", y, "F32")).edit == "pruned"
+    y[at] = 7
+    changed = COMPARE_TENSORS(a, stored_tensor(tmp_path / "b", y, "F32"))
+    assert changed.edit != "pruned" and changed.changed == 3
+
+
+def test_two_nans_are_equal_and_one_is_not(tmp_path):
+    x = np.array([1, np.nan, 3], "f4")
+    a = stored_tensor(tmp_path / "a", x, "F32")
+    assert COMPARE_TENSORS(a, stored_tensor(tmp_path / "b", x.astype("<f2"), "F16")).recast
+    b = stored_tensor(tmp_path / "b", [np.nan, np.nan, 3], "F32")
+    assert COMPARE_TENSORS(a, b).changed == 1
+
+
+def test_a_word_that_differs_is_named_and_equal_vocabularies_are_not(tmp_path):
+    made = {kind: read_gguf(write_gguf(BASE, tmp_path / f"{kind}.gguf", kind)) for kind in ("F16", "Q8_0")}
+    assert weights_page.compare_settings(*made.values()) == []
+    other = dict(made["Q8_0"].metadata)
+    other["tokenizer.ggml.tokens"] = [*other["tokenizer.ggml.tokens"][:-1], "new"]
+    (line,) = weights_page.compare_settings(made["F16"], replace(made["Q8_0"], metadata=other))
+    assert "tokenizer.ggml.tokens" in line and 'is "new"' in line

@@ -321,7 +321,7 @@ def _sizes(text: str, first: int, stop: int, begin: np.ndarray,
 
 # %% ../../nbs/models/00_text.ipynb #c029
 PIECE, BESIDE = 2**17, 2**12  # characters: of a piece, and read beyond either end of it
-AT_ONCE = 8  # pieces that a tokenizer reads together
+AT_ONCE = 4  # pieces that a tokenizer reads together
 BLANKS = frozenset(" \t\n\r")
 _BLANK_BEFORE_WORD = re.compile(r"[ \t\n\r](?=[^ \t\n\r])")
 

@@ -197,7 +197,18 @@ def on_grid(x: np.ndarray, y: np.ndarray, columns: int) -> bool:
     return False
 
 # %% ../../nbs/models/08_weights.ipynb #c023
-def _unlike(a, b): return (a != b) & ~((a != a) & (b != b))  # two NaNs are equal
+def _unlike(a, b):
+    "Where two arrays differ; two NaNs are equal."
+    differ = a != b
+    is_nan = a != a
+    if is_nan.any():
+        differ &= ~(is_nan & (b != b))
+    return differ
+
+
+def _wide(x):
+    "Half precision as float32, in which numpy computes faster; other types as they are."
+    return x.astype("f4") if x.dtype == np.float16 else x
 
 
 def _float(x):
@@ -214,6 +225,12 @@ def _norm(x):
         return float(np.square(x, dtype="f8").sum())  # beyond the range of float32
 
 
+def _is_lost(x, y, kind: str) -> bool:
+    "Whether y, rounded to the type of x, is another number anywhere; a few mostly show it."
+    parts = slice(4096), slice(4096, None)
+    return any(_unlike(x[part], cast(y[part], kind)).any() for part in parts)
+
+
 def compare_tensors(a: Stored, b: Stored) -> TensorChange:
     "One tensor against another of the same name, piece by piece."
     facts = {"name": a.name, "kinds": (a.kind, b.kind), "elements": max(a.n, b.n)}
@@ -222,34 +239,38 @@ def compare_tensors(a: Stored, b: Stored) -> TensorChange:
         return TensorChange(**facts, changed=max(a.n, b.n), relative=None,
                             shapes=(a.shape, b.shape))
     turned, same_kind = not (a.turn is b.turn is None), a.kind == b.kind
-    equal, norm, moved, changed, back, zeros, grid = [], 0.0, 0.0, 0, 0, 0, None
+    equal, norm, moved, changed, zeros, grid = [], 0.0, 0.0, 0, 0, None
     largest = -1.0, 0, 0.0, 0.0  # size, place, from, to
+    packed, is_recast = is_packed(b.kind), True  # equal once y has the type of x
     for piece in [(0, a.n)] if turned else pieces(a):
         data = [raw(t, *piece) for t in (a, b)]
         if same_kind and not turned and data[0] == data[1]:
             equal.append(piece)
             continue
         x, y = (numbers(t, *piece, part) for t, part in zip((a, b), data, strict=True))
-        a_as_b, b_as_a = (x, y) if same_kind else (cast(x, b.kind), cast(y, a.kind))
-        norm += _norm(x)
-        differ = _unlike(a_as_b, y)
+        a_as_b = x if same_kind else cast(x, b.kind)
+        wide_x, wide_y = _wide(x), _wide(y)
+        wide_a = wide_x if a_as_b is x else _wide(a_as_b)
+        norm += _norm(wide_x)
+        differ = _unlike(wide_a, wide_y)
         n = int(np.count_nonzero(differ))
-        back += n if same_kind else int(np.count_nonzero(_unlike(x, b_as_a)))
+        is_recast = is_recast and not (n if same_kind else _is_lost(x, y, a.kind))
         if not n: continue
+        if zeros == changed:  # pruned so far
+            zeros += int(np.count_nonzero(differ & (y == 0)))
         changed += n
-        zeros += int(np.count_nonzero(differ & (y == 0)))
-        if grid is None: grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
+        if grid is None and not packed:
+            grid = on_grid(x, y, b.shape[-1] if b.shape else 1)
         with np.errstate(invalid="ignore", over="ignore"):
-            size = np.abs(_float(y) - _float(a_as_b))
+            size = np.abs(_float(wide_y) - _float(wide_a))
         if not np.isfinite(size).all():
             size = np.where(differ, np.nan_to_num(size, nan=np.inf), 0.0)
         moved += _norm(size)
         k = int((size if size.any() else differ).argmax())  # integers beyond 2^53
         if size[k] > largest[0]: largest = size[k], piece[0] + k, a_as_b[k], y[k]
-    if not changed or not back: return TensorChange(**facts, changed=0, relative=0.0)
+    if not changed or is_recast: return TensorChange(**facts, changed=0, relative=0.0)
     norm += sum(_norm(numbers(a, *piece)) for piece in equal)
     known = norm > 0 and math.isfinite(norm + moved)
-    packed = is_packed(b.kind)
     edit = "pruned" if zeros == changed else "quantised" if grid or packed else ""
     return TensorChange(**facts, changed=changed, edit=edit,
                         relative=math.sqrt(moved / norm) if known else None,
@@ -282,9 +303,21 @@ def _json(data: bytes, path: Path) -> object:
         return strict_json(data, where=f"compare_weights: {path}")
 
 
+def _without_equal_texts(a: Mapping, b: Mapping) -> tuple[dict, dict]:
+    "Both without the lists of texts that they share, such as the vocabulary."
+    texts = {
+        name
+        for name, value in a.items()
+        if isinstance(value, list) and value[:1] and isinstance(value[0], str)
+    }
+    shared = {name for name in texts if a[name] == b.get(name)}
+    return tuple({k: v for k, v in each.items() if k not in shared} for each in (a, b))
+
+
 def compare_settings(a: Checkpoint, b: Checkpoint) -> list[str]:
     "How config and tokenizer differ, one line each."
-    if a.kind == b.kind == "gguf": return _in_words("metadata", a.metadata, b.metadata)
+    if a.kind == b.kind == "gguf":
+        return _in_words("metadata", *_without_equal_texts(a.metadata, b.metadata))
     if "gguf" in (a.kind, b.kind):
         return ["config and tokenizer are not compared, since a GGUF has its own fields"]
     lines = []
