@@ -345,7 +345,7 @@ def shared_cut(
     planned: int,  # character
     beside: int,  # characters that both read on either side, at least
 ) -> int | None:
-    "The place near the planned one where both begin a token at white space; None: they differ."
+    "The place near the planned one where both begin a token at white space, or None."
     places = left[1][abs(left[1] - planned) <= beside // 16]
     by_distance = sorted(places.tolist(), key=lambda place: abs(place - planned))
     cut = next((at for at in by_distance if BLANKS & set(text[at - 1 : at + 1])), None)
