@@ -2,7 +2,14 @@
 
     python tools/real_study.py FOLDER     wikitext-2.test.txt, tinyshakespeare.txt and blimp_100.jsonl are in FOLDER
 
-`make real` comes first. About two hours on two cores; what is there already is not made again. It writes tests/data/real_study.parquet (a row a type, text and window), tests/data/real_pairs.parquet (a row a type and pair) and tests/data/real_study.json (sizes, digests, what the engine printed). The texts themselves are not kept.
+`make real` comes first. About an hour and a half on two cores; what is there already is not made again. It writes into tests/data:
+
+- real_study.parquet: a row a type, text and chunk, by the engine;
+- real_study.json: sizes, digests, what the engine printed;
+- real_pairs.parquet: a row a type and minimal pair;
+- real_documents.parquet: a row a type, text, document and piece, for simulations of coverage.
+
+The texts themselves are not kept.
 """
 
 import argparse
@@ -18,12 +25,19 @@ import pyarrow.parquet as pq
 import real
 
 DATA = real.ROOT / "tests" / "data"
+PARTS = ("texts", "pairs", "documents")
 TYPES = ("F16", *real.QUANTS)
 N_CHUNKS = 24
 N_PASSAGES = 45
 PASSAGE = 1500  # characters
 PAIRS_OF_KIND = 20
 TEXTS = {"encyclopedia": "wikitext-2.test.txt", "drama": "tinyshakespeare.txt"}
+N_DOCUMENTS = 250
+SHORTEST = 240  # characters of a document
+MAX_TOKENS = 256  # of a document
+PIECE = 64  # tokens
+DOCUMENT_PARTS = ("texts", "pairs", "documents")
+TYPES = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")
 COLUMNS = ("kl_divergence", "top1_changed", "probability_change")
 
 
@@ -110,6 +124,26 @@ def windows(text: str, name: str) -> pa.Table:
     )
 
 
+class Reader:
+    "A type of the model, its weights in single precision; a text begins behind the model's BOS."
+
+    def __init__(self, name: str) -> None:
+        from invar_nb import load_model
+
+        self.loaded = load_model(real.model(name))
+
+    def losses(self, text: str, max_tokens: int | None = None) -> np.ndarray:
+        "Of each token of a text, in nats."
+        import torch
+
+        bos = self.loaded.tokenizer.bos_token_id
+        token_ids = self.loaded.tokenizer(text).input_ids[:max_tokens]
+        ids = torch.tensor([[bos, *token_ids]])
+        with torch.inference_mode():
+            log_p = self.loaded.model(ids).logits[0, :-1].log_softmax(-1)
+        return -log_p.gather(-1, ids[0, 1:, None])[:, 0].double().numpy()
+
+
 def pair_rows(file: Path) -> pa.Table:
     "How much more a type expects the good sentence of a pair than the bad one, in nats."
     pairs = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -125,19 +159,11 @@ def pair_rows(file: Path) -> pa.Table:
 
 
 def preferences(pairs: list[dict], name: str) -> dict[str, object]:
-    "The weights of a type in single precision; each sentence begins behind the model's BOS."
-    import torch
-
-    from invar_nb import load_model
-
-    loaded = load_model(real.model(name))
-    bos = loaded.tokenizer.bos_token_id
+    "How much more each good sentence is expected than its bad one, under one type."
+    loaded = Reader(name)
 
     def total(sentence: str) -> float:
-        ids = torch.tensor([[bos, *loaded.tokenizer(sentence).input_ids]])
-        with torch.inference_mode():
-            log_p = loaded.model(ids).logits[0, :-1].log_softmax(-1)
-        return float(log_p.gather(-1, ids[0, 1:, None]).sum())
+        return -float(loaded.losses(sentence).sum())
 
     preference = [total(pair["good"]) - total(pair["bad"]) for pair in pairs]
     return {
@@ -146,6 +172,49 @@ def preferences(pairs: list[dict], name: str) -> dict[str, object]:
         "kind": [pair["kind"] for pair in pairs],
         "field": [pair["field"] for pair in pairs],
         "preference": np.asarray(preference, "f4"),
+    }
+
+
+def paragraphs(text: str) -> list[str]:
+    "Paragraphs or speeches from all over a text."
+    long = [
+        part.strip() for part in re.split(r"\n\s*\n|\n(?= \S)", text) if len(part) > SHORTEST
+    ]
+    chosen = np.linspace(0, len(long) - 1, N_DOCUMENTS).astype(int)
+    return [long[k] for k in chosen]
+
+
+def document_rows(folder: Path) -> pa.Table:
+    "Paragraphs of two texts under five types."
+    tables = []
+    for text, file in TEXTS.items():
+        documents = paragraphs((folder / file).read_text("utf-8"))
+        for name in DOCUMENT_TYPES:
+            kept = real.REAL / f"study-documents-{text}-{name}.parquet"
+            if not kept.exists():
+                pq.write_table(pa.table(pieces(text, documents, name)), kept)
+            tables.append(pq.read_table(kept))
+            real.say(f"documents of {text}, {name}")
+    return pa.concat_tables(tables)
+
+
+def pieces(text: str, documents: list[str], name: str) -> dict[str, object]:
+    "The mean loss of each 64 tokens of a document; what stands before them is their context."
+    loaded = Reader(name)
+    document, tokens, log_loss = [], [], []
+    for number, words in enumerate(documents):
+        losses = loaded.losses(words, MAX_TOKENS)
+        for start in range(0, len(losses), PIECE):
+            piece = losses[start : start + PIECE]
+            document.append(number)
+            tokens.append(len(piece))
+            log_loss.append(piece.mean())
+    return {
+        "text": [text] * len(tokens),
+        "type": [name] * len(tokens),
+        "document": np.asarray(document, "i2"),
+        "tokens": np.asarray(tokens, "i2"),
+        "log_loss": np.asarray(log_loss, "f8"),
     }
 
 
@@ -182,22 +251,30 @@ def facts(files: dict[str, Path]) -> dict:
     }
 
 
+def write(name: str, table: pa.Table) -> None:
+    pq.write_table(table, DATA / f"{name}.parquet", compression="zstd")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path, help="with the two texts and the minimal pairs")
-    parser.add_argument("--only", choices=("texts", "pairs"), help="this part alone")
+    parser.add_argument("--only", choices=PARTS, help="this part alone")
     chosen = parser.parse_args()
     if not real.is_ready():
         real.stop("run make real first")
-    if chosen.only != "pairs":
+    parts = PARTS if chosen.only is None else (chosen.only,)
+    if "texts" in parts:
         files = text_files(chosen.folder)
-        table = pa.concat_tables([rows_of(text, file) for text, file in files.items()])
-        pq.write_table(table, DATA / "real_study.parquet", compression="zstd")
+        write(
+            "real_study",
+            pa.concat_tables([rows_of(text, file) for text, file in files.items()]),
+        )
         known = json.dumps(facts(files), indent=1)
         (DATA / "real_study.json").write_text(known + "\n", encoding="utf-8")
-    if chosen.only != "texts":
-        table = pair_rows(chosen.folder / "blimp_100.jsonl")
-        pq.write_table(table, DATA / "real_pairs.parquet", compression="zstd")
+    if "pairs" in parts:
+        write("real_pairs", pair_rows(chosen.folder / "blimp_100.jsonl"))
+    if "documents" in parts:
+        write("real_documents", document_rows(chosen.folder))
     return 0
 
 
