@@ -1,13 +1,18 @@
-"""SmolLM2 in eight types on three texts, by llama.cpp, and on minimal pairs: the numbers of the guide *Which quant is good enough?*
+"""SmolLM2 in eight types, by llama.cpp: the numbers of the guide *Which quant is good enough?*
 
-    python tools/real_study.py FOLDER     wikitext-2.test.txt, tinyshakespeare.txt and blimp_100.jsonl are in FOLDER
+    python tools/real_study.py FOLDER
 
-`make real` comes first. About an hour and a half on two cores; what is there already is not made again. It writes into tests/data:
+FOLDER holds wikitext-2.test.txt, tinyshakespeare.txt and blimp_100.jsonl. `make real` comes first.
+About an hour and a half on two cores; what is there already is not made again. It writes into
+tests/data:
 
 - real_study.parquet: a row a type, text and chunk, by the engine;
 - real_study.json: sizes, digests, what the engine printed;
 - real_pairs.parquet: a row a type and minimal pair;
-- real_documents.parquet: a row a type, text, document and piece, for simulations of coverage.
+- real_documents.parquet: a row a type, text, document and piece, for simulations of coverage;
+- real_noise.parquet: the same weights computed in other ways, a row a way and chunk or document;
+- real_gemma.parquet: Gemma 3 270M, a row a type and chunk of one text: losses only, its terms
+  forbid passing on the model.
 
 The texts themselves are not kept.
 """
@@ -25,19 +30,29 @@ import pyarrow.parquet as pq
 import real
 
 DATA = real.ROOT / "tests" / "data"
-PARTS = ("texts", "pairs", "documents")
+PARTS = ("texts", "pairs", "documents", "noise", "gemma")
 TYPES = ("F16", *real.QUANTS)
 N_CHUNKS = 24
 N_PASSAGES = 45
 PASSAGE = 1500  # characters
 PAIRS_OF_KIND = 20
+TOGETHER = 32  # sentences in a batch
 TEXTS = {"encyclopedia": "wikitext-2.test.txt", "drama": "tinyshakespeare.txt"}
-N_DOCUMENTS = 250
+N_DOCUMENTS = 150
 SHORTEST = 240  # characters of a document
 MAX_TOKENS = 256  # of a document
+N_NOISE = 8  # chunks; documents eight times as many
+ENGINE_WAYS = {
+    ("F16", "as it is"): (),
+    ("F16", "64 tokens at once"): ("-ub", 64),
+    ("F16", "no flash attention"): ("-fa", "off"),
+    ("Q4_K_M", "as it is"): (),
+    ("Q4_K_M", "64 tokens at once"): ("-ub", 64),
+    ("Q4_K_M", "weights not rearranged"): ("--no-repack",),
+}
 PIECE = 64  # tokens
-DOCUMENT_PARTS = ("texts", "pairs", "documents")
-TYPES = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")
+GEMMA_TYPES = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")  # Q4_K_M is the published file
+DOCUMENT_TYPES = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")
 COLUMNS = ("kl_divergence", "top1_changed", "probability_change")
 
 
@@ -124,26 +139,6 @@ def windows(text: str, name: str) -> pa.Table:
     )
 
 
-class Reader:
-    "A type of the model, its weights in single precision; a text begins behind the model's BOS."
-
-    def __init__(self, name: str) -> None:
-        from invar_nb import load_model
-
-        self.loaded = load_model(real.model(name))
-
-    def losses(self, text: str, max_tokens: int | None = None) -> np.ndarray:
-        "Of each token of a text, in nats."
-        import torch
-
-        bos = self.loaded.tokenizer.bos_token_id
-        token_ids = self.loaded.tokenizer(text).input_ids[:max_tokens]
-        ids = torch.tensor([[bos, *token_ids]])
-        with torch.inference_mode():
-            log_p = self.loaded.model(ids).logits[0, :-1].log_softmax(-1)
-        return -log_p.gather(-1, ids[0, 1:, None])[:, 0].double().numpy()
-
-
 def pair_rows(file: Path) -> pa.Table:
     "How much more a type expects the good sentence of a pair than the bad one, in nats."
     pairs = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
@@ -160,12 +155,16 @@ def pair_rows(file: Path) -> pa.Table:
 
 def preferences(pairs: list[dict], name: str) -> dict[str, object]:
     "How much more each good sentence is expected than its bad one, under one type."
-    loaded = Reader(name)
-
-    def total(sentence: str) -> float:
-        return -float(loaded.losses(sentence).sum())
-
-    preference = [total(pair["good"]) - total(pair["bad"]) for pair in pairs]
+    model = Reader(name)
+    sentences = [pair[which] for which in ("good", "bad") for pair in pairs]
+    by_length = sorted(range(len(sentences)), key=lambda k: len(sentences[k]))
+    loss = np.zeros(len(sentences))
+    for start in range(0, len(by_length), TOGETHER):
+        batch = by_length[start : start + TOGETHER]
+        losses = model.losses_together([sentences[k] for k in batch])
+        loss[batch] = [values.sum() for values in losses]
+    good, bad = np.split(loss, 2)
+    preference = bad - good
     return {
         "type": [name] * len(pairs),
         "id": [pair["id"] for pair in pairs],
@@ -173,6 +172,41 @@ def preferences(pairs: list[dict], name: str) -> dict[str, object]:
         "field": [pair["field"] for pair in pairs],
         "preference": np.asarray(preference, "f4"),
     }
+
+
+class Reader:
+    "A type of the model in transformers; a text begins behind the model's BOS."
+
+    def __init__(self, name: str, dtype: str = "float32") -> None:
+        import torch
+
+        from invar_nb import load_model
+
+        self.loaded = load_model(real.model(name))
+        self.model = self.loaded.model.to(getattr(torch, dtype))
+
+    def losses(self, text: str, max_tokens: int | None = None) -> np.ndarray:
+        "Of each token of a text, in nats."
+        return self.losses_together([text], max_tokens)[0]
+
+    def losses_together(
+        self, texts: list[str], max_tokens: int | None = None
+    ) -> list[np.ndarray]:
+        "Of each token of texts that one batch holds, padded at their ends."
+        import torch
+
+        bos = self.loaded.tokenizer.bos_token_id
+        rows = [[bos, *self.loaded.tokenizer(text).input_ids[:max_tokens]] for text in texts]
+        ids = torch.full((len(rows), max(map(len, rows))), bos)
+        mask = torch.zeros_like(ids)
+        for k, row in enumerate(rows):
+            ids[k, : len(row)] = torch.tensor(row)
+            mask[k, : len(row)] = 1
+        with torch.inference_mode():
+            logits = self.model(ids, attention_mask=mask).logits[:, :-1]
+        log_p = logits.float().log_softmax(-1)
+        losses = -log_p.gather(-1, ids[:, 1:, None])[..., 0].double().numpy()
+        return [losses[k, : len(row) - 1] for k, row in enumerate(rows)]
 
 
 def paragraphs(text: str) -> list[str]:
@@ -218,6 +252,108 @@ def pieces(text: str, documents: list[str], name: str) -> dict[str, object]:
     }
 
 
+def noise_rows(folder: Path) -> pa.Table:
+    "The same weights on the same text, computed in other ways."
+    from invar_nb.files.llama_cpp import read_perplexity_log
+
+    file = text_files(folder)["encyclopedia"]
+    rows = []
+    for (name, way), options in ENGINE_WAYS.items():
+        kept = log(f"noise-{len(options)}-{'-'.join(map(str, options)).strip('-')}", name)
+        if not kept.exists():
+            words = ["-m", real.model(name), "-f", file, "-c", real.N_CTX]
+            real.engine("llama-perplexity", *words, "--chunks", N_NOISE, *options, log=kept)
+        losses = read_perplexity_log(kept)
+        rows += noise_of("llama.cpp", name, way, losses.tokens, losses.log_loss)
+        real.say(f"noise: {name}, {way}")
+    documents = paragraphs((folder / TEXTS["encyclopedia"]).read_text("utf-8"))[: 8 * N_NOISE]
+    for dtype in ("float32", "bfloat16"):
+        model = Reader("F16", dtype)
+        alone = [model.losses(words, MAX_TOKENS) for words in documents]
+        eight = [
+            losses
+            for start in range(0, len(documents), 8)
+            for losses in model.losses_together(documents[start : start + 8], MAX_TOKENS)
+        ]
+        for way, values in ((dtype, alone), (f"{dtype}, eight at once", eight)):
+            tokens = [len(losses) for losses in values]
+            means = [losses.mean() for losses in values]
+            rows += noise_of("transformers", "F16", way, tokens, means)
+            real.say(f"noise: transformers, {way}")
+    return pa.Table.from_pylist(rows)
+
+
+def noise_of(program: str, name: str, way: str, tokens: list, log_loss: list) -> list[dict]:
+    shared = {"program": program, "type": name, "way": way}
+    return [
+        {**shared, "item": k, "tokens": int(t), "log_loss": float(loss)}
+        for k, (t, loss) in enumerate(zip(tokens, log_loss, strict=True))
+    ]
+
+
+def gemma_model(name: str) -> Path:
+    "A type of Gemma 3 270M; all but the published one are made from it."
+    published = real.fetch_gemma()
+    if name == "Q4_K_M":
+        return published
+    path = published.with_name(f"gemma-3-270m-{name}.gguf")
+    if not path.exists():
+        source = published if name == "F16" else gemma_model("F16")
+        beside = path.with_suffix(".partial")
+        words = ["--allow-requantize", source, beside, name]
+        real.engine("llama-quantize", *words, log=real.log(f"quantise-gemma-{name}"))
+        beside.rename(path)
+    return path
+
+
+def gemma_rows(folder: Path) -> pa.Table:
+    "Windows of the encyclopedia under types of Gemma, from the engine's logs."
+    from invar_nb.files.llama_cpp import read_perplexity_log
+
+    file = text_files(folder)["encyclopedia"]
+    tables = []
+    for name in GEMMA_TYPES:
+        kept = log("encyclopedia", f"gemma-{name}")
+        if not kept.exists():
+            words = ["-m", gemma_model(name), "-f", file, "-c", real.N_CTX]
+            real.engine("llama-perplexity", *words, "--chunks", N_CHUNKS, log=kept)
+        losses = read_perplexity_log(kept)
+        columns = {
+            "type": [name] * len(losses),
+            "window": np.arange(len(losses), dtype="i4"),
+            "tokens": losses.tokens.astype("i4"),
+            "log_loss": losses.log_loss,
+        }
+        tables.append(pa.table(columns))
+        real.say(f"Gemma, {name}")
+    return pa.concat_tables(tables)
+
+
+def weights_moved(name: str) -> dict[str, float]:
+    "What quantising did to the matrices: its root mean square in parts of theirs, and their growth."
+    import gguf
+
+    before, after = (
+        {t.name: t for t in gguf.GGUFReader(real.model(which)).tensors}
+        for which in ("F16", name)
+    )
+    moved = 0.0
+    along = 0.0
+    size = 0.0
+    for key, tensor in before.items():
+        if key.startswith("blk.") and len(tensor.shape) > 1:
+            weights = gguf.dequantize(tensor.data, tensor.tensor_type).astype(float).ravel()
+            other = (
+                gguf.dequantize(after[key].data, after[key].tensor_type).astype(float).ravel()
+            )
+            moved += ((other - weights) ** 2).sum()
+            along += (other * weights).sum()
+            size += (weights**2).sum()
+    error = float(np.sqrt(moved / size))
+    growth = float(along / size - 1)
+    return {"weight_error": round(error, 5), "weight_growth": round(growth, 5)}
+
+
 def facts(files: dict[str, Path]) -> dict:
     "What a reader must know of the models and texts, and what the engine printed."
     from invar_nb.models.load import read_gguf
@@ -238,6 +374,7 @@ def facts(files: dict[str, Path]) -> dict:
         models[name] = {
             "bytes": len(data),
             "bits_per_weight": round(bits, 4),
+            **weights_moved(name),
             "sha256": sha256(data).hexdigest(),
         }
     texts = {name: sha256(file.read_bytes()).hexdigest() for name, file in files.items()}
@@ -275,6 +412,10 @@ def main() -> int:
         write("real_pairs", pair_rows(chosen.folder / "blimp_100.jsonl"))
     if "documents" in parts:
         write("real_documents", document_rows(chosen.folder))
+    if "gemma" in parts:
+        write("real_gemma", gemma_rows(chosen.folder))
+    if "noise" in parts:
+        write("real_noise", noise_rows(chosen.folder))
     return 0
 
 
