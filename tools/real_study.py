@@ -51,6 +51,7 @@ ENGINE_WAYS = {
     ("Q4_K_M", "weights not rearranged"): ("--no-repack",),
 }
 PIECE = 64  # tokens
+SIX_DECIMALS = ("--ppl-output-type", 1)
 GEMMA_TYPES = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")  # Q4_K_M is the published file
 DOCUMENT_TYPES = ("F16", "Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")
 COLUMNS = ("kl_divergence", "top1_changed", "probability_change")
@@ -94,7 +95,7 @@ def run_engine(text: str, file: Path, name: str) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     beside = target.with_suffix(".partial")
     words = ["-m", real.model(name), "-f", file, "-c", real.N_CTX, "--chunks", N_CHUNKS]
-    options = ["--ppl-output-type", 1, "--kl-divergence-base", beside]
+    options = [*SIX_DECIMALS, "--kl-divergence-base", beside]
     real.engine("llama-perplexity", *words, *options, log=log(text, name))
     beside.rename(target)
 
@@ -261,7 +262,7 @@ def noise_rows(folder: Path) -> pa.Table:
     for (name, way), options in ENGINE_WAYS.items():
         kept = log(f"noise-{len(options)}-{'-'.join(map(str, options)).strip('-')}", name)
         if not kept.exists():
-            words = ["-m", real.model(name), "-f", file, "-c", real.N_CTX]
+            words = ["-m", real.model(name), "-f", file, "-c", real.N_CTX, *SIX_DECIMALS]
             real.engine("llama-perplexity", *words, "--chunks", N_NOISE, *options, log=kept)
         losses = read_perplexity_log(kept)
         rows += noise_of("llama.cpp", name, way, losses.tokens, losses.log_loss)
@@ -315,7 +316,7 @@ def gemma_rows(folder: Path) -> pa.Table:
     for name in GEMMA_TYPES:
         kept = log("encyclopedia", f"gemma-{name}")
         if not kept.exists():
-            words = ["-m", gemma_model(name), "-f", file, "-c", real.N_CTX]
+            words = ["-m", gemma_model(name), "-f", file, "-c", real.N_CTX, *SIX_DECIMALS]
             real.engine("llama-perplexity", *words, "--chunks", N_CHUNKS, log=kept)
         losses = read_perplexity_log(kept)
         columns = {
