@@ -167,6 +167,7 @@ def test_the_old_intervals_fall_short():
 REAL_TABLE = TABLE.with_name("coverage_real.csv")
 DATA = Path(__file__).parent / "data"
 REAL_DOCUMENTS = DATA / "real_documents.parquet"
+DEMO_LOSSES = DATA / "docstring_losses.npz"
 DEMO_EDITS = ("int8", "int4", "tuned")
 REAL_TEXTS = ("encyclopedia", "drama")
 REAL_TYPES = ("Q8_0", "Q4_K_M", "Q3_K_M", "Q2_K")
@@ -183,7 +184,7 @@ class Population:
 
 def demo_population(edit):
     "Docstrings under the demo's models."
-    data = np.load(DATA / "docstring_losses.npz")
+    data = np.load(DEMO_LOSSES)
     return Population(data["document"], data["tokens"].astype(float), data[edit] - data["base"])
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 from test_families import OTHER
-from test_coverage import REAL_LOSSES, TABLE, generator, read, write
+from test_coverage import DEMO_LOSSES, TABLE, generator, read, write
 
 from invar_nb.arms.spread import Budget, choose_windows, rank_windows
 from invar_nb.files.losses import read_losses, write_losses
@@ -159,7 +159,7 @@ EDITS = ("int8", "int4", "tuned", *(f"{text}/{edit}" for text in ("tests", "lice
 def draws(edit, share, trials, chosen_by):
     "N_d, W_d of the documents in samples of equal tokens: 20 whole documents, or a part of 40, 80, 160."
     text, slash, _ = edit.rpartition("/")
-    data, rng = np.load(OTHER if slash else REAL_LOSSES), generator("spread", edit, share)
+    data, rng = np.load(OTHER if slash else DEMO_LOSSES), generator("spread", edit, share)
     t, d = data[f"{text}{slash}tokens"].astype(float), data[edit].astype(float) - data[f"{text}{slash}base"]
     rows = np.split(np.arange(d.size), np.cumsum(np.bincount(data[f"{text}{slash}document"]))[:-1])
     for trial in range(trials):
