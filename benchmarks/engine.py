@@ -104,6 +104,7 @@ def one(file, n_tokens):
 
 
 def measure(file, n_tokens, rounds):
+    "Print the ratios of one file; the MiB of its weights in float32."
     import torch
 
     from invar_nb import load_model, plan_windows, score_windows
@@ -151,8 +152,10 @@ def measure(file, n_tokens, rounds):
         seconds = alternate(runs, rounds, clock=cpu_seconds)
         title = f"{N_CHUNKS} chunks of {LENGTH} tokens, seconds of the processor"
         table(title, seconds, "llama-perplexity, its process")
-    weights = 4 * parameters / 2**20
-    del loaded
+    return 4 * parameters / 2**20
+
+
+def measure_memory(file, n_tokens, weights):
     peak = peak_memory([__file__, file.resolve(), "--tokens", n_tokens, "--one"])
     libraries = peak_memory(
         ["-c", f"{LIBRARIES}; from scoring import resident; print(resident('VmHWM'))"]
@@ -187,7 +190,8 @@ def main():
         return
     machine("torch", "transformers", "gguf")
     for file in files:
-        measure(file, chosen.tokens, chosen.rounds)
+        weights = measure(file, chosen.tokens, chosen.rounds)
+        measure_memory(file, chosen.tokens, weights)
 
 
 if __name__ == "__main__":
