@@ -15,7 +15,7 @@ from invar_nb.shell.cli import app
 ROOT = Path(__file__).parents[1]
 GUIDES = sorted((pages.nbs / "guides").glob("*.ipynb"))
 ELSEWHERE = {"--engine ray": "on_ray.py"}  # a command of a guide that another test runs
-RUN_BY = {"guides/gate_a_pull_request": "test_gate.py"}  # a guide whose commands a test runs in their order, in a clone
+RUN_BY = {"guides/gate_a_pull_request": "test_gate.py", "guides/which_quant": "test_which_quant.py"}  # a guide whose commands a test runs in their order, in a clone
 SKILL = ROOT / "skills" / "invar-nb" / "SKILL.md"
 COMMANDS = typer.main.get_command(app).commands
 
