@@ -3,7 +3,7 @@
     python tools/real_study.py FOLDER
 
 FOLDER holds wikitext-2.test.txt, tinyshakespeare.txt and blimp_100.jsonl. `make real` comes first.
-About an hour and a half on two cores; what is there already is not made again. It writes into
+About two hours of processor time; what is there already is not made again. It writes into
 tests/data:
 
 - real_study.parquet: a row a type, text and chunk, by the engine;
@@ -235,10 +235,10 @@ def document_rows(folder: Path) -> pa.Table:
 
 def pieces(text: str, documents: list[str], name: str) -> dict[str, object]:
     "The mean loss of each 64 tokens of a document; what stands before them is their context."
-    loaded = Reader(name)
+    model = Reader(name)
     document, tokens, log_loss = [], [], []
     for number, words in enumerate(documents):
-        losses = loaded.losses(words, MAX_TOKENS)
+        losses = model.losses(words, MAX_TOKENS)
         for start in range(0, len(losses), PIECE):
             piece = losses[start : start + PIECE]
             document.append(number)
@@ -260,7 +260,7 @@ def noise_rows(folder: Path) -> pa.Table:
     file = text_files(folder)["encyclopedia"]
     rows = []
     for (name, way), options in ENGINE_WAYS.items():
-        kept = log(f"noise-{len(options)}-{'-'.join(map(str, options)).strip('-')}", name)
+        kept = log(f"noise-{way.replace(' ', '-')}", name)
         if not kept.exists():
             words = ["-m", real.model(name), "-f", file, "-c", real.N_CTX, *SIX_DECIMALS]
             real.engine("llama-perplexity", *words, "--chunks", N_NOISE, *options, log=kept)
@@ -331,22 +331,17 @@ def gemma_rows(folder: Path) -> pa.Table:
 
 
 def weights_moved(name: str) -> dict[str, float]:
-    "What quantising did to the matrices: its root mean square in parts of theirs, and their growth."
-    import gguf
+    "What quantising moved in the matrices, in parts of their size, and how much they grew."
+    from invar_nb.models.load import dequantised, read_gguf
 
-    before, after = (
-        {t.name: t for t in gguf.GGUFReader(real.model(which)).tensors}
-        for which in ("F16", name)
-    )
+    after = {stored.name: stored for stored in read_gguf(real.model(name)).tensors}
     moved = 0.0
     along = 0.0
     size = 0.0
-    for key, tensor in before.items():
-        if key.startswith("blk.") and len(tensor.shape) > 1:
-            weights = gguf.dequantize(tensor.data, tensor.tensor_type).astype(float).ravel()
-            other = (
-                gguf.dequantize(after[key].data, after[key].tensor_type).astype(float).ravel()
-            )
+    for stored in read_gguf(real.model("F16")).tensors:
+        if stored.name.startswith("blk.") and len(stored.shape) > 1:
+            weights = dequantised(stored).astype(float).ravel()
+            other = dequantised(after[stored.name]).astype(float).ravel()
             moved += ((other - weights) ** 2).sum()
             along += (other * weights).sum()
             size += (weights**2).sum()
